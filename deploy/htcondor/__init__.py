@@ -1,0 +1,1 @@
+"""A loopback HTCondor pool of three mock CMS sites: installation, configuration and an example DAG."""

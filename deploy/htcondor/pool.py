@@ -1,0 +1,200 @@
+"""Configuration and credentials of the loopback pool.
+
+Owns the pool directory: the generated part of the configuration (paths, port, sites, the environment given to jobs),
+copies of the static part in ``config/``, the signing key and the client token. Starting and stopping the daemons
+belongs to ``deploy/stack``. The whole pool runs as the user who owns the directory; no daemon runs as root.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.htcondor.sites import SITES
+
+CONFIG = Path(__file__).resolve().parent / "config"
+DOMAIN = "wms2.local"
+SCHEDD_NAME = f"schedd@{DOMAIN}"
+# Lock, log and socket directories are HTCondor's own names below LOCAL_DIR.
+SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run", "config.d")
+PRIVATE_SUBDIRECTORIES = ("tokens.d", "passwords.d", "client-tokens", "sockets")
+# The longest name HTCondor gives a socket there: "<subsystem>_<pid>_<hex>_<sequence>".
+LONGEST_SOCKET_NAME = 40
+
+
+class PoolError(RuntimeError):
+    """The pool cannot be configured; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An installed HTCondor: where its programs are and which version they are."""
+
+    bin: Path
+    sbin: Path
+    libexec: Path
+    lib: Path
+    share: Path
+    version: str
+
+    @property
+    def path(self) -> str:
+        """The directories a client needs on PATH."""
+        return f"{self.bin}:{self.sbin}"
+
+
+def _version(condor_version: Path) -> str:
+    # CONDOR_CONFIG=ONLY_ENV: no configuration of the host is read, none needs to exist.
+    output = subprocess.run(
+        [str(condor_version)], env={**os.environ, "CONDOR_CONFIG": "ONLY_ENV"}, capture_output=True, text=True, check=False, timeout=60
+    ).stdout
+    found = re.search(r"CondorVersion: (\d+\.\d+\.\d+)", output)
+    if not found:
+        raise PoolError(f"{condor_version} does not say its version: it printed {output.strip()[:200]!r}")
+    return found.group(1)
+
+
+def release_in_prefix(prefix: Path) -> Release:
+    """The release laid out by ``deploy.htcondor.install``."""
+    usr = prefix / "usr"
+    version = _version(usr / "bin/condor_version")
+    return Release(usr / "bin", usr / "sbin", usr / "libexec/condor", usr / "lib/condor", usr / "share/condor", version)
+
+
+def release_on_path(path: str) -> Release | None:
+    """An HTCondor the machine already has, found by its ``condor_master`` on ``path``."""
+    master = shutil.which("condor_master", path=path)
+    tool = shutil.which("condor_version", path=path)
+    if master is None or tool is None:
+        return None
+    sbin = Path(master).resolve().parent
+    base = sbin.parent
+    libexec = next((d for d in (base / "libexec/condor", base / "libexec", base / "lib/condor/libexec") if d.is_dir()), None)
+    if libexec is None:
+        raise PoolError(f"{master} is on PATH but there is no libexec directory beside it in {base}: take it off PATH or repair it")
+    lib = next((d for d in (base / "lib/condor", base / "lib64/condor", base / "lib") if d.is_dir()), base / "lib")
+    return Release(Path(tool).resolve().parent, sbin, libexec, lib, base / "share/condor", _version(Path(tool)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Everything the configuration of one pool depends on."""
+
+    directory: Path
+    release: Release
+    port: int
+    user: str
+    job_environment: Mapping[str, str]
+
+    @property
+    def config_file(self) -> Path:
+        return self.directory / "condor_config"
+
+    @property
+    def client_token_directory(self) -> Path:
+        return self.directory / "client-tokens"
+
+    @property
+    def collector(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """What a client or daemon of this pool needs in its environment, besides PATH."""
+        return {"CONDOR_CONFIG": str(self.config_file)}
+
+
+def _job_environment(variables: Mapping[str, str]) -> str:
+    """HTCondor's environment syntax: one double-quoted string of space-separated, single-quotable assignments."""
+    for name, value in variables.items():
+        if re.search(r"""["'\n]""", value):
+            raise PoolError(f"{name}={value!r} cannot be given to jobs: quotes and line breaks are not allowed")
+    return '"' + " ".join(f"{name}='{value}'" for name, value in variables.items()) + '"'
+
+
+def _slots() -> list[str]:
+    share = 100 // len(SITES)
+    lines = [
+        f"NUM_CPUS = {sum(site.cpus for site in SITES)}",
+        f"MEMORY = {sum(site.memory_mb for site in SITES)}",
+        "STARTD_ATTRS = GLIDEIN_CMSSite, GLIDEIN_Site",
+    ]
+    for number, site in enumerate(SITES, start=1):
+        lines += [
+            f"SLOT_TYPE_{number} = cpus={site.cpus}, mem={share}%, disk={share}%, swap={share}%",
+            f"SLOT_TYPE_{number}_PARTITIONABLE = True",
+            f"NUM_SLOTS_TYPE_{number} = 1",
+            f'SLOT_TYPE_{number}_GLIDEIN_CMSSite = "{site.cms_name}"',
+            f'SLOT_TYPE_{number}_GLIDEIN_Site = "{site.short_name}"',
+        ]
+    return lines
+
+
+def render(pool: Pool) -> str:
+    """The generated configuration file; the static files of ``config/`` are read after it."""
+    release = pool.release
+    lines = [
+        "# Generated at every start of the pool: changes here are lost. Put yours into config.d/90-local.conf",
+        f"BIN = {release.bin}",
+        f"SBIN = {release.sbin}",
+        f"LIBEXEC = {release.libexec}",
+        f"LIB = {release.lib}",
+        f"SHARE = {release.share}",
+        f"LOCAL_DIR = {pool.directory}",
+        "LOG = $(LOCAL_DIR)/log",
+        "RUN = $(LOCAL_DIR)/run",
+        "LOCK = $(LOCAL_DIR)/lock",
+        "SPOOL = $(LOCAL_DIR)/spool",
+        "EXECUTE = $(LOCAL_DIR)/execute",
+        "DAEMON_SOCKET_DIR = $(LOCAL_DIR)/sockets",
+        "LOCAL_CONFIG_DIR = $(LOCAL_DIR)/config.d",
+        "LOCAL_CONFIG_FILE =",
+        f"POOL_PORT = {pool.port}",
+        f"POOL_USER = {pool.user}",
+        "# One startd, one partitionable slot per mock site; more cores and memory than the machine has.",
+        *_slots(),
+        f"STARTER_JOB_ENVIRONMENT = {_job_environment(pool.job_environment)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _write_if_missing(path: Path, content: bytes) -> None:
+    if path.exists():
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+
+
+def configure(pool: Pool) -> None:
+    """Write the pool directory; repeatable, keeps the queue, the key and ``config.d/90-local.conf``."""
+    longest = len(os.fsencode(pool.directory / "sockets")) + 1 + LONGEST_SOCKET_NAME
+    if longest > 107:
+        raise PoolError(f"{pool.directory} is too long: HTCondor's sockets below it would need {longest} bytes, 107 are allowed")
+    for name in SUBDIRECTORIES:
+        (pool.directory / name).mkdir(parents=True, exist_ok=True)
+    for name in PRIVATE_SUBDIRECTORIES:
+        (pool.directory / name).mkdir(mode=0o700, exist_ok=True)
+    for source in sorted(CONFIG.glob("*.conf")):
+        shutil.copyfile(source, pool.directory / "config.d" / source.name)
+    _write_if_missing(pool.directory / "passwords.d/POOL", base64.b64encode(secrets.token_bytes(64)))
+    pool.config_file.write_text(render(pool))
+
+
+def create_client_token(pool: Pool) -> None:
+    """Give clients an IDTOKEN for the pool's user, needed by the PyPI bindings against 23.9."""
+    target = pool.client_token_directory / "wms2"
+    if target.exists():
+        return
+    command = [str(pool.release.bin / "condor_token_create"), "-identity", f"{pool.user}@{DOMAIN}"]
+    environment = {**os.environ, **pool.environment()}
+    result = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+    if result.returncode != 0:
+        raise PoolError(f"condor_token_create failed: {result.stderr.decode(errors='replace').strip()}")
+    _write_if_missing(target, result.stdout)

@@ -1,0 +1,52 @@
+"""The mock CMS sites of the pool and where their storage is.
+
+Owns the site names, the RSE of each site and the shape of a site's slot. The storage directories themselves are
+created by the stack; which RSEs exist in Rucio is decided in ``deploy/rucio``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class MockSite:
+    """One partitionable slot that advertises itself the way a CMS glidein does."""
+
+    cms_name: str
+    short_name: str
+    disk_rse: str
+    cpus: int = 8
+    memory_mb: int = 16384
+
+
+SITES: tuple[MockSite, ...] = (
+    MockSite("T1_US_FNAL", "FNAL", "T1_US_FNAL_Disk"),
+    MockSite("T2_CH_CERN", "CERN", "T2_CH_CERN"),
+    MockSite("T2_US_Purdue", "Purdue", "T2_US_Purdue"),
+)
+
+
+def storage_json(site: MockSite, storage_root: Path) -> str:
+    """A site's ``storage.json`` in the form CMS sites publish: the PFN is the prefix followed by the LFN."""
+    description = [
+        {
+            "site": site.cms_name,
+            "volume": f"{site.short_name}_Disk",
+            "protocols": [{"protocol": "file", "access": "local", "prefix": str(storage_root / site.disk_rse)}],
+            "type": "DISK",
+            "rse": site.disk_rse,
+        }
+    ]
+    return json.dumps(description, indent=2) + "\n"
+
+
+def write_site_configuration(siteconf_root: Path, storage_root: Path) -> None:
+    """Write ``<siteconf_root>/<site>/storage.json`` for every site and create the storage directories."""
+    for site in SITES:
+        (storage_root / site.disk_rse / "store").mkdir(parents=True, exist_ok=True)
+        directory = siteconf_root / site.cms_name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "storage.json").write_text(storage_json(site, storage_root))

@@ -1,0 +1,115 @@
+"""Where everything lives: the checkout, its state directory, and the tools shared by all checkouts of a user.
+
+    <base>/tools/          HTCondor prefixes and the Rucio environment, installed once (keyed by version)
+    <base>/<8 hex>/        state of one checkout (the hex digits come from the checkout's path)
+        demo/ test/        state of one kind of stack: databases, pool, logs, secrets, DAG directories
+        src/               copy of a checkout that the servers' user cannot read (root only)
+
+``<base>`` is /var/lib/wms2 for root, else $XDG_STATE_HOME/wms2 (tools: $XDG_DATA_HOME/wms2).
+WMS2_STATE_DIR and WMS2_TOOLS_DIR replace the two defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.stack.errors import StackError
+
+SYSTEM_BASE = Path("/var/lib/wms2")
+KINDS = ("demo", "test")
+ENV_FILE = "env"
+# Linux: sun_path holds 108 bytes with the closing zero.
+SOCKET_PATH_BYTES = 107
+# The longest socket below a kind's directory is one of HTCondor's: "htcondor-23/sockets/" and a name of 40 bytes.
+LONGEST_SOCKET_BELOW_KIND = len("/htcondor-23/sockets/") + 40
+
+
+def checkout() -> Path:
+    """The directory that holds ``manage.py`` and ``deploy/``."""
+    return Path(__file__).resolve().parents[2]
+
+
+def is_system_install(user_id: int | None = None) -> bool:
+    """Whether state lives under /var/lib: for root."""
+    return (os.geteuid() if user_id is None else user_id) == 0
+
+
+def _user_directory(environment: Mapping[str, str], variable: str, default: str) -> Path:
+    value = environment.get(variable, "")
+    if value.startswith("/"):
+        return Path(value) / "wms2"
+    return Path.home() / default / "wms2"
+
+
+def default_state_root(source: Path, environment: Mapping[str, str], *, as_root: bool) -> Path:
+    base = SYSTEM_BASE if as_root else _user_directory(environment, "XDG_STATE_HOME", ".local/state")
+    return base / hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
+
+
+def default_tools_root(environment: Mapping[str, str], *, as_root: bool) -> Path:
+    if as_root:
+        return SYSTEM_BASE / "tools"
+    return _user_directory(environment, "XDG_DATA_HOME", ".local/share") / "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories one checkout uses."""
+
+    source: Path
+    state_root: Path
+    tools: Path
+
+    @property
+    def venv(self) -> Path:
+        return self.source / ".venv"
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin/python"
+
+    def kind(self, name: str) -> Path:
+        if name not in KINDS:
+            raise StackError(f"there is no stack called {name!r}: use one of {', '.join(KINDS)}")
+        return self.state_root / name
+
+
+def state_root_from(environment: Mapping[str, str]) -> Path | None:
+    """WMS2_STATE_DIR as the user set it; in a shell that sourced a stack's ``env`` file it names the kind's directory."""
+    value = environment.get("WMS2_STATE_DIR", "")
+    if not value:
+        return None
+    path = Path(value)
+    if not path.is_absolute():
+        raise StackError(f"WMS2_STATE_DIR must be an absolute path, not {value!r}")
+    return path.parent if path.name in KINDS and (path / ENV_FILE).exists() else path
+
+
+def check_state_root(path: Path) -> None:
+    """Refuse directories that cannot work, before anything is written there."""
+    resolved = path.resolve()
+    if resolved.is_relative_to("/tmp"):  # noqa: S108  (the very directory that is refused)
+        raise StackError(
+            f"the state directory {path} is below /tmp, where DAGMan refuses to keep its logs: set WMS2_STATE_DIR to another place"
+        )
+    longest = max(len(kind) for kind in KINDS)
+    needed = len(os.fsencode(resolved)) + 1 + longest + LONGEST_SOCKET_BELOW_KIND
+    if needed > SOCKET_PATH_BYTES:
+        raise StackError(
+            f"the state directory {path} is {needed - SOCKET_PATH_BYTES} bytes too long: sockets below it would need {needed} bytes, "
+            f"{SOCKET_PATH_BYTES} are allowed. Set WMS2_STATE_DIR to a shorter path"
+        )
+
+
+def layout(environment: Mapping[str, str] = os.environ, *, as_root: bool | None = None, source: Path | None = None) -> Layout:
+    """The layout of this checkout for the current (or the given kind of) user."""
+    where = source or checkout()
+    root = is_system_install() if as_root is None else as_root
+    state_root = state_root_from(environment) or default_state_root(where, environment, as_root=root)
+    check_state_root(state_root)
+    tools = environment.get("WMS2_TOOLS_DIR", "")
+    return Layout(where, state_root, Path(tools) if tools else default_tools_root(environment, as_root=root))

@@ -1,0 +1,140 @@
+"""Start, find and stop processes so that none is left behind.
+
+Every process of a stack carries ``WMS2_STACK=<kind directory>`` in its environment and dies with its supervisor
+(PR_SET_PDEATHSIG). What a daemon forked itself is found again by that variable; HTCondor's own processes, whose
+environment DAGMan makes, by the CONDOR_CONFIG of the stack's pool. Only processes found that way are ever signalled:
+a shell that sourced the stack's ``env`` file carries neither.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+MARKER = "WMS2_STACK"
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(signal_number: int) -> Callable[[], None]:
+    """A function for ``preexec_fn``: the kernel sends the signal when the thread that started the process ends."""
+    parent = os.getpid()
+
+    def request() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+        if os.getppid() != parent:  # the parent died before the request was made
+            os.kill(os.getpid(), signal_number)
+
+    return request
+
+
+def spawn(
+    argv: Sequence[str | Path], *, environment: Mapping[str, str], cwd: Path, log: Path, stop_signal: int = signal.SIGTERM
+) -> subprocess.Popen[bytes]:
+    """Start a foreground process in a session of its own, output appended to ``log``."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        return subprocess.Popen(  # noqa: PLW1509  (the supervisor starts processes from its main thread only)
+            [str(word) for word in argv],
+            env=dict(environment),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(stop_signal),
+        )
+
+
+def terminate(process: subprocess.Popen[bytes], stop_signal: int, seconds: float) -> bool:
+    """Ask a process to stop and wait; after ``seconds`` its whole session is killed. True when it went by itself."""
+    if process.poll() is not None:
+        return True
+    process.send_signal(stop_signal)
+    try:
+        process.wait(seconds)
+        return True
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+        return False
+
+
+def _environment_of(pid: int) -> dict[bytes, bytes]:
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # gone meanwhile, or another user's
+        return {}
+    return dict(entry.split(b"=", 1) for entry in raw.split(b"\0") if b"=" in entry)
+
+
+def _own_line() -> set[int]:
+    """This process and its ancestors: never signalled by a sweep."""
+    line, pid = set(), os.getpid()
+    while pid > 1:
+        line.add(pid)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            break
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return line
+
+
+def members(kind_directory: Path) -> list[int]:
+    """Process ids that belong to the stack in ``kind_directory``, this process and its ancestors excepted."""
+    own = _own_line()
+    found = []
+    marker, pools = os.fsencode(kind_directory), os.fsencode(kind_directory) + b"/"
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) in own:
+            continue
+        environment = _environment_of(int(entry.name))
+        of_pool = environment.get(b"CONDOR_CONFIG", b"").startswith(pools) and _program(int(entry.name)).startswith("condor_")
+        if environment.get(MARKER.encode()) == marker or of_pool:
+            found.append(int(entry.name))
+    return found
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def command_line(pid: int) -> str:
+    """The process's command line, for messages; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _signal_all(pids: Sequence[int], signal_number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal_number)
+        except ProcessLookupError:
+            continue
+
+
+def sweep(kind_directory: Path, seconds: float = 15.0) -> list[str]:
+    """End every process that still belongs to the stack; returns the command lines of those found."""
+    pids = members(kind_directory)
+    found = [f"{pid} {command_line(pid)[:120]}" for pid in pids]
+    _signal_all(pids, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while pids and time.monotonic() < deadline:
+        time.sleep(0.1)
+        pids = members(kind_directory)
+    while pids:
+        _signal_all(pids, signal.SIGKILL)
+        time.sleep(0.1)
+        pids = [pid for pid in members(kind_directory) if command_line(pid)]
+    return found

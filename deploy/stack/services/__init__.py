@@ -1,0 +1,1 @@
+"""The services of a stack, one module each."""

@@ -1,0 +1,95 @@
+"""Progress messages, set-up commands with their output in a log, and locks between set-ups."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.stack.errors import StackError
+from deploy.stack.process import die_with_parent
+
+_BEGUN = time.monotonic()
+_print_lock = threading.Lock()
+_commands: set[subprocess.Popen[bytes]] = set()
+
+
+def say(message: str) -> None:
+    """One progress line with the seconds since the command began."""
+    with _print_lock:
+        sys.stdout.write(f"[{time.monotonic() - _BEGUN:6.1f} s] {message}\n")
+        sys.stdout.flush()
+
+
+def seconds_since_start() -> float:
+    return time.monotonic() - _BEGUN
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error message."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def run_logged(argv: Sequence[str | Path], *, log: Path, environment: Mapping[str, str], cwd: Path, seconds: float) -> None:
+    """Run a set-up command to its end, output in ``log``; raises StackError with the log's end when it fails."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    words = [str(word) for word in argv]
+    with log.open("wb") as stream:
+        command = subprocess.Popen(  # noqa: PLW1509
+            words, env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+            start_new_session=True, preexec_fn=die_with_parent(signal.SIGKILL),
+        )  # fmt: skip
+        _commands.add(command)
+        try:
+            code = command.wait(seconds)
+        except subprocess.TimeoutExpired:
+            kill_session(command)
+            raise StackError(f"`{' '.join(words[:4])} ...` took longer than {seconds:.0f} s: see {log}") from None
+        except BaseException:
+            kill_session(command)
+            raise
+        finally:
+            _commands.discard(command)
+    if code != 0:
+        raise StackError(f"`{' '.join(words[:4])} ...` failed with code {code}; the end of {log}:\n{tail(log)}")
+
+
+def kill_session(command: subprocess.Popen[bytes]) -> None:
+    """End a set-up command and everything it started in its session."""
+    try:
+        os.killpg(command.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    command.wait(30)
+
+
+def kill_running_commands() -> None:
+    """On interruption: end the set-up commands of all threads."""
+    for command in list(_commands):
+        try:
+            os.killpg(command.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock between processes; says so when it has to wait for another set-up."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{what}: another set-up is working on it, waiting ({path})")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
