@@ -1,0 +1,150 @@
+"""One row per DAG submission (spec 3.1.3; statuses: ``model.md`` section 1, "DAG")."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class DAGStatus(models.TextChoices):
+    """PLANNING -> READY -> SUBMITTED -> RUNNING <-> HALTED -> one of the ends; READY -> REMOVED when discarded."""
+
+    PLANNING = "planning", "Planning"
+    READY = "ready", "Ready"
+    SUBMITTED = "submitted", "Submitted"
+    RUNNING = "running", "Running"
+    HALTED = "halted", "Halted"
+    COMPLETED = "completed", "Completed"
+    PARTIAL = "partial", "Partial"
+    FAILED = "failed", "Failed"
+    STOPPED = "stopped", "Stopped by us"
+    REMOVED = "removed", "Removed"
+
+
+#: A workflow has at most one DAG in one of these; they also count against admission.
+LIVE_DAG = (DAGStatus.PLANNING, DAGStatus.READY, DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
+
+
+class DAGKind(models.TextChoices):
+    """Why this submission exists; set at creation, decides whether it counts against the rescue limit."""
+
+    FRESH = "fresh", "Fresh round"
+    FAILURE_RESCUE = "failure_rescue", "Rescue after failures"
+    STOP_RESCUE = "stop_rescue", "Rescue after a stop"
+
+
+class DAG(models.Model):
+    """What was given to ``condor_submit_dag``: its place, its submission, and what was last observed of it.
+
+    A rescue is a new row with ``parent_dag`` and the same directory; ``directory_id`` is the id of the chain's first row and is
+    what the rendered files carry as WMS2_DagID. The outer DAGMan's job ad carries this row's own id, ``fence`` and attempt.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.PROTECT, related_name="dags")
+    round = models.ForeignKey("requests_app.Round", on_delete=models.PROTECT, related_name="dags")
+    kind = models.CharField(max_length=20, choices=DAGKind.choices, default=DAGKind.FRESH)
+    directory_id = models.UUIDField(editable=False)
+    dag_file_path = models.TextField()
+    submit_dir = models.TextField()
+    files_sha256 = models.CharField(max_length=64, blank=True, help_text="sum over SHA256SUMS of the rendered, immutable files")
+    rescue_dag_path = models.TextField(blank=True)
+    instance = models.CharField(max_length=63)
+
+    # --- submission: intent first, then the call, then the record
+    schedd = models.ForeignKey("sites_app.Schedd", on_delete=models.PROTECT, null=True, blank=True, related_name="dags")
+    schedd_name = models.CharField(max_length=255, blank=True)
+    dagman_cluster_id = models.CharField(max_length=50, blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+    fence = models.BigIntegerField(default=0, help_text="strictly rising per workflow; an older one changes nothing")
+    submit_intent_at = models.DateTimeField(null=True, blank=True)
+    submit_error = models.TextField(blank=True)
+    placement = models.JSONField(default=dict, blank=True, help_text="chosen schedd and why the others were not")
+    job_priority = models.IntegerField(default=0)
+
+    # --- recovery and stop
+    parent_dag = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="rescues")
+    stop_requested_at = models.DateTimeField(null=True, blank=True)
+    stop_mode = models.CharField(max_length=10, blank=True, help_text="drain or now")
+    stop_reason = models.TextField(blank=True)
+
+    # --- structure and observation
+    total_nodes = models.IntegerField(default=0)
+    total_edges = models.IntegerField(default=0)
+    node_counts = models.JSONField(default=dict)
+    nodes_idle = models.IntegerField(default=0)
+    nodes_running = models.IntegerField(default=0)
+    nodes_done = models.IntegerField(default=0)
+    nodes_failed = models.IntegerField(default=0)
+    nodes_held = models.IntegerField(default=0)
+    total_work_units = models.IntegerField(default=0)
+    units_done = models.IntegerField(default=0)
+    units_failed = models.IntegerField(default=0)
+    observed = models.JSONField(default=dict, blank=True, help_text="counts of the last DAGMan job ad")
+    observed_at = models.DateTimeField(null=True, blank=True, help_text="last answer of the schedd that contained the DAG")
+    missing_since = models.DateTimeField(null=True, blank=True, help_text="the schedd answers, and the DAG is not in its queue")
+    unanswered_since = models.DateTimeField(null=True, blank=True, help_text="the schedd does not answer")
+    swept_at = models.DateTimeField(null=True, blank=True, help_text="files read for the counts observed then")
+    outcome = models.JSONField(default=dict, blank=True, help_text="evidence for the end state: history, metrics, status, rescue")
+
+    status = models.CharField(max_length=50, choices=DAGStatus.choices, default=DAGStatus.PLANNING)
+    created_at = models.DateTimeField(auto_now_add=True)
+    submitted_at = models.DateTimeField(null=True, blank=True)
+    completed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "dags"
+        ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=DAGStatus.values), name="dag_status_known"),
+            models.CheckConstraint(condition=Q(kind__in=DAGKind.values), name="dag_kind_known"),
+            models.UniqueConstraint(fields=("workflow",), condition=Q(status__in=LIVE_DAG), name="one_live_dag_per_workflow"),
+            models.UniqueConstraint(fields=("workflow", "fence"), condition=Q(fence__gt=0), name="dag_fence_once_per_workflow"),
+            models.UniqueConstraint(
+                fields=("schedd", "dagman_cluster_id"), condition=~Q(dagman_cluster_id=""), name="dagman_cluster_once_per_schedd"
+            ),
+            models.CheckConstraint(
+                condition=Q(kind=DAGKind.FRESH, parent_dag__isnull=True) | (~Q(kind=DAGKind.FRESH) & Q(parent_dag__isnull=False)),
+                name="dag_rescue_has_parent",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=(DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)) | ~Q(dagman_cluster_id=""),
+                name="dag_running_has_cluster",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("workflow",), name="idx_dags_workflow"),
+            models.Index(fields=("status",), name="idx_dags_status"),
+            models.Index(fields=("schedd_name",), name="idx_dags_schedd", condition=~Q(dagman_cluster_id="")),
+            models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
+            models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.status})"
+
+
+class DAGHistory(models.Model):
+    """What happened to a DAG (spec 3.2, ``dag_history``)."""
+
+    id = models.BigAutoField(primary_key=True)
+    dag = models.ForeignKey(DAG, on_delete=models.CASCADE, related_name="history")
+    event_type = models.CharField(max_length=50)
+    from_status = models.CharField(max_length=50, blank=True)
+    to_status = models.CharField(max_length=50, blank=True)
+    nodes_done = models.IntegerField(null=True, blank=True)
+    nodes_failed = models.IntegerField(null=True, blank=True)
+    nodes_running = models.IntegerField(null=True, blank=True)
+    detail = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "dag_history"
+        ordering = ("id",)
+        verbose_name_plural = "DAG history"
+        indexes = (models.Index(fields=("dag",), name="idx_dag_history_dag"),)
+
+    def __str__(self) -> str:
+        return f"{self.event_type} {self.from_status}->{self.to_status}"

@@ -1,0 +1,271 @@
+"""What planning works on: plain, frozen values. No Django, no input or output, no clock.
+
+A ``WorkflowSpec`` says what a request asks for (built by intake, kept in ``Workflow.spec``). Planning turns it, with the work
+that the ledger says is left, into ``WorkUnitSpec`` values; ``dagfiles`` renders those. All event and lumi ranges are
+inclusive on both ends. Inside an input file events count from 0; generated events carry their real event numbers (64 bit).
+Spec sections 3.1.2, 3.1.3, 4.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+#: run -> sorted, disjoint, non-adjacent inclusive lumi intervals
+LumiRanges = dict[int, tuple[tuple[int, int], ...]]
+
+
+class SplittingAlgo(StrEnum):
+    """Splitting algorithms, spelled as ReqMgr2 spells them."""
+
+    FILE_BASED = "FileBased"
+    EVENT_BASED = "EventBased"
+    LUMI_BASED = "LumiBased"
+    EVENT_AWARE_LUMI_BASED = "EventAwareLumiBased"
+
+
+class ClaimKind(StrEnum):
+    """What a work unit claim ranges over (``model.md`` section 2, WorkUnitClaim)."""
+
+    GENERATED = "generated"  # generated events, with the lumis they get
+    FILE_EVENTS = "file_events"  # events of one input file
+    RUN_LUMIS = "run_lumis"  # lumis of one run, with all files that hold them
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One kept output of one step: the dataset its merged files belong to."""
+
+    step: str  # name of the step that writes it
+    module: str  # output module label, e.g. "FEVTDEBUGoutput"
+    tier: str  # data tier, e.g. "GEN-SIM"
+    dataset: str  # /Primary/Era-ProcString-vN/TIER
+    merged_lfn_base: str  # /store/mc/<Era>/<Primary>/<TIER>/<ProcString>-v<N>
+    unmerged_lfn_base: str  # /store/unmerged/<Era>/<Primary>/<TIER>/<ProcString>-v<N>
+    primary_dataset: str
+    processed_dataset: str  # Era-ProcString-vN
+    acquisition_era: str
+    processing_string: str
+    processing_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One cmsRun invocation inside a job."""
+
+    number: int  # 1-based
+    name: str
+    config_cache_id: str
+    cmssw_version: str
+    scram_arch: tuple[str, ...]
+    global_tag: str
+    threads: int
+    event_streams: int
+    input_step: str | None = None  # None: reads the job's input (or generates)
+    input_module: str | None = None
+    keep_output: bool = True
+    output_modules: tuple[str, ...] = ()  # every module of the PSet, kept or not
+    filter_efficiency: float = 1.0
+    seeding: str = "AutomaticSeeding"
+    pset_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSpec:
+    """Generation without input: the numbers a request asks for (``splitting.md``, Generation)."""
+
+    run: int
+    first_event: int
+    first_lumi: int
+    events: int  # to generate: whole part of RequestNumEvents / FilterEfficiency
+    events_per_job: int
+    events_per_lumi: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplittingSpec:
+    """How input is cut into jobs; only the fields of ``algorithm`` are read."""
+
+    algorithm: SplittingAlgo
+    files_per_job: int = 1
+    events_per_job: int = 0
+    lumis_per_job: int = 8
+    halt_job_on_file_boundaries: bool = False
+    job_time_limit_seconds: int = 172_800
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """The input dataset and what of it is wanted."""
+
+    dataset: str
+    include_parents: bool = False
+    run_whitelist: tuple[int, ...] = ()
+    run_blacklist: tuple[int, ...] = ()
+    block_whitelist: tuple[str, ...] = ()
+    block_blacklist: tuple[str, ...] = ()
+    lumi_list: LumiRanges = field(default_factory=dict)  # empty: everything
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    """What one processing job asks of a slot."""
+
+    cores: int
+    memory_mb: int  # whole job, already inside the memory window (spec 5.2)
+    time_per_event_seconds: float
+    size_per_event_kb: float  # disk of all tiers together
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSpec:
+    """A request, typed: everything planning and rendering need, nothing ReqMgr2-shaped."""
+
+    request_name: str
+    campaign: str
+    steps: tuple[StepSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+    resources: ResourceSpec
+    splitting: SplittingSpec
+    generation: GenerationSpec | None
+    input: InputSpec | None
+    site_whitelist: tuple[str, ...]
+    site_blacklist: tuple[str, ...] = ()
+    trust_sitelists: bool = False
+    min_merge_bytes: int = 2_147_483_648
+    max_merge_bytes: int = 4_294_967_296
+    max_merge_events: int = 100_000_000
+    warnings: tuple[str, ...] = ()  # accepted with these, shown on the request for ever
+
+
+@dataclass(frozen=True, slots=True)
+class InputFileSpec:
+    """One input file with what the catalogues say of it. ``locations`` are CMS site names, not RSEs."""
+
+    lfn: str
+    size_bytes: int
+    events: int
+    lumis: LumiRanges
+    locations: frozenset[str]
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedRange:
+    """Events and lumis that one job generates, in one run."""
+
+    run: int
+    first_event: int
+    last_event: int
+    first_lumi: int
+    last_lumi: int
+    events_per_lumi: int
+
+    @property
+    def events(self) -> int:
+        """Number of events in the range."""
+        return self.last_event - self.first_event + 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """One input file of a job; ``first_event``/``last_event`` (0-based, inclusive) cut it for EventBased, else None."""
+
+    lfn: str
+    size_bytes: int
+    events: int
+    first_event: int | None = None
+    last_event: int | None = None
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One processing job before it has a place in a work unit."""
+
+    events: int
+    sites: frozenset[str]
+    generate: GeneratedRange | None = None
+    files: tuple[JobFile, ...] = ()
+    mask: LumiRanges | None = None  # None: everything in the files
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSpec:
+    """A range of work that a unit takes from the ledger (one WorkUnitClaim row).
+
+    GENERATED: events ``first..last`` of ``run``, and lumis ``first_lumi..last_lumi``.
+    FILE_EVENTS: events ``first..last`` of file ``lfn`` (a file without events claims 0..0).
+    RUN_LUMIS: lumis ``first..last`` of ``run``.
+    """
+
+    kind: ClaimKind
+    first: int
+    last: int
+    lfn: str = ""
+    run: int = 0
+    first_lumi: int = 0
+    last_lumi: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnitSpec:
+    """A work unit: landing -> processing -> merge -> cleanup, one ``SUBDAG EXTERNAL``."""
+
+    index: int  # within the DAG
+    name: str  # mg_NNNNNN
+    jobs: tuple[JobSpec, ...]
+    sites: frozenset[str]  # where it may land
+    claims: tuple[ClaimSpec, ...]
+    events: int
+    estimated_output_bytes: dict[str, int]  # dataset -> bytes
+    block_index: int = 0  # position of its block, for DAGMan priorities
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedFile:
+    """An input file that no job reads, with the reason an operator can read."""
+
+    lfn: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What one planning pass made: jobs in order, and what was left out or refused and why."""
+
+    jobs: tuple[JobSpec, ...]
+    excluded: tuple[ExcludedFile, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DagLimits:
+    """Throttles and retries rendered into the DAG (spec 3.1.2; error-handling 8.2)."""
+
+    max_merge_groups: int = 10
+    max_processing: int = 5000  # of the whole workflow; divided by max_merge_groups in each inner DAG
+    max_merge: int = 100
+    max_cleanup: int = 50
+    processing_retries: int = 3
+    merge_retries: int = 2
+    cleanup_retries: int = 1
+    landing_retries: int = 3
+    cooloff_seconds: int = 60
+    max_idle_jobs: int = 1000
+    status_interval_seconds: int = 5
+    log_scan_interval_seconds: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DagSpec:
+    """Everything that ``dagfiles.render`` needs for one DAG directory."""
+
+    dag_id: str
+    workflow_id: str
+    instance: str
+    round_index: int
+    workflow: WorkflowSpec
+    units: tuple[WorkUnitSpec, ...]
+    limits: DagLimits
+    max_wall_seconds: int

@@ -1,0 +1,203 @@
+"""One handler per effect kind: the outside call, then what its success changes in our rows (spec 4.7; ``contracts.md`` 4, 5.2).
+
+``call(effect)`` runs with no transaction open and returns plain values; ``record(effect, result)`` runs inside the transaction
+that marks the effect done. Both may run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.values import DatasetRecord
+from wms2.adapters import factory
+from wms2.adapters.dbs import DatasetSpec, DbsFile, OutputConfig
+from wms2.adapters.rucio import RucioFile
+from wms2.conf import conf
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one kind of effect is done and recorded."""
+
+    call: Callable[[Effect], Result]
+    record: Callable[[Effect, Result], None]
+
+
+def _nothing(effect: Effect, result: Result) -> None:
+    """No row but the effect itself changes."""
+
+
+def _block(effect: Effect) -> ProcessingBlock:
+    if effect.block is None:
+        raise ValueError(f"effect {effect.key} has no block")
+    return effect.block
+
+
+def _record_of(dataset: OutputDataset) -> DatasetRecord:
+    return DatasetRecord(**dataset.registration)
+
+
+def _output_config(record: DatasetRecord) -> OutputConfig:
+    return OutputConfig(
+        release_version=record.release,
+        pset_hash=record.pset_hash or "NO_PSET_HASH",
+        app_name="cmsRun",
+        output_module_label=record.module,
+        global_tag=record.global_tag,
+    )
+
+
+def _unit_files(effect: Effect) -> list[OutputFile]:
+    return list(OutputFile.objects.filter(block=_block(effect), unit_id=effect.unit_id).order_by("lfn"))
+
+
+# --- DBS -----------------------------------------------------------------------------------------------------------------
+
+
+def _dbs_dataset(effect: Effect) -> Result:
+    record = _record_of(OutputDataset.objects.get(pk=effect.payload["dataset_id"]))
+    factory.dbs().ensure_dataset(
+        DatasetSpec(
+            dataset=record.name,
+            primary_ds_name=record.primary_dataset,
+            primary_ds_type=record.primary_ds_type,
+            processed_ds_name=record.processed_dataset,
+            data_tier=record.tier,
+            acquisition_era=record.acquisition_era,
+            processing_version=record.processing_version,
+            physics_group=record.physics_group,
+            output_configs=(_output_config(record),),
+            prep_id=record.prep_id,
+            access_type="PRODUCTION",
+        )
+    )
+    return {"dataset": record.name}
+
+
+def _dbs_block_open(effect: Effect) -> Result:
+    block = _block(effect)
+    factory.dbs().open_block(block.dbs_block_name, effect.payload["rse"])
+    return {"block": block.dbs_block_name}
+
+
+def _record_block_open(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=effect.block_id).update(dbs_block_open=True, updated_at=timezone.now())
+
+
+def _dbs_files(effect: Effect) -> Result:
+    block = _block(effect)
+    config = _output_config(_record_of(block.dataset))
+    files = [
+        DbsFile(
+            lfn=f.lfn,
+            size_bytes=f.size_bytes,
+            adler32=f.adler32,
+            events=f.events,
+            lumis={int(run): tuple((int(lumi), int(events)) for lumi, events in pairs) for run, pairs in f.lumis.items()},
+            parents=tuple(f.parents),
+            output_config=config,
+        )
+        for f in _unit_files(effect)
+    ]
+    factory.dbs().register_files(block.dbs_block_name, block.dataset_name, files)
+    return {"files": len(files)}
+
+
+def _dbs_block_close(effect: Effect) -> Result:
+    block = _block(effect)
+    factory.dbs().close_block(block.dbs_block_name, origin_site=block.origin_rse or None)
+    return {"block": block.dbs_block_name, "origin": block.origin_rse}
+
+
+def _record_block_closed(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=effect.block_id).update(dbs_block_closed=True, updated_at=timezone.now())
+
+
+# --- Rucio ---------------------------------------------------------------------------------------------------------------
+
+
+def _comment(effect: Effect) -> str:
+    return f"wms2 {conf().instance} {effect.request.request_name}"
+
+
+def _rucio_block(effect: Effect) -> Result:
+    block = _block(effect)
+    rucio = factory.rucio()
+    rucio.ensure_container(block.dataset_name)
+    rucio.ensure_block(block.dataset_name, block.dbs_block_name)
+    return {"block": block.dbs_block_name}
+
+
+def _rucio_files(effect: Effect) -> Result:
+    block, files = _block(effect), _unit_files(effect)
+    for rse in sorted({f.rse for f in files}):
+        factory.rucio().register_files(
+            rse, block.dbs_block_name, [RucioFile(f.lfn, f.size_bytes, f.adler32) for f in files if f.rse == rse]
+        )
+    return {"files": len(files)}
+
+
+def _rucio_protect(effect: Effect) -> Result:
+    rules: dict[str, str] = {}
+    files = _unit_files(effect)
+    for rse in sorted({f.rse for f in files}):
+        lfns = [f.lfn for f in files if f.rse == rse]
+        rules |= factory.rucio().protect_files(rse, lfns, comment=_comment(effect), activity=conf().rule_activity)
+    return {"rules": rules}
+
+
+def _record_protected(effect: Effect, result: Result) -> None:
+    files = _unit_files(effect)
+    for file in files:
+        file.rule_id = result["rules"][file.lfn]
+    OutputFile.objects.bulk_update(files, ["rule_id"])
+
+
+def _rucio_block_close(effect: Effect) -> Result:
+    factory.rucio().close_block(_block(effect).dbs_block_name)
+    return {"block": _block(effect).dbs_block_name}
+
+
+def _rucio_tape(effect: Effect) -> Result:
+    block = _block(effect)
+    rucio = factory.rucio()
+    rse = block.dataset.tape_rse or rucio.choose_tape_rse(conf().tape_rse_expression, key=block.dataset_name)
+    # the choice is stored before the rule is asked for: a repeated call must not choose another tape
+    OutputDataset.objects.filter(pk=block.dataset_id, tape_rse="").update(tape_rse=rse)
+    rse = OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
+    return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=_comment(effect)), "rse": rse}
+
+
+def _record_archived(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=effect.block_id).update(
+        status=BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="", updated_at=timezone.now()
+    )
+
+
+# --- ReqMgr2 -------------------------------------------------------------------------------------------------------------
+
+
+def _reqmgr2_status(effect: Effect) -> Result:
+    factory.reqmgr2().advance_status(effect.request.request_name, effect.payload["status"])
+    return {"status": effect.payload["status"]}
+
+
+HANDLERS: dict[str, Handler] = {
+    EffectKind.DBS_DATASET: Handler(_dbs_dataset, _nothing),
+    EffectKind.DBS_BLOCK_OPEN: Handler(_dbs_block_open, _record_block_open),
+    EffectKind.DBS_FILES: Handler(_dbs_files, _nothing),
+    EffectKind.DBS_BLOCK_CLOSE: Handler(_dbs_block_close, _record_block_closed),
+    EffectKind.RUCIO_BLOCK: Handler(_rucio_block, _nothing),
+    EffectKind.RUCIO_FILES: Handler(_rucio_files, _nothing),
+    EffectKind.RUCIO_PROTECT: Handler(_rucio_protect, _record_protected),
+    EffectKind.RUCIO_BLOCK_CLOSE: Handler(_rucio_block_close, _nothing),
+    EffectKind.RUCIO_TAPE: Handler(_rucio_tape, _record_archived),
+    EffectKind.REQMGR2_STATUS: Handler(_reqmgr2_status, _nothing),
+}

@@ -1,0 +1,144 @@
+"""Runs effects: claim and commit, call with no transaction open, record and commit (``architecture.md``, "Choices").
+
+Safe in parallel and after any crash: a claim is a lease with a rising ``claim_epoch``; a late result of an older claim is
+dropped, and the call is simply made again. Retries follow the spec's schedule and count from the first failure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import structlog
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from outputs_app.effects import HANDLERS, Result
+from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.metrics import EFFECTS_TOTAL
+
+log = structlog.get_logger(__name__)
+
+
+def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
+    """Run due effects until none is left or ``limit`` is reached; returns the ids of the requests they belong to."""
+    touched: set[uuid.UUID] = set()
+    for _ in range(limit):
+        effect = effect_claim(owner=owner)
+        if effect is None:
+            break
+        crash_point(f"{effect.kind}.claimed")
+        _run(effect)
+        touched.add(effect.request_id)
+    return touched
+
+
+def due_effects() -> QuerySet[Effect]:
+    """Pending and due, or claimed by somebody who went silent; of the request's present epoch, with every dependency done."""
+    now = timezone.now()
+    free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
+    waiting = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk")).exclude(to_effect__state=EffectState.DONE)
+    return Effect.objects.filter(free, ~Exists(waiting), epoch=F("request__epoch"))
+
+
+def effect_claim(*, owner: str) -> Effect | None:
+    """Take the oldest due effect that nobody else holds."""
+    with transaction.atomic():
+        effect = due_effects().select_for_update(skip_locked=True, of=("self",)).order_by("next_attempt_at", "id").first()
+        if effect is None:
+            return None
+        effect.state = EffectState.CLAIMED
+        effect.claimed_by, effect.claim_epoch = owner, effect.claim_epoch + 1
+        effect.claim_expires_at = timezone.now() + timedelta(seconds=conf().effect_lease_seconds)
+        effect.attempts += 1
+        effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
+    return Effect.objects.select_related("block__dataset", "request").get(pk=effect.pk)
+
+
+def _run(effect: Effect) -> None:
+    handler = HANDLERS[effect.kind]
+    try:
+        result = handler.call(effect)
+    except ServiceRejected as error:
+        _record_refusal(effect, error)
+    except ServiceUnavailable as error:
+        _record_failure(effect, error)
+    else:
+        crash_point(f"{effect.kind}.called")
+        _record_success(effect, result)
+        crash_point(f"{effect.kind}.recorded")
+
+
+def _record_success(effect: Effect, result: Result) -> None:
+    with transaction.atomic():
+        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=timezone.now(), last_error=""):
+            return
+        HANDLERS[effect.kind].record(effect, result)
+    EFFECTS_TOTAL.labels(effect.kind, "done").inc()
+    log.info("effect done", effect=effect.key, request_name=effect.request.request_name, attempts=effect.attempts)
+
+
+def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
+    with transaction.atomic():
+        if _close_claim(effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or timezone.now()):
+            _tell_block(effect, error)
+    EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
+    log.error("effect refused, an operator must look", effect=effect.key, request_name=effect.request.request_name, error=str(error))
+
+
+def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
+    now = timezone.now()
+    first = effect.first_failed_at or now
+    knobs = conf()
+    if (now - first).total_seconds() > knobs.effect_max_retry_seconds:
+        state, next_at = EffectState.DEAD, now
+    else:
+        pauses = knobs.effect_backoff_seconds
+        state, next_at = EffectState.PENDING, now + timedelta(seconds=pauses[min(effect.attempts - 1, len(pauses) - 1)])
+    with transaction.atomic():
+        if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
+            _tell_block(effect, error)
+            if state is EffectState.DEAD:
+                _fail_block(effect)
+    EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
+    log.warning("effect failed", effect=effect.key, request_name=effect.request.request_name, error=str(error), state=state.value)
+
+
+def _close_claim(effect: Effect, **values: object) -> bool:
+    """Write the outcome if the claim is still ours; a newer claim has made or will make the call itself."""
+    rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
+    if rows.update(claimed_by="", claim_expires_at=None, **values) == 1:
+        return True
+    log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
+    return False
+
+
+def _tell_block(effect: Effect, error: ServiceError) -> None:
+    ProcessingBlock.objects.filter(pk=effect.block_id).update(
+        rucio_last_error=str(error), rucio_attempt_count=F("rucio_attempt_count") + 1, last_rucio_attempt=timezone.now()
+    )
+
+
+def _fail_block(effect: Effect) -> None:
+    """Retries used up: the block is FAILED with what an operator needs to judge it (spec 4.7)."""
+    block = ProcessingBlock.objects.select_for_update().get(pk=effect.block_id) if effect.block_id else None
+    if block is None:
+        return
+    block.status = BlockStatus.FAILED
+    block.failure_context = {
+        "effect": effect.key,
+        "dataset": block.dataset_name,
+        "block": block.dbs_block_name,
+        "closed_in_dbs": block.dbs_block_closed,
+        "work_units": f"{block.members.filter(done=True).count()}/{block.total_work_units}",
+        "protected_files": block.files.exclude(rule_id="").count(),
+        "tape_rule": block.tape_rule_id,
+        "attempts": effect.attempts,
+        "first_failed_at": (effect.first_failed_at or timezone.now()).isoformat(),
+        "last_error": effect.last_error or block.rucio_last_error,
+    }
+    block.save(update_fields=["status", "failure_context", "updated_at"])

@@ -1,0 +1,100 @@
+"""Output datasets and processing blocks (spec 3.1.4; ``model.md`` section 3, "Blocks")."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class OutputDataset(models.Model):
+    """One output dataset of a workflow. The tape RSE is chosen once per dataset, so that it is not scattered over tapes."""
+
+    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="output_datasets")
+    name = models.CharField(max_length=500)
+    step = models.CharField(max_length=100)
+    module = models.CharField(max_length=100)
+    tier = models.CharField(max_length=50)
+    registration = models.JSONField(default=dict, help_text="what DBS wants to know of it (outputs_app.values.DatasetRecord)")
+    tape_rse = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "output_datasets"
+        constraints = (models.UniqueConstraint(fields=("workflow", "name"), name="output_dataset_once"),)
+        indexes = (models.Index(fields=("name",), name="output_dataset_by_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BlockStatus(models.TextChoices):
+    """OPEN takes units; sealed and every member done: COMPLETE; tape rule made: ARCHIVED."""
+
+    OPEN = "open", "Open"
+    COMPLETE = "complete", "Complete"
+    ARCHIVED = "archived", "Archived"
+    FAILED = "failed", "Failed"
+    INVALIDATED = "invalidated", "Invalidated"
+
+
+class ProcessingBlock(models.Model):
+    """A group of work units that is one DBS block and one tape rule. Stays OPEN over rounds until its target size."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.PROTECT, related_name="blocks")
+    dataset = models.ForeignKey(OutputDataset, on_delete=models.PROTECT, related_name="blocks")
+    block_index = models.PositiveIntegerField(help_text="0-based within the dataset")
+    dataset_name = models.CharField(max_length=500)
+    dbs_block_name = models.CharField(max_length=500, help_text="/Primary/Processed/TIER#uuid, fixed at creation")
+    dbs_block_open = models.BooleanField(default=False)
+    dbs_block_closed = models.BooleanField(default=False)
+    total_work_units = models.PositiveIntegerField(default=0)
+    planned_bytes = models.BigIntegerField(default=0, help_text="estimates of planned members, measured bytes of done ones")
+    sealed_at = models.DateTimeField(null=True, blank=True, help_text="takes no more units")
+    origin_rse = models.CharField(max_length=100, blank=True, help_text="the RSE that holds most of its bytes")
+    tape_rule_id = models.CharField(max_length=100, blank=True)
+    last_rucio_attempt = models.DateTimeField(null=True, blank=True)
+    rucio_attempt_count = models.PositiveIntegerField(default=0)
+    rucio_last_error = models.TextField(blank=True)
+    failure_context = models.JSONField(default=dict, blank=True)
+    status = models.CharField(max_length=50, choices=BlockStatus.choices, default=BlockStatus.OPEN)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "processing_blocks"
+        ordering = ("dataset_name", "block_index")
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=BlockStatus.values), name="block_status_known"),
+            models.UniqueConstraint(fields=("dataset", "block_index"), name="block_index_once_per_dataset"),
+            models.UniqueConstraint(fields=("dbs_block_name",), name="dbs_block_name_once"),
+            models.UniqueConstraint(fields=("dataset",), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_dataset"),
+            models.CheckConstraint(condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id=""), name="block_archived_has_tape_rule"),
+        )
+        indexes = (
+            models.Index(fields=("workflow",), name="idx_processing_blocks_workflow"),
+            models.Index(fields=("status",), name="idx_processing_blocks_status"),
+        )
+
+    def __str__(self) -> str:
+        return self.dbs_block_name
+
+
+class BlockWorkUnit(models.Model):
+    """A unit belongs to exactly one block per output dataset. Removed when the unit will not be done."""
+
+    block = models.ForeignKey(ProcessingBlock, on_delete=models.CASCADE, related_name="members")
+    unit = models.ForeignKey("dags_app.WorkUnit", on_delete=models.PROTECT, related_name="block_memberships")
+    dataset = models.ForeignKey(OutputDataset, on_delete=models.PROTECT)
+    done = models.BooleanField(default=False)
+    size_bytes = models.BigIntegerField(default=0, help_text="estimate until done, then measured")
+
+    class Meta:
+        db_table = "block_work_units"
+        constraints = (models.UniqueConstraint(fields=("unit", "dataset"), name="unit_in_one_block_per_dataset"),)
+        indexes = (models.Index(fields=("block",), name="block_members_open", condition=Q(done=False)),)
+
+    def __str__(self) -> str:
+        return f"{self.unit_id} in {self.block_id}"

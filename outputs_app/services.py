@@ -1,0 +1,211 @@
+"""Writes of outputs_app: datasets, blocks, files, and the effects they call for (spec 4.7; ``model.md`` section 3).
+
+Every function here only writes rows, inside its caller's transaction; what must happen outside becomes Effect rows, which
+``outputs_app.executor`` runs. Each may be repeated: effect keys and unique constraints make twice the same as once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from django.db.models import Max, Q, Sum
+from django.utils import timezone
+
+from outputs_app.models import (
+    BlockStatus,
+    BlockWorkUnit,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
+from outputs_app.values import DatasetRecord, Membership, OpenBlock, UnitOutputs
+from wms2.errors import LedgerViolation
+
+log = structlog.get_logger(__name__)
+
+
+def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord]) -> None:
+    """One OutputDataset row per kept output."""
+    for record in records:
+        OutputDataset.objects.get_or_create(
+            workflow_id=workflow_id,
+            name=record.name,
+            defaults={"step": record.step, "module": record.module, "tier": record.tier, "registration": asdict(record)},
+        )
+
+
+def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
+    """Per dataset its unsealed block, or an empty one at the next index."""
+    found: dict[str, OpenBlock] = {}
+    for dataset in OutputDataset.objects.filter(workflow_id=workflow_id).annotate(last=Max("blocks__block_index")):
+        block = ProcessingBlock.objects.filter(dataset=dataset, sealed_at__isnull=True).first()
+        if block:
+            found[dataset.name] = OpenBlock(index=block.block_index, planned_bytes=block.planned_bytes)
+        else:
+            found[dataset.name] = OpenBlock(index=0 if dataset.last is None else dataset.last + 1, planned_bytes=0)
+    return found
+
+
+def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, memberships: Sequence[Membership]) -> None:
+    """Put planned units into their blocks, creating blocks and sealing those that later ones of the dataset follow."""
+    datasets = {d.name: d for d in OutputDataset.objects.filter(workflow_id=workflow_id)}
+    blocks: dict[tuple[str, int], ProcessingBlock] = {}
+    for name, index in sorted({(m.dataset, m.block_index) for m in memberships}):
+        ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(sealed_at=timezone.now())
+        blocks[name, index], _ = ProcessingBlock.objects.get_or_create(
+            dataset=datasets[name],
+            block_index=index,
+            defaults={"workflow_id": workflow_id, "dataset_name": name, "dbs_block_name": f"{name}#{uuid.uuid4()}"},
+        )
+    BlockWorkUnit.objects.bulk_create(
+        [
+            BlockWorkUnit(
+                block=blocks[m.dataset, m.block_index], unit_id=m.unit_id, dataset=datasets[m.dataset], size_bytes=m.estimated_bytes
+            )
+            for m in memberships
+        ],
+        batch_size=2000,
+    )
+    for block in blocks.values():
+        _recount(block)
+
+
+def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> int:
+    """Store a completed unit's files and ask for their registration and protection; returns the number of files.
+
+    Raises:
+        LedgerViolation: a file for a dataset the unit does not belong to, or a known LFN with other content.
+    """
+    memberships = {
+        m.dataset.name: m for m in BlockWorkUnit.objects.select_related("block", "dataset").filter(unit_id=outputs.unit_id)
+    }
+    strangers = {f.dataset for f in outputs.files} - memberships.keys()
+    if strangers:
+        raise LedgerViolation(f"{outputs.unit_name}: files for datasets it does not belong to: {sorted(strangers)}")
+    _refuse_changed_files(outputs)
+    OutputFile.objects.bulk_create(
+        [
+            OutputFile(
+                lfn=f.lfn,
+                dataset=memberships[f.dataset].dataset,
+                block=memberships[f.dataset].block,
+                unit_id=outputs.unit_id,
+                rse=outputs.rse,
+                size_bytes=f.size_bytes,
+                adler32=f.adler32,
+                events=f.events,
+                lumis={run: [list(pair) for pair in pairs] for run, pairs in f.lumis.items()},
+                parents=list(f.parents),
+            )
+            for f in outputs.files
+        ],
+        ignore_conflicts=True,
+    )
+    for name, member in memberships.items():
+        size = sum(f.size_bytes for f in outputs.files if f.dataset == name)
+        BlockWorkUnit.objects.filter(pk=member.pk).update(done=True, size_bytes=size)
+        _recount(member.block)
+        if any(f.dataset == name for f in outputs.files):
+            _ask_unit_effects(request_id, request_epoch, member, outputs)
+    return len(outputs.files)
+
+
+def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
+    """Units that will not be done leave their blocks; a block left without members and files disappears."""
+    members = BlockWorkUnit.objects.filter(unit_id__in=unit_ids, done=False)
+    blocks = list(ProcessingBlock.objects.filter(members__in=members).distinct())
+    members.delete()
+    for block in blocks:
+        _recount(block)
+
+
+def blocks_seal(*, workflow_id: uuid.UUID) -> int:
+    """Seal every open block: nothing is left to plan. Blocks that never got a unit disappear."""
+    ProcessingBlock.objects.filter(workflow_id=workflow_id, total_work_units=0, files__isnull=True).delete()
+    return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=timezone.now())
+
+
+def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
+    """Sealed blocks whose members are all done become COMPLETE and are asked to be closed and archived."""
+    sealed = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at__isnull=False)
+    for block in sealed.exclude(members__done=False):
+        origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
+        ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN).update(
+            status=BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "", updated_at=timezone.now()
+        )
+        ask = _Asker(request_id, request_epoch, block)
+        ask(EffectKind.DBS_BLOCK_CLOSE, after=block.effects.filter(kind=EffectKind.DBS_FILES))
+        closed = ask(EffectKind.RUCIO_BLOCK_CLOSE, after=block.effects.filter(kind=EffectKind.RUCIO_FILES))
+        ask(EffectKind.RUCIO_TAPE, after=[closed])
+        log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
+
+
+def effect_retry(*, effect: Effect) -> None:
+    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED."""
+    Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
+        state=EffectState.PENDING, next_attempt_at=timezone.now(), first_failed_at=None
+    )
+    if effect.block_id:
+        complete = Q(sealed_at__isnull=False) & ~Q(members__done=False)
+        failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
+        status = BlockStatus.COMPLETE if failed.filter(complete).exists() else BlockStatus.OPEN
+        failed.update(status=status, updated_at=timezone.now())
+
+
+class _Asker:
+    """Creates the effects of one block, once each."""
+
+    def __init__(self, request_id: uuid.UUID, request_epoch: int, block: ProcessingBlock) -> None:
+        self.request_id, self.request_epoch, self.block = request_id, request_epoch, block
+
+    def __call__(self, kind: EffectKind, *, key: str = "", after: Iterable[Effect] = (), unit_id: int | None = None, **payload: Any) -> Effect:
+        effect, created = Effect.objects.get_or_create(
+            key=f"{kind}:{key or self.block.pk}",
+            defaults={
+                "kind": kind,
+                "request_id": self.request_id,
+                "epoch": self.request_epoch,
+                "block": self.block,
+                "unit_id": unit_id,
+                "payload": payload,
+            },
+        )
+        if created:
+            effect.depends_on.set(after)
+        return effect
+
+
+def _ask_unit_effects(request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs) -> None:
+    block, dataset = member.block, member.dataset
+    ask = _Asker(request_id, request_epoch, block)
+    known = ask(EffectKind.DBS_DATASET, key=str(dataset.pk), dataset_id=dataset.pk)
+    opened = ask(EffectKind.DBS_BLOCK_OPEN, after=[known], rse=outputs.rse)
+    per_unit = f"{block.pk}:{outputs.unit_id}"
+    ask(EffectKind.DBS_FILES, key=per_unit, after=[opened], unit_id=outputs.unit_id)
+    there = ask(EffectKind.RUCIO_BLOCK)
+    attached = ask(EffectKind.RUCIO_FILES, key=per_unit, after=[there], unit_id=outputs.unit_id)
+    ask(EffectKind.RUCIO_PROTECT, key=per_unit, after=[attached], unit_id=outputs.unit_id)
+
+
+def _refuse_changed_files(outputs: UnitOutputs) -> None:
+    new = {f.lfn: f for f in outputs.files}
+    for row in OutputFile.objects.filter(lfn__in=new):
+        file = new[row.lfn]
+        if (row.unit_id, row.size_bytes, row.adler32, row.events) != (outputs.unit_id, file.size_bytes, file.adler32, file.events):
+            raise LedgerViolation(f"{outputs.unit_name}: {row.lfn} is already known with other content")
+
+
+def _recount(block: ProcessingBlock) -> None:
+    sums = block.members.aggregate(total=Sum("size_bytes"))
+    ProcessingBlock.objects.filter(pk=block.pk).update(
+        total_work_units=block.members.count(), planned_bytes=sums["total"] or 0, updated_at=timezone.now()
+    )
+
+

@@ -1,0 +1,66 @@
+"""Plain values that other apps hand to outputs_app. No rows, no services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRecord:
+    """An output dataset with everything DBS wants to know of it (``contracts.md`` 4.1)."""
+
+    name: str  # /Primary/Era-Proc-vN/TIER
+    step: str
+    module: str
+    tier: str
+    primary_dataset: str
+    processed_dataset: str
+    acquisition_era: str
+    processing_version: int
+    release: str
+    pset_hash: str
+    global_tag: str
+    prep_id: str
+    primary_ds_type: str
+    physics_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """The unsealed block of a dataset, or where the next one would begin."""
+
+    index: int
+    planned_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A planned unit's place in one dataset's blocks."""
+
+    unit_id: int
+    dataset: str
+    block_index: int
+    estimated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """One merged file of a unit's manifest. ``lumis``: run -> ((lumi, events), ...)."""
+
+    dataset: str
+    lfn: str
+    size_bytes: int
+    adler32: str
+    events: int
+    lumis: dict[str, tuple[tuple[int, int], ...]]
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOutputs:
+    """What one completed unit brought."""
+
+    unit_id: int
+    unit_name: str
+    rse: str
+    files: tuple[MergedFile, ...] = field(default_factory=tuple)

@@ -1,0 +1,111 @@
+"""The right to evaluate one request: a lease in its row, kept alive while held (``model.md`` section 4).
+
+Taking it raises ``lease_epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation
+changes nothing when it wakes up. A killed process's lease simply expires.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.db import DatabaseError, connections, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from requests_app import states
+from requests_app.models import Request, RequestStatus
+from wms2.conf import conf
+from wms2.errors import LeaseLost, StaleState
+
+log = structlog.get_logger(__name__)
+ACTOR = "lifecycle"
+Fence = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One held lease. Handlers write only through it."""
+
+    request: Request
+    lease_epoch: int
+
+    @contextmanager
+    def fenced(self) -> Iterator[None]:
+        """A transaction in which this evaluation still owns the request; the row is locked until commit.
+
+        Raises:
+            StaleState: the lease or the status changed; nothing inside is written.
+        """
+        with transaction.atomic():
+            row = Request.objects.select_for_update().filter(pk=self.request.pk).values_list("lease_epoch", "status", "epoch").get()
+            if row != (self.lease_epoch, self.request.status, self.request.epoch):
+                raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
+            yield
+
+    def transition(self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, **changes: Any) -> None:
+        """Take an edge as the life cycle."""
+        states.transition(self.request, to, actor=ACTOR, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes)
+
+    def note(self, **fields: Any) -> None:
+        """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced."""
+        changed = {k: v for k, v in fields.items() if getattr(self.request, k) != v}
+        if not changed:
+            return
+        if Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch).update(updated_at=timezone.now(), **changed) != 1:
+            raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else")
+        for name, value in changed.items():
+            setattr(self.request, name, value)
+
+
+@contextmanager
+def evaluating(pk: Any, *, owner: str) -> Iterator[Evaluation | None]:
+    """Hold the request's lease; yields None when somebody else holds it or the request is gone."""
+    epoch = _take(pk, owner)
+    if epoch is None:
+        yield None
+        return
+    stop = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(pk, epoch, stop), name="lease-keeper", daemon=True)
+    keeper.start()
+    try:
+        yield Evaluation(request=Request.objects.get(pk=pk), lease_epoch=epoch)
+    finally:
+        stop.set()
+        keeper.join()
+        Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_owner="", lease_expires_at=None, evaluated_at=timezone.now())
+
+
+def _take(pk: Any, owner: str) -> int | None:
+    now = timezone.now()
+    free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=now)
+    with transaction.atomic():
+        rows = Request.objects.filter(free, pk=pk).update(
+            lease_owner=owner, lease_epoch=F("lease_epoch") + 1, lease_expires_at=now + timedelta(seconds=conf().lease_seconds)
+        )
+        if rows != 1:
+            return None
+        return Request.objects.values_list("lease_epoch", flat=True).get(pk=pk)
+
+
+def _keep(pk: Any, epoch: int, stop: threading.Event) -> None:
+    """Renew the lease at a third of its life until told to stop; a lost lease is noticed by the next fenced write."""
+    try:
+        while not stop.wait(conf().lease_seconds / 3):
+            until = timezone.now() + timedelta(seconds=conf().lease_seconds)
+            try:
+                if Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_expires_at=until) != 1:
+                    return
+            except DatabaseError as error:
+                log.warning("lease not renewed, trying again", request_id=str(pk), error=str(error))
+                connections["default"].close()
+    finally:
+        connections["default"].close()
+
+
+__all__ = ["ACTOR", "Evaluation", "Fence", "StaleState", "evaluating"]

@@ -1,0 +1,25 @@
+"""Rows of requests_app: what was asked, where it stands, and who said what."""
+
+from requests_app.models.audit import AuditEntry, Event, RequestTransition
+from requests_app.models.control import Installation, Lease, Limit
+from requests_app.models.inputs import InputFile
+from requests_app.models.request import CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models.workflow import Round, Workflow, WorkflowStatus
+
+__all__ = [
+    "AuditEntry",
+    "CleanupPolicy",
+    "Event",
+    "HoldCode",
+    "InputFile",
+    "Installation",
+    "Lease",
+    "Limit",
+    "Request",
+    "RequestStatus",
+    "RequestTransition",
+    "Round",
+    "StopIntent",
+    "Workflow",
+    "WorkflowStatus",
+]

@@ -1,0 +1,174 @@
+"""The request row (spec 3.1.1; statuses: ``model.md`` section 1)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+
+class RequestStatus(models.TextChoices):
+    """Where a request stands. ``requests_app.states.TRANSITIONS`` has the edges; nothing else writes a status."""
+
+    NEW = "new", "New"
+    SUBMITTED = "submitted", "Submitted"
+    QUEUED = "queued", "Queued"
+    PLANNING = "planning", "Planning"
+    ACTIVE = "active", "Active"
+    PARTIAL = "partial", "Partial"
+    STOPPING = "stopping", "Stopping"
+    RESUBMITTING = "resubmitting", "Resubmitting"
+    HELD = "held", "Held"
+    VALIDATING_OUTPUTS = "validating_outputs", "Validating outputs"
+    WAITING_INTEGRITY = "waiting_integrity", "Waiting integrity"
+    VALIDATED_OUTPUTS = "validated_outputs", "Validated outputs"
+    REMOVING_FILES = "removing_files", "Removing files"
+    COMPLETED = "completed", "Completed"
+    ARCHIVED = "archived", "Archived"
+    FAILED = "failed", "Failed"
+    ABORTED = "aborted", "Aborted"
+    CLEANING = "cleaning", "Cleaning"
+    CLEANED = "cleaned", "Cleaned"
+
+
+#: Statuses that the life cycle never looks at again.
+TERMINAL = (RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED)
+#: Statuses that the cycle evaluates every time. COMPLETED is looked at hourly, NEW belongs to the requester.
+EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus.NEW, RequestStatus.COMPLETED))
+
+
+class StopIntent(models.TextChoices):
+    """What a STOPPING request becomes, weakest first; a later intent may only be stronger."""
+
+    RESUME = "resume", "Stop, then resume"
+    STEP = "step", "Production step"
+    MOVE = "move", "Move to another schedd"
+    HOLD = "hold", "Stop, then hold"
+    RESTART = "restart", "Kill and clone"
+    FAIL = "fail", "Stop, then fail"
+    ABORT = "abort", "Abort"
+    CLEAN = "clean", "Clean"
+
+    @property
+    def strength(self) -> int:
+        """Position in the order above; higher wins."""
+        return list(StopIntent).index(self)
+
+
+class HoldCode(models.TextChoices):
+    """Why a request is HELD; each has an entry in docs/runbook.md."""
+
+    REFUSED = "refused", "Request or input refused"
+    OPERATOR = "operator", "Held by an operator"
+    TIMEOUT = "timeout", "Too long in an internal step"
+    LEDGER = "ledger", "Ledger violation"
+    SUBMISSION = "submission", "Submission refused by the schedd"
+    THRESHOLD = "threshold", "Too many failed work units"
+    RESCUES = "rescues", "Rescue attempts used up"
+    ABORT_CODE = "abort_code", "DAG aborted itself (code 43)"
+    REMOVED = "removed", "DAG removed from outside"
+    QUEUE_LOST = "queue_lost", "Schedd queue lost"
+    EFFECT_REFUSED = "effect_refused", "Registration refused"
+    SHORT = "short", "Fewer events than asked after all rounds"
+    OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
+
+
+class CleanupPolicy(models.TextChoices):
+    """What happens to the previous version's outputs (spec 3.1.1)."""
+
+    KEEP_UNTIL_REPLACED = "keep_until_replaced", "Keep until replaced"
+    IMMEDIATE_CLEANUP = "immediate_cleanup", "Clean up when the new version completes"
+
+
+class Request(models.Model):
+    """What ReqMgr2 sent, typed where WMS2 needs it and raw in ``request_data``.
+
+    ``epoch`` counts ownership generations (it rises when a request is cleaned or superseded: older writers are refused);
+    ``lease_*`` is the evaluation lease, whose ``lease_epoch`` fences each evaluation's writes (``model.md`` section 4).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    request_name = models.CharField(max_length=255, unique=True)
+    requestor = models.CharField(max_length=100)
+    requestor_dn = models.CharField(max_length=500, blank=True)
+    group = models.CharField(max_length=100, blank=True)
+    request_data = models.JSONField(help_text="the ReqMgr2 document as it came")
+    payload_config = models.JSONField(default=dict, blank=True, help_text="metadata WMS2 does not act on, e.g. RequestType")
+    splitting_params = models.JSONField(default=dict, blank=True)
+    input_dataset = models.CharField(max_length=500, blank=True)
+    campaign = models.CharField(max_length=100, blank=True)
+    prep_id = models.CharField(max_length=200, blank=True)
+    warnings = models.JSONField(default=list, blank=True, help_text="accepted with these; they stay visible")
+    priority = models.IntegerField(default=100_000)
+    urgent = models.BooleanField(default=False)
+    production_steps = models.JSONField(default=list, blank=True)
+    overrides = models.JSONField(default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.overrides)")
+
+    status = models.CharField(max_length=50, choices=RequestStatus.choices, default=RequestStatus.NEW)
+    status_since = models.DateTimeField(default=timezone.now)
+    stop_intent = models.CharField(max_length=20, choices=StopIntent.choices, blank=True)
+    hold_code = models.CharField(max_length=30, choices=HoldCode.choices, blank=True)
+    hold_reason = models.TextField(blank=True)
+    next_attempt_at = models.DateTimeField(null=True, blank=True, help_text="planning or submission failed; passed over until then")
+    failed_attempts = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True)
+    waiting_for = models.TextField(blank=True, help_text="what the request waits for now, in words")
+    alert_code = models.CharField(max_length=50, blank=True)
+    alerted_at = models.DateTimeField(null=True, blank=True)
+
+    epoch = models.BigIntegerField(default=1)
+    lease_owner = models.CharField(max_length=200, blank=True)
+    lease_epoch = models.BigIntegerField(default=0)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    evaluated_at = models.DateTimeField(null=True, blank=True)
+
+    previous_version_request = models.ForeignKey(
+        "self", to_field="request_name", on_delete=models.PROTECT, null=True, blank=True,
+        related_name="next_versions", db_column="previous_version_request",
+    )  # fmt: skip
+    superseded_by_request = models.CharField(max_length=255, blank=True)
+    cleanup_policy = models.CharField(max_length=50, choices=CleanupPolicy.choices, default=CleanupPolicy.KEEP_UNTIL_REPLACED)
+    parent_request = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="sub_requests")
+    derived_from = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="derived_requests")
+    derived_by = models.CharField(max_length=255, blank=True)
+    flush = models.BooleanField(default=False)
+    inputs_removed_at = models.DateTimeField(null=True, blank=True)
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="when it last entered QUEUED; orders admission")
+    completed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "requests"
+        ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=RequestStatus.values), name="request_status_known"),
+            models.CheckConstraint(condition=Q(stop_intent="") | Q(stop_intent__in=StopIntent.values), name="request_stop_intent_known"),
+            models.CheckConstraint(condition=Q(hold_code="") | Q(hold_code__in=HoldCode.values), name="request_hold_code_known"),
+            models.CheckConstraint(
+                condition=~Q(status=RequestStatus.HELD) | (~Q(hold_code="") & ~Q(hold_reason="")), name="request_held_has_reason"
+            ),
+            models.CheckConstraint(condition=~Q(status=RequestStatus.STOPPING) | ~Q(stop_intent=""), name="request_stopping_has_intent"),
+            models.CheckConstraint(condition=Q(cleanup_policy__in=CleanupPolicy.values), name="request_cleanup_policy_known"),
+            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=999_999), name="request_priority_range"),
+            models.CheckConstraint(condition=~Q(request_name=F("superseded_by_request")), name="request_not_its_own_successor"),
+        )
+        indexes = (
+            models.Index(fields=("status",), name="idx_requests_status"),
+            models.Index(fields=("campaign",), name="idx_requests_campaign"),
+            models.Index(fields=("priority",), name="idx_requests_priority"),
+            models.Index(fields=("-created_at",), name="idx_requests_created"),
+            models.Index(fields=("status",), name="idx_requests_non_terminal", condition=Q(status__in=EVALUATED)),
+            models.Index(
+                fields=("-urgent", "-priority", "queued_at"), name="idx_requests_admission", condition=Q(status=RequestStatus.QUEUED)
+            ),
+            models.Index(
+                fields=("previous_version_request",), name="idx_requests_version_link", condition=Q(previous_version_request__isnull=False)
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.request_name

@@ -1,0 +1,107 @@
+"""The internal twin of a request, and its rounds (spec 3.1.2; ``model.md`` sections 1-3)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.expressions import RawSQL
+
+
+class WorkflowStatus(models.TextChoices):
+    """Mirrors the request's status; written by ``states.transition`` only."""
+
+    NEW = "new", "New"
+    PLANNING = "planning", "Planning"
+    ACTIVE = "active", "Active"
+    STOPPING = "stopping", "Stopping"
+    RESUBMITTING = "resubmitting", "Resubmitting"
+    HELD = "held", "Held"
+    COMPLETED = "completed", "Completed"
+    PARTIAL = "partial", "Partial"
+    FAILED = "failed", "Failed"
+    ABORTED = "aborted", "Aborted"
+
+
+def default_throttles() -> dict[str, int]:
+    """Category limits of spec 3.1.2; per-workflow changes stand here."""
+    return {"Processing": 5000, "Merge": 100, "Cleanup": 50, "MergeGroup": 10}
+
+
+class Workflow(models.Model):
+    """Typed specification, offsets and counters of one request's work.
+
+    ``spec`` is a ``dags_app.planning.specs.WorkflowSpec`` as JSON. ``next_first_event`` and ``next_first_lumi`` only move
+    forward. ``fence_counter`` gives each DAG submission its strictly rising token. Counters are sums over rounds of the last
+    DAG of each rescue chain.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    number = models.BigIntegerField(
+        unique=True, editable=False, db_default=RawSQL("nextval('workflow_number_seq')", ()), help_text="integer key for range constraints"
+    )
+    request = models.OneToOneField(
+        "requests_app.Request", to_field="request_name", on_delete=models.PROTECT, related_name="workflow", db_column="request_name"
+    )
+    input_dataset = models.CharField(max_length=500, blank=True)
+    input_fileset_id = models.UUIDField(null=True, blank=True)
+    output_fileset_id = models.UUIDField(null=True, blank=True)
+    splitting_algo = models.CharField(max_length=50)
+    splitting_params = models.JSONField(default=dict, blank=True)
+    sandbox_url = models.TextField(blank=True)
+    config_cache_id = models.CharField(max_length=100, blank=True)
+    spec = models.JSONField(db_column="config_data")
+    step_metrics = models.JSONField(null=True, blank=True)
+    category_throttles = models.JSONField(default=default_throttles)
+
+    fence_counter = models.BigIntegerField(default=0)
+    next_first_event = models.BigIntegerField(default=1)
+    next_first_lumi = models.BigIntegerField(default=1)
+    requested_events = models.BigIntegerField(default=0, help_text="events to generate, or events of the input")
+    input_imported_at = models.DateTimeField(null=True, blank=True)
+    unmerged_frozen = models.BooleanField(default=False)
+
+    total_nodes = models.IntegerField(default=0)
+    nodes_done = models.IntegerField(default=0)
+    nodes_failed = models.IntegerField(default=0)
+    nodes_queued = models.IntegerField(default=0)
+    nodes_running = models.IntegerField(default=0)
+
+    status = models.CharField(max_length=50, choices=WorkflowStatus.choices, default=WorkflowStatus.NEW)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "workflows"
+        ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=WorkflowStatus.values), name="workflow_status_known"),
+            models.CheckConstraint(condition=Q(next_first_event__gte=1, next_first_lumi__gte=1), name="workflow_offsets_positive"),
+        )
+        indexes = (models.Index(fields=("status",), name="idx_workflows_status"),)
+
+    def __str__(self) -> str:
+        return self.request_id
+
+
+class Round(models.Model):
+    """One DAG's worth of a workflow's work; a rescue belongs to the round of the DAG it rescues."""
+
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="rounds")
+    index = models.PositiveIntegerField()
+    sizing = models.JSONField(default=dict, help_text="resources and limits the round was planned with")
+    metrics = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "rounds"
+        ordering = ("workflow", "index")
+        constraints = (
+            models.UniqueConstraint(fields=("workflow", "index"), name="round_index_once"),
+            models.UniqueConstraint(fields=("workflow",), condition=Q(closed_at__isnull=True), name="one_open_round_per_workflow"),
+        )
+
+    def __str__(self) -> str:
+        return f"round {self.index}"

@@ -1,0 +1,196 @@
+"""The request's status table as data, and its single writer (``model.md`` section 1).
+
+Owns: which edges exist, what each may change beside the status, the audit rows. Does not own: when to take an edge
+(``lifecycle``, ``services``). Nothing else in WMS2 writes ``Request.status`` or ``Workflow.status``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition, Workflow, WorkflowStatus
+from wms2.errors import InvalidTransition, StaleState
+
+log = structlog.get_logger(__name__)
+S = RequestStatus
+
+#: from -> {to: who and on what guard}. ``CLEANING`` from any status but CLEANED is added below.
+TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
+    S.NEW: {S.SUBMITTED: "requester", S.ABORTED: "requester"},
+    S.SUBMITTED: {
+        S.QUEUED: "workflow and input rows committed",
+        S.HELD: "refused, one hour, operator",
+        S.ABORTED: "operator",
+    },
+    S.QUEUED: {
+        S.PLANNING: "admission, slot taken: fresh round or rescue",
+        S.HELD: "operator",
+        S.ABORTED: "operator",
+    },
+    S.PLANNING: {
+        S.ACTIVE: "submission recorded or adopted",
+        S.QUEUED: "a service or schedd is unavailable: slot back, next_attempt_at",
+        S.HELD: "refused, ledger violation, one hour",
+        S.VALIDATING_OUTPUTS: "nothing left to plan, no effect pending",
+        S.COMPLETED: "stands in for VALIDATING_OUTPUTS, same guard",
+        S.STOPPING: "a verb while a submission intent is open",
+        S.ABORTED: "no intent, or its absence proved",
+    },
+    S.ACTIVE: {
+        S.PARTIAL: "DAG proved gone, final sweep done, some unit not done",
+        S.QUEUED: "round closed, work left",
+        S.VALIDATING_OUTPUTS: "no work left, blocks ARCHIVED, no effect pending or dead",
+        S.COMPLETED: "stands in for VALIDATING_OUTPUTS, same guard",
+        S.STOPPING: "stop, hold, step, move, fail, restart, abort, clean, ledger violation",
+        S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
+    },
+    S.PARTIAL: {
+        S.PLANNING: "failure rescue; keeps its slot",
+        S.HELD: "threshold, rescues used up, 43",
+        S.FAILED: "operator",
+        S.ABORTED: "operator",
+    },
+    S.STOPPING: {
+        S.RESUBMITTING: "resume, step, move; DAG gone, rescue file there",
+        S.QUEUED: "the DAG had finished by itself, work left",
+        S.VALIDATING_OUTPUTS: "the DAG had finished by itself, nothing left",
+        S.HELD: "intent hold",
+        S.FAILED: "intent fail or restart",
+        S.ABORTED: "intent abort",
+        S.CLEANING: "intent clean",
+    },
+    S.RESUBMITTING: {S.QUEUED: "rescue row prepared", S.HELD: "ten minutes", S.ABORTED: "operator"},
+    S.HELD: {
+        S.QUEUED: "release",
+        S.SUBMITTED: "release before a workflow exists",
+        S.FAILED: "fail, restart",
+        S.ABORTED: "operator",
+    },
+    S.VALIDATING_OUTPUTS: {S.VALIDATED_OUTPUTS: "no finding", S.WAITING_INTEGRITY: "findings", S.HELD: "operator"},
+    S.WAITING_INTEGRITY: {S.VALIDATING_OUTPUTS: "cases closed", S.HELD: "operator"},
+    S.VALIDATED_OUTPUTS: {S.REMOVING_FILES: "enough", S.QUEUED: "short: extend"},
+    S.REMOVING_FILES: {S.COMPLETED: "nothing left to clean", S.HELD: "operator"},
+    S.COMPLETED: {S.ARCHIVED: "after the grace"},
+    S.ARCHIVED: {},
+    S.FAILED: {},
+    S.ABORTED: {},
+    S.CLEANING: {S.CLEANED: "nothing of it left outside"},
+    S.CLEANED: {},
+}
+for _status, _edges in TRANSITIONS.items():
+    if _status not in (S.CLEANED, S.CLEANING):
+        _edges.setdefault(S.CLEANING, "operator, typed")
+
+#: Workflow.status mirrors Request.status through this and nothing else.
+WORKFLOW_STATUS: dict[RequestStatus, WorkflowStatus] = {
+    S.NEW: WorkflowStatus.NEW,
+    S.SUBMITTED: WorkflowStatus.NEW,
+    S.QUEUED: WorkflowStatus.NEW,
+    S.PLANNING: WorkflowStatus.PLANNING,
+    S.ACTIVE: WorkflowStatus.ACTIVE,
+    S.PARTIAL: WorkflowStatus.PARTIAL,
+    S.STOPPING: WorkflowStatus.STOPPING,
+    S.RESUBMITTING: WorkflowStatus.RESUBMITTING,
+    S.HELD: WorkflowStatus.HELD,
+    S.VALIDATING_OUTPUTS: WorkflowStatus.ACTIVE,
+    S.WAITING_INTEGRITY: WorkflowStatus.HELD,
+    S.VALIDATED_OUTPUTS: WorkflowStatus.ACTIVE,
+    S.REMOVING_FILES: WorkflowStatus.ACTIVE,
+    S.COMPLETED: WorkflowStatus.COMPLETED,
+    S.ARCHIVED: WorkflowStatus.COMPLETED,
+    S.FAILED: WorkflowStatus.FAILED,
+    S.ABORTED: WorkflowStatus.ABORTED,
+    S.CLEANING: WorkflowStatus.STOPPING,
+    S.CLEANED: WorkflowStatus.ABORTED,
+}
+
+#: Fields that a transition may set beside the status.
+_MAY_CHANGE = frozenset({"hold_code", "hold_reason", "stop_intent", "next_attempt_at", "failed_attempts", "last_error", "waiting_for", "priority"})
+
+
+def allowed(from_status: str, to_status: str) -> bool:
+    """Whether the table has the edge."""
+    return RequestStatus(to_status) in TRANSITIONS[RequestStatus(from_status)]
+
+
+def transition(
+    request: Request,
+    to: RequestStatus,
+    *,
+    actor: str,
+    reason: str,
+    evidence: dict[str, Any] | None = None,
+    lease_epoch: int | None = None,
+    **changes: Any,
+) -> None:
+    """Move a request along one edge, with its audit rows, in one transaction; ``request`` is refreshed.
+
+    Args:
+        request: as the caller last read it; its ``status`` is the compare part of the compare-and-set.
+        actor: user name, or ``lifecycle``.
+        evidence: what the guard saw, with its time.
+        lease_epoch: the evaluation's fence; None for a person's verb.
+        changes: further fields (``hold_code``, ``stop_intent``, ...).
+
+    Raises:
+        InvalidTransition: no such edge.
+        StaleState: the row is no longer as read, or the lease is somebody else's by now. Nothing was written.
+    """
+    old = RequestStatus(request.status)
+    if to not in TRANSITIONS[old]:
+        raise InvalidTransition(f"{request.request_name}: {old.label} cannot become {to.label}")
+    unknown = changes.keys() - _MAY_CHANGE
+    if unknown:
+        raise TypeError(f"a transition may not set {sorted(unknown)}")
+    now = timezone.now()
+    values: dict[str, Any] = {"status": to, "status_since": now, "updated_at": now, "alert_code": "", **_defaults(old, to, now), **changes}
+    rows = Request.objects.filter(pk=request.pk, status=old)
+    if lease_epoch is not None:
+        rows = rows.filter(lease_epoch=lease_epoch)
+    with transaction.atomic():
+        if rows.update(**values) != 1:
+            raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by somebody else")
+        Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
+        RequestTransition.objects.create(
+            request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
+        )
+        Event.objects.create(
+            request=request, kind="request.status", data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)}
+        )
+    for name, value in values.items():
+        setattr(request, name, value)
+    log.info("request status", request_name=request.request_name, old=old.value, new=to.value, actor=actor, reason=reason)
+
+
+def record_creation(request: Request, *, actor: str, reason: str) -> None:
+    """The first transition row, from nothing; in the transaction that creates the request."""
+    RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
+    Event.objects.create(request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason})
+
+
+def hold_changes(code: HoldCode, reason: str) -> dict[str, Any]:
+    """The fields that go with a transition to HELD."""
+    return {"hold_code": code, "hold_reason": reason}
+
+
+def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {"waiting_for": ""}
+    if old is S.HELD:
+        values |= {"hold_code": "", "hold_reason": ""}
+    if to is S.QUEUED:
+        values |= {"queued_at": now}
+    if to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
+        values |= {"next_attempt_at": None, "failed_attempts": 0}
+    if old is S.STOPPING:
+        values |= {"stop_intent": ""}
+    if to is S.COMPLETED:
+        values |= {"completed_at": now}
+    return values
+
+
+def _event_extra(changes: dict[str, Any]) -> dict[str, str]:
+    return {name: str(changes[name]) for name in ("hold_code", "hold_reason", "stop_intent") if changes.get(name)}

@@ -1,0 +1,45 @@
+"""Schedds that WMS2 submits to (control plane, "Many schedds")."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+
+class ScheddState(models.TextChoices):
+    """Whether new DAGs may go to a schedd; running ones are watched in every state."""
+
+    DISCOVERED = "discovered", "Discovered, not yet enabled"
+    ENABLED = "enabled", "Enabled"
+    DRAINING = "draining", "Draining"
+    DISABLED = "disabled", "Disabled"
+
+
+class Schedd(models.Model):
+    """One schedd of one pool, with its limits and what was last observed of it."""
+
+    pool = models.CharField(max_length=100)
+    collector = models.CharField(max_length=255, help_text="host:port")
+    name = models.CharField(max_length=255)
+    state = models.CharField(max_length=20, choices=ScheddState.choices, default=ScheddState.DISCOVERED)
+    max_dagman_slots = models.PositiveIntegerField(default=500, help_text="DAGMan processes it may run: outer and inner ones together")
+    max_dags = models.PositiveIntegerField(null=True, blank=True, help_text="an operator's own cap on outer DAGs")
+    submit_root = models.TextField(help_text="where DAG directories lie, on the schedd's file system")
+    version = models.CharField(max_length=100, blank=True)
+    job_queue_birthdate = models.BigIntegerField(null=True, blank=True, help_text="a change is evidence that the queue was lost")
+    last_answer_at = models.DateTimeField(null=True, blank=True)
+    unreachable_since = models.DateTimeField(null=True, blank=True)
+    last_error = models.TextField(blank=True)
+    dagmans_running = models.PositiveIntegerField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "schedds"
+        ordering = ("pool", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("pool", "name"), name="schedd_once_per_pool"),
+            models.CheckConstraint(condition=Q(state__in=ScheddState.values), name="schedd_state_known"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

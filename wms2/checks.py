@@ -1,0 +1,36 @@
+"""``manage.py check`` for WMS2: configuration that Django itself cannot judge. Contacts no service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+from wms2.conf import conf
+from wms2.errors import ConfigurationError
+
+FORBIDDEN_BELOW = Path("/tmp")  # noqa: S108  DAGMan refuses its node log there (DAGMAN_USE_STRICT)
+
+
+@register()
+def check_configuration(**_: Any) -> list[CheckMessage]:
+    """Knobs are complete, and places are where DAGMan accepts them."""
+    if settings.SETTINGS_MODULE == "wms2.check_settings":
+        return []
+    try:
+        knobs = conf()
+    except ConfigurationError as error:
+        return [Error(str(error), id="wms2.E001")]
+    found: list[CheckMessage] = []
+    if knobs.submit_root.is_relative_to(FORBIDDEN_BELOW):
+        found.append(Error(f"WMS2_SUBMIT_ROOT={knobs.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
+    if knobs.submit_unknown_grace_seconds < knobs.submit_timeout_seconds:
+        found.append(
+            Error(
+                "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS is shorter than WMS2_SUBMIT_TIMEOUT_SECONDS: a late submission could be repeated",
+                id="wms2.E003",
+            )
+        )
+    return found

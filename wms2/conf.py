@@ -1,0 +1,124 @@
+"""Typed, frozen knobs of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
+
+Units stand in the names. ``load()`` refuses wrong values by name; nothing falls back to a fake or to a guess.
+Sources: spec 4.2, 4.4, 4.7, 5.2; error-handling 8; ``decisions.md`` section 3; ``model.md`` section 3.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wms2.errors import ConfigurationError
+
+
+class Conf(BaseModel):
+    """All knobs. Required ones have no default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # --- identity and places
+    instance: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="stamped on every job and database row set")
+    environment: str = Field(pattern=r"^(demo|test|production)$")
+    state_dir: Path
+    submit_root: Path = Field(description="DAG directories; on the schedd's file system, never below /tmp")
+
+    # --- services
+    reqmgr2_url: str = Field(pattern=r"^https?://")
+    configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")
+    dbs_reader_url: str = Field(pattern=r"^https?://")
+    dbs_writer_url: str = Field(pattern=r"^https?://")
+    cric_url: str = Field(pattern=r"^https?://")
+    rucio_home: Path
+    rucio_account: str
+    rucio_scope: str = "cms"
+    x509_cert: str = ""
+    x509_key: str = ""
+    ca_path: str = ""
+    schedd_name: str
+    collector: str
+    condor_token_dir: str = ""
+    team: str = "wms2"
+    service_timeout_seconds: float = Field(30.0, gt=0)
+    submit_timeout_seconds: float = Field(60.0, gt=0)
+
+    # --- life cycle (spec 4.2)
+    cycle_seconds: float = Field(60.0, gt=0)
+    lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
+    timeout_submitted_seconds: int = 3600
+    timeout_queued_seconds: int = 7 * 86400
+    timeout_planning_seconds: int = 3600
+    timeout_active_seconds: int = 30 * 86400
+    timeout_stopping_seconds: int = 3600
+    timeout_resubmitting_seconds: int = 600
+    retry_after_failure_seconds: int = Field(60, description="first pause of a request whose planning or submission failed; doubles")
+    retry_after_failure_max_seconds: int = 3600
+    submit_unknown_grace_seconds: float = Field(120.0, description="'not in queue and history' counts only after this; at least submit_timeout_seconds")
+    schedd_suspicion_seconds: int = 900
+
+    # --- admission (spec 4.4)
+    max_active_dags: int = Field(300, ge=1)
+    max_dagman_slots_per_schedd: int = Field(500, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
+    idle_job_budget: int = Field(1_000_000, ge=1)
+
+    # --- planning
+    jobs_per_work_unit: int = Field(8, ge=1)
+    block_target_bytes: int = Field(10**12, ge=1)
+    max_nodes_per_dag: int = Field(50_000, ge=4)
+    max_work_units_per_dag: int = Field(5_000, ge=1)
+    default_memory_per_core_mb: int = Field(2000, ge=1)
+    max_memory_per_core_mb: int = Field(3000, ge=1)
+    max_wall_seconds: int = 48 * 3600
+    generation_excess_factor: float = Field(2.0, ge=1.0)
+    dag_max_merge_groups: int = Field(10, ge=1)
+    dag_max_processing: int = 5000
+    dag_max_merge: int = 100
+    dag_max_cleanup: int = 50
+    dag_max_idle_jobs: int = 1000
+    dag_status_interval_seconds: int = 5
+    dag_log_scan_interval_seconds: int = 5
+    retry_processing: int = 3
+    retry_merge: int = 2
+    cooloff_base_seconds: int = 60
+
+    # --- errors (error-handling 8.1)
+    error_hold_threshold: float = Field(0.20, gt=0, le=1)
+    error_max_rescue_attempts: int = 3
+
+    # --- outputs (spec 4.7)
+    effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
+    effect_max_retry_seconds: int = 3 * 86400
+    effect_lease_seconds: float = 300.0
+    tape_rse_expression: str = "rse_type=TAPE"
+    rule_activity: str = "Production Output"
+    primary_ds_type: str = "mc"
+    physics_group: str = "DataOps"
+
+
+def from_environment(environment: Mapping[str, str]) -> Conf:
+    """Read the knobs from ``WMS2_*`` variables.
+
+    Raises:
+        ConfigurationError: naming each missing or wrong variable.
+    """
+    values: dict[str, object] = {}
+    for name in Conf.model_fields:
+        raw = environment.get(f"WMS2_{name.upper()}")
+        if raw is None or raw == "":
+            continue
+        values[name] = tuple(part.strip() for part in raw.split(",")) if name == "effect_backoff_seconds" else raw
+    try:
+        return Conf.model_validate(values)
+    except ValidationError as error:
+        lines = [f"WMS2_{'_'.join(str(p) for p in e['loc']).upper()}: {e['msg']}" for e in error.errors()]
+        raise ConfigurationError("WMS2 is not configured; set in the environment:\n  " + "\n  ".join(lines)) from error
+
+
+@cache
+def conf() -> Conf:
+    """The knobs of this process, read once from the process environment."""
+    return from_environment(os.environ)

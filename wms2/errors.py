@@ -1,0 +1,86 @@
+"""The error tree. Every failure that a caller may have to tell apart is one of these; the cause is kept with ``from``.
+
+What to do with each: ``ServiceUnavailable`` and below: nothing is known or changed, try again next cycle. ``ServiceRejected``:
+the service understood and refused; retrying the same call is useless, a person must look. ``InvalidTransition`` and
+``StaleState``: somebody else was faster or the verb does not fit (HTTP 409). ``DocumentRefused``: bad input, nothing stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Wms2Error(Exception):
+    """Root of WMS2's own errors."""
+
+
+class ConfigurationError(Wms2Error):
+    """A setting is missing or wrong; says which one and what to do."""
+
+
+class ServiceError(Wms2Error):
+    """A call to an outside service did not succeed.
+
+    Args:
+        service: ``reqmgr2``, ``configcache``, ``dbs``, ``rucio``, ``cric``, ``htcondor`` (also the metrics label).
+        operation: the adapter's method, e.g. ``register_files``.
+        detail: one readable line.
+        code: the service's own error code or class, if it gave one.
+    """
+
+    def __init__(self, service: str, operation: str, detail: str, code: str | int | None = None) -> None:
+        self.service, self.operation, self.detail, self.code = service, operation, detail, code
+        super().__init__(f"{service} {operation}: {detail}" + (f" (code {code})" if code is not None else ""))
+
+
+class ServiceUnavailable(ServiceError):
+    """No answer, or an answer that says nothing about the request (connection, time-out, 5xx). Nothing may be concluded."""
+
+
+class CircuitOpen(ServiceUnavailable):
+    """Not tried: the service failed repeatedly a moment ago."""
+
+
+class ServiceRejected(ServiceError):
+    """The service understood the request and refused it (4xx). The same call will be refused again."""
+
+
+class NotFoundInService(ServiceRejected):
+    """The service answered that the named thing does not exist."""
+
+
+class InvalidTransition(Wms2Error):
+    """The status table has no such edge, or the verb does not apply in this status."""
+
+
+class StaleState(Wms2Error):
+    """The row changed between read and write (another worker, an operator, a newer leader)."""
+
+
+class LeaseLost(StaleState):
+    """The caller's lease has expired or belongs to a newer epoch; it must stop writing."""
+
+
+class LedgerViolation(Wms2Error):
+    """Work was lost, doubled or invented. The request is held; never continue over it."""
+
+
+class PlanningRefused(Wms2Error):
+    """The work cannot be planned as asked; the reason is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document: the field by its ReqMgr2 name (``Step2.Multicore``) and what to do."""
+
+    field: str
+    problem: str
+
+
+class DocumentRefused(Wms2Error):
+    """A request document was refused; nothing was stored."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))

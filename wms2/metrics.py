@@ -1,0 +1,17 @@
+"""Prometheus metrics of WMS2's own work; labels are bounded (status, kind, service, operation, outcome). Spec 4.10.
+
+Gauges over rows are not kept here: a collector reads them from PostgreSQL at scrape time, so that several processes agree.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Histogram
+
+EFFECTS_TOTAL = Counter("wms2_effects_total", "Effects run, by kind and outcome", ["kind", "outcome"])
+CYCLES_TOTAL = Counter("wms2_lifecycle_cycles_total", "Life cycle runs by outcome", ["outcome"])
+CYCLE_SECONDS = Histogram("wms2_lifecycle_cycle_seconds", "Duration of a life cycle run")
+EVALUATIONS_TOTAL = Counter("wms2_evaluations_total", "Evaluations of requests by status and outcome", ["status", "outcome"])
+TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status"])
+ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])
+EXTERNAL_CALL_SECONDS = Histogram("wms2_external_call_seconds", "Calls to outside services", ["service", "operation", "outcome"])
+NUDGES_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did not take; the next cycle acts instead")

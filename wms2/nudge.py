@@ -1,0 +1,30 @@
+"""Hints through Celery. Losing one costs time, never work: the periodic cycle over rows does the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from wms2.metrics import NUDGES_LOST_TOTAL
+
+log = structlog.get_logger(__name__)
+
+EVALUATE_REQUEST = "requests_app.tasks.evaluate_request"
+RUN_EFFECTS = "outputs_app.tasks.run_effects"
+
+
+def nudge(task_name: str, *args: Any) -> None:
+    """Ask for a task once the present transaction has committed; a silent broker is logged and counted."""
+    transaction.on_commit(lambda: _send(task_name, args))
+
+
+def _send(task_name: str, args: tuple[Any, ...]) -> None:
+    try:
+        current_app.send_task(task_name, args=args, ignore_result=True)
+    except (OperationalError, OSError) as error:
+        NUDGES_LOST_TOTAL.inc()
+        log.warning("nudge lost, the next cycle acts", task=task_name, error=str(error))
