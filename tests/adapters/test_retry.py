@@ -59,7 +59,9 @@ def test_the_last_failure_is_raised_after_three_tries() -> None:
     assert script.calls == 3
 
 
-@pytest.mark.parametrize("error", [rejected(), NotFoundInService("dbs", "block", "gone"), CircuitOpen("dbs", "block", "open"), KeyError("bug")])
+@pytest.mark.parametrize(
+    "error", [rejected(), NotFoundInService("dbs", "block", "gone"), CircuitOpen("dbs", "block", "open"), KeyError("bug")]
+)
 def test_refusals_open_circuits_and_our_own_faults_are_not_repeated(error: Exception) -> None:
     script = Script(error, "never asked")
     with pytest.raises(type(error)):

@@ -1,0 +1,255 @@
+"""One way to speak HTTP: time limits, certificates, JSON, error mapping, retries, circuit breaker. No service's own rules.
+
+Owns: a call's total time (requests limits only the silence between bytes), the size of answers, what a status code means by default.
+Each adapter passes a ``FaultParser`` that reads its service's error body. Redirects are refused: following one turns a PUT into a GET,
+and a front-end redirects to its login page when a certificate is wrong. Proxies and netrc of the environment are ignored for the same
+reason: they would silently change where a call goes and as whom.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TypeVar
+
+import requests
+from requests.structures import CaseInsensitiveDict
+from urllib3.exceptions import ReadTimeoutError
+
+from wms2.adapters.observe import TIMEOUT_CODE, observed
+from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.retry import CircuitBreaker, retry_call
+
+T = TypeVar("T")
+
+JSON_TYPE = "application/json"
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_CONNECT_SECONDS = 10.0
+_READ_TRIES = 3
+_MAX_DETAIL = 500
+# Answers that say "not now" although they are 4xx.
+_TRY_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+
+Params = Mapping[str, str | int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What an error answer says. ``kind`` overrides the class chosen by the status code."""
+
+    detail: str
+    code: str | int | None = None
+    kind: type[ServiceError] | None = None
+
+
+FaultParser = Callable[[int, Mapping[str, str], bytes], Fault]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Client certificate and CAs as paths; empty means none, and the system's CAs."""
+
+    cert: str = ""
+    key: str = ""
+    ca_path: str = ""
+
+
+def plain_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """The first line of the body as the detail; for services without an error format."""
+    lines = body.decode("utf-8", "replace").strip().splitlines()
+    return Fault(lines[0] if lines else "no message")
+
+
+class HttpService:
+    """A service under one base URL.
+
+    Args:
+        service: name in errors and metrics.
+        base_url: without trailing slash; paths are appended to it.
+        timeout_seconds: limit of one try, from the first byte sent to the last byte read; of the silence between bytes when streaming.
+        credentials: certificate paths.
+        fault_parser: reads the service's error answers.
+        sleep: for the pauses between tries; injected by tests.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        base_url: str,
+        *,
+        timeout_seconds: float,
+        credentials: Credentials | None = None,
+        fault_parser: FaultParser = plain_fault,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.service, self.base_url = service, base_url.rstrip("/")
+        self._timeout_seconds, self._credentials = timeout_seconds, credentials or Credentials()
+        self._fault_parser, self._sleep = fault_parser, sleep
+        self.breaker = CircuitBreaker(service)
+        self._local = threading.local()
+
+    def get_json(self, path: str, *, operation: str, params: Params = None) -> object:
+        """GET and decode JSON; retried.
+
+        Raises:
+            ServiceUnavailable: no usable answer (also JSON that does not parse).
+            ServiceRejected: refused.
+        """
+        return self.send_json("GET", path, operation=operation, params=params, tries=_READ_TRIES)
+
+    def get_bytes(self, path: str, *, operation: str) -> bytes:
+        """GET the body as it is; retried. Errors as ``get_json``."""
+        return self._attempt(lambda: self._call("GET", path, operation, None, None), operation, _READ_TRIES)
+
+    def send_json(
+        self, method: str, path: str, *, operation: str, params: Params = None, body: object = None, tries: int = 1
+    ) -> object:
+        """Send JSON, decode the JSON answer (None for an empty one).
+
+        Args:
+            tries: more than 1 only for calls that may be made twice.
+
+        Raises:
+            ServiceUnavailable: as ``get_json``; a write may or may not have happened.
+            ServiceRejected: refused, nothing was changed.
+        """
+
+        def call() -> object:
+            answer = self._call(method, path, operation, params, body)
+            if not answer.strip() and method != "GET":
+                return None
+            try:
+                return json.loads(answer)
+            except ValueError as error:
+                raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {_short(answer)}") from error
+
+        return self._attempt(call, operation, tries)
+
+    def stream_lines(self, path: str, *, operation: str, params: Params, accept: str) -> Iterator[bytes]:
+        """GET and yield the body's lines as they come, holding one at a time. Opening is retried, reading on is not.
+
+        Raises:
+            ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole.
+        """
+        response = self._attempt(
+            lambda: self._open("GET", path, operation, params, None, {"Accept": accept}), operation, _READ_TRIES
+        )
+        with response, self._mapped(operation):
+            # Without a length or chunks, a dropped connection cannot be told from the end.
+            if "Content-Length" not in response.headers and response.headers.get("Transfer-Encoding", "") != "chunked":
+                raise ServiceUnavailable(
+                    self.service, operation, "streamed answer has neither a length nor chunks: its end cannot be known"
+                )
+            for line in response.iter_lines(chunk_size=_CHUNK_BYTES):
+                if line.strip():
+                    yield line
+
+    def _attempt(self, call: Callable[[], T], operation: str, tries: int) -> T:
+        def once() -> T:
+            with observed(self.service, operation):
+                return self.breaker.call(call, operation)
+
+        return retry_call(once, tries=tries, sleep=self._sleep)
+
+    def _call(self, method: str, path: str, operation: str, params: Params, body: object) -> bytes:
+        """One try: the whole body of a good answer."""
+        deadline = time.monotonic() + self._timeout_seconds
+        with self._open(method, path, operation, params, body, {"Accept": JSON_TYPE}) as response, self._mapped(operation):
+            return self._read(response, operation, deadline)
+
+    def _read(self, response: requests.Response, operation: str, deadline: float) -> bytes:
+        chunks, size = [], 0
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                raise ServiceRejected(self.service, operation, f"answer is larger than {MAX_ANSWER_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise ServiceUnavailable(
+                    self.service, operation, f"answer not complete after {self._timeout_seconds:g} s", TIMEOUT_CODE
+                )
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _open(
+        self, method: str, path: str, operation: str, params: Params, body: object, headers: Mapping[str, str]
+    ) -> requests.Response:
+        """Send, and return a good answer with its body unread; an error answer is read and raised."""
+        all_headers, data = dict(headers), None
+        if body is not None:
+            # DBS compares the header as text: "application/json; charset=..." is refused (code 117).
+            all_headers["Content-Type"], data = JSON_TYPE, json.dumps(body, allow_nan=False).encode()
+        with self._mapped(operation):
+            response = self._session().request(
+                method,
+                self.base_url + path,
+                params=None if params is None else dict(params),
+                data=data,
+                headers=all_headers,
+                timeout=(min(_CONNECT_SECONDS, self._timeout_seconds), self._timeout_seconds),
+                allow_redirects=False,
+                stream=True,
+            )
+            if 200 <= response.status_code < 300:
+                return response
+            with response:
+                raise self._error(response, operation)
+
+    def _error(self, response: requests.Response, operation: str) -> ServiceError:
+        status = response.status_code
+        if 300 <= status < 400:
+            target = response.headers.get("Location", "?")
+            detail = f"redirected to {target} (HTTP {status}): check the URL and the certificate"
+            return ServiceRejected(self.service, operation, detail, status)
+        body = self._read(response, operation, time.monotonic() + self._timeout_seconds)
+        fault = self._fault_parser(status, CaseInsensitiveDict(response.headers), body)
+        later = status >= 500 or status in _TRY_LATER
+        kind = fault.kind or (ServiceUnavailable if later else ServiceRejected)
+        detail = f"{_clip(fault.detail)} (HTTP {status}, {response.request.method} {response.url.split('?')[0]})"
+        return kind(self.service, operation, detail, status if fault.code is None else fault.code)
+
+    @contextmanager
+    def _mapped(self, operation: str) -> Iterator[None]:
+        """Turn the transport's errors into ours, cause kept."""
+        try:
+            yield
+        except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema) as error:
+            raise ConfigurationError(f"URL of {self.service} is wrong: {self.base_url!r}: {error}") from error
+        except requests.RequestException as error:
+            # requests hands a time-out while reading the body on as a ConnectionError around urllib3's.
+            timed_out = isinstance(error, requests.Timeout) or any(isinstance(a, ReadTimeoutError) for a in error.args)
+            if timed_out:
+                detail, code = f"no answer within {self._timeout_seconds:g} s from {self.base_url}", TIMEOUT_CODE
+            else:
+                detail, code = f"{self.base_url}: {_clip(str(error))}", "connection"
+            raise ServiceUnavailable(self.service, operation, detail, code) from error
+        except OSError as error:
+            # requests.RequestException is an OSError too, but comes first: what is left are certificate files it could not read.
+            raise ConfigurationError(f"certificate of {self.service} cannot be used: {error}") from error
+
+    def _session(self) -> requests.Session:
+        """This thread's session; a forked process makes its own, since two processes must not share a connection."""
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None or self._local.pid != os.getpid():
+            session = requests.Session()
+            session.trust_env = False
+            cert, key = self._credentials.cert, self._credentials.key
+            if cert:
+                session.cert = (cert, key) if key else cert
+            session.verify = self._credentials.ca_path or True
+            self._local.session, self._local.pid = session, os.getpid()
+        return session
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _MAX_DETAIL else text[:_MAX_DETAIL] + "…"
+
+
+def _short(body: bytes) -> str:
+    return _clip(body[: _MAX_DETAIL + 1].decode("utf-8", "replace"))

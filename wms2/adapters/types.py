@@ -1,0 +1,290 @@
+"""What the adapters take and answer: frozen dataclasses in our own words. The services' spelling stays in ``wire``.
+
+Sizes are bytes, times Unix seconds, lumis ``(luminosity section, events or None)``. Nothing here knows requests, units or blocks of WMS2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+# --- ConfigCache
+
+
+@dataclass(frozen=True, slots=True)
+class OutputModule:
+    """One output module of a PSet. ``data_tier`` and ``filter_name`` are "" when the PSet names none."""
+
+    label: str
+    data_tier: str
+    filter_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDocument:
+    """A PSet as text with its hash (DBS ``pset_hash``) and its output modules."""
+
+    pset: str
+    pset_hash: str
+    output_modules: tuple[OutputModule, ...]
+
+
+# --- CRIC
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRow:
+    """A name in CRIC's site-names preset; ``type`` is cms, lcg, phedex or psn."""
+
+    site_name: str
+    alias: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingPair:
+    """Storage name (RSE, formerly PhEDEx node) and processing site that reads it; many-to-many."""
+
+    rse: str
+    psn: str
+
+
+# --- DBS
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConfig:
+    """How a file was made: DBS's output module configuration."""
+
+    app_name: str
+    release_version: str
+    pset_hash: str
+    output_module_label: str
+    global_tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """A dataset to be created in DBS. ``primary_ds_type``: mc, data, cosmic or test."""
+
+    dataset: str
+    primary_ds_name: str
+    primary_ds_type: str
+    processed_ds_name: str
+    data_tier: str
+    acquisition_era: str
+    processing_version: int
+    physics_group: str
+    output_configs: tuple[OutputConfig, ...]
+    prep_id: str = ""
+    access_type: str = "PRODUCTION"
+
+
+@dataclass(frozen=True, slots=True)
+class DbsFile:
+    """A file to be registered. ``lumis``: run -> [(lumi, events or None)]; events for all lumis of the file or for none."""
+
+    lfn: str
+    size_bytes: int
+    adler32: str
+    events: int
+    lumis: Mapping[int, Sequence[tuple[int, int | None]]]
+    output_config: OutputConfig
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """A dataset as DBS has it; ``access_type`` VALID, PRODUCTION, INVALID, DELETED or DEPRECATED."""
+
+    dataset: str
+    access_type: str
+    primary_ds_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """A block as DBS has it."""
+
+    block_name: str
+    is_open: bool
+    file_count: int
+    size_bytes: int
+    origin_site: str
+
+
+@dataclass(frozen=True, slots=True)
+class DbsFileInfo:
+    """A file as DBS has it."""
+
+    lfn: str
+    block_name: str
+    size_bytes: int
+    events: int
+    adler32: str
+    is_valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileLumi:
+    """One lumi section of one file; ``events`` is None where DBS does not know it."""
+
+    lfn: str
+    run: int
+    lumi: int
+    events: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileParent:
+    """One parent of one file."""
+
+    lfn: str
+    parent_lfn: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRegistered:
+    """What ``register_files`` found and did."""
+
+    registered: int
+    already_there: int
+
+
+# --- HTCondor
+
+
+class JobStatus(IntEnum):
+    """HTCondor's ``JobStatus``."""
+
+    IDLE = 1
+    RUNNING = 2
+    REMOVED = 3
+    COMPLETED = 4
+    HELD = 5
+    TRANSFERRING_OUTPUT = 6
+    SUSPENDED = 7
+
+
+class DagStatus(IntEnum):
+    """DAGMan's ``DAG_Status`` in its job ad and in ``.metrics``."""
+
+    OK = 0
+    ERROR = 1
+    NODE_FAILED = 2
+    ABORT = 3
+    REMOVED = 4
+    CYCLE = 5
+    HALTED = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagCounters:
+    """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them (about 1 s after its start).
+
+    ``jobs_completed`` counts jobs that ended, whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them (Unix time).
+    All values are plain, so that ``dataclasses.asdict`` fits a JSON column.
+    """
+
+    dag_status: int | None = None
+    in_recovery: bool = False
+    nodes_total: int | None = None
+    nodes_done: int | None = None
+    nodes_failed: int | None = None
+    nodes_futile: int | None = None
+    nodes_prerun: int | None = None
+    nodes_queued: int | None = None
+    nodes_postrun: int | None = None
+    nodes_ready: int | None = None
+    nodes_unready: int | None = None
+    jobs_submitted: int | None = None
+    jobs_idle: int | None = None
+    jobs_held: int | None = None
+    jobs_running: int | None = None
+    jobs_completed: int | None = None
+    counted_at_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagmanAd(DagCounters):
+    """A DAGMan job in the queue: a DAG's (``parent_cluster`` None) or a running work unit's.
+
+    ``node`` is the unit's node in the outer DAG, e.g. ``mg_000001``; an inner DAGMan carries the outer's ``dag_id``, ``request_name``
+    and ``fence``. Idle with ``job_starts`` above 0: it was killed and will start again in recovery mode.
+    """
+
+    cluster: int
+    parent_cluster: int | None
+    node: str
+    dag_id: str
+    request_name: str
+    fence: int | None
+    job_status: int
+    hold_reason: str
+    job_starts: int
+    queued_at_seconds: int
+    status_since_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAd(DagCounters):
+    """How an outer DAGMan ended, from the schedd's history.
+
+    ``exit_code`` is None when it was removed or died by ``exit_signal``; ``remove_reason`` is "" unless it was removed.
+    """
+
+    cluster: int
+    dag_id: str
+    request_name: str
+    fence: int | None
+    job_status: int
+    exit_code: int | None
+    exit_signal: int | None
+    remove_reason: str
+    job_starts: int
+    queued_at_seconds: int
+    ended_at_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDag:
+    """The DAGMan job of a DAG: the live one if there is one, else the latest by fence.
+
+    ``history`` is set when it has left the queue. More than one cluster in ``in_queue`` is a double submission.
+    """
+
+    cluster: int
+    fence: int | None
+    job_status: int
+    in_queue: tuple[int, ...]
+    history: HistoryAd | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheddAd:
+    """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
+
+    ``max_dagmans_per_owner`` is the schedd's MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER (200 by default): inner DAGMans count too.
+    """
+
+    name: str
+    version: str
+    job_queue_birthdate_seconds: int | None
+    total_jobs: int
+    running_dagmans: int
+    idle_dagmans: int
+    max_dagmans_per_owner: int | None
+    duty_cycle: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSlots:
+    """A site's slots in the pool, summed over its partitionable and static slots (dynamic ones are parts of those)."""
+
+    site: str
+    slots: int
+    cpus: int
+    free_cpus: int
+    memory_mb: int
+    free_memory_mb: int
