@@ -1,0 +1,52 @@
+"""Packs this package into the zipapp ``wms2_payload.pyz``. Owns its layout; the same source gives the same bytes.
+
+Inside, the package is called ``wms2_payload``: on a worker node there is no ``dags_app``. Not itself part of the zipapp.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+
+PACKAGE = "wms2_payload"
+FILE_NAME = "wms2_payload.pyz"
+
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN = f"import sys\n\nfrom {PACKAGE}.cli import main\n\nsys.exit(main())\n"
+_EXCLUDED = {"build.py", "__main__.py"}
+_SUFFIXES = {".py", ".sh"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip file can hold
+
+
+def payload_bytes() -> bytes:
+    """The zipapp's bytes: every module and program of this package in the order of their names, without times."""
+    source = Path(__file__).parent
+    buffer = io.BytesIO(_SHEBANG)
+    buffer.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "__main__.py", _MAIN.encode())
+        for path in sorted([*source.glob("*.py"), *source.glob("programs/*")]):
+            if path.suffix in _SUFFIXES and path.name not in _EXCLUDED:
+                _add(archive, f"{PACKAGE}/{path.relative_to(source).as_posix()}", path.read_bytes())
+    return buffer.getvalue()
+
+
+def build_payload(target: Path) -> str:
+    """Write the executable zipapp to ``target`` (replaced whole) and return its sha256."""
+    data = payload_bytes()
+    part = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    part.write_bytes(data)
+    part.chmod(0o755)
+    part.replace(target)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o100644 << 16
+    entry.create_system = 3
+    archive.writestr(entry, data)

@@ -1,0 +1,89 @@
+"""Did a step do exactly its work? Pure: compares what was asked with what the framework job report says.
+
+cmsRun ends with 0 after skipping a file or reading nothing; here both are failures (``model.md`` section 3, "Exit codes").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import codes
+from .codes import PayloadError
+from .documents import UnitJob
+from .fjr import FrameworkReport, OutputFileReport
+from .lumis import LumiSet, describe, lumi_set
+
+
+@dataclass(frozen=True)
+class Processed:
+    """What a step really read or generated. ``files`` are (LFN, events) of its input files, empty for generation."""
+
+    events: int
+    lumis: LumiSet
+    files: tuple[tuple[str, int], ...]
+
+
+def processed_by(report: FrameworkReport) -> Processed:
+    """What the first step of a job processed.
+
+    Generation has no input file: its events are cmsRun's own count (before any filter), its lumis those of the outputs.
+    """
+    inputs = report.primary_inputs
+    if inputs:
+        lumis = {lumi for file in inputs for lumi in lumi_set(file.lumis)}
+        return Processed(sum(f.events_read for f in inputs), lumis, tuple((f.lfn, f.events_read) for f in inputs))
+    counted = report.metric("ProcessingSummary", "NumberEvents")
+    events = int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
+    return Processed(events, {lumi for file in report.outputs for lumi in lumi_set(file.lumis)}, ())
+
+
+def check_not_skipped(report: FrameworkReport, step: str) -> None:
+    """Refuse a report with skipped input files."""
+    if report.skipped_files:
+        raise PayloadError(
+            codes.INPUT_SKIPPED, f"step {step} skipped {len(report.skipped_files)} files: {', '.join(report.skipped_files)}"
+        )
+
+
+def check_first_step(job: UnitJob, done: Processed, step: str) -> None:
+    """Refuse a first step that did not process exactly what the job was given."""
+    if job.generate is not None:
+        _same_events(step, job.generate.events, done.events)
+        _same_lumis(step, job.generate.lumis, done.lumis)
+    elif job.mask is not None:
+        _same_lumis(step, job.mask_lumis, done.lumis)
+    else:
+        _same_files(step, {file.lfn for file in job.files}, {lfn for lfn, _ in done.files})
+        _same_events(step, sum(_events_of(file.first_event, file.last_event, file.events) for file in job.files), done.events)
+
+
+def check_next_step(source: OutputFileReport, done: Processed, step: str) -> None:
+    """Refuse a later step that did not read exactly the file of the step before it."""
+    _same_events(step, source.events, done.events)
+    _same_lumis(step, lumi_set(source.lumis), done.lumis)
+
+
+def _events_of(first: int | None, last: int | None, events: int) -> int:
+    if last is None:
+        return events - (first or 0)
+    return last - (first or 0) + 1
+
+
+def _same_events(step: str, wanted: int, done: int) -> None:
+    if wanted != done:
+        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed {done} events, it was given {wanted}")
+
+
+def _same_lumis(step: str, wanted: LumiSet, done: LumiSet) -> None:
+    missing, extra = wanted - done, done - wanted
+    if missing or extra:
+        parts = [f"missing {describe(missing)}" if missing else "", f"not asked for {describe(extra)}" if extra else ""]
+        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed other lumis: {'; '.join(p for p in parts if p)}")
+
+
+def _same_files(step: str, wanted: set[str], done: set[str]) -> None:
+    missing = sorted(wanted - done)
+    if missing:
+        raise PayloadError(
+            codes.PROCESSED_DIFFERS, f"step {step} did not open {len(missing)} of its files: {', '.join(missing[:5])}"
+        )

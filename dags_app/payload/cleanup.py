@@ -1,0 +1,66 @@
+"""The ``cleanup`` command: removes a unit's unmerged files and its merge journal once the merged files are safe.
+
+Owns the check before: every file of the manifest is in the storage with its size, and the manifest covers every output
+whose files are to go. If not, nothing is removed and the attempt fails; DAGMan's POST keeps that from failing the unit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import codes, documents, names, storage
+from .codes import PayloadError, exit_status
+from .collecting import NodeReport, read_merge_input
+from .documents import UnitDocument
+from .manifest import MANIFEST_FILE, MANIFEST_SCHEMA
+from .processes import stop_requests_as_errors
+from .reading import load_document
+from .reports import AttemptReport
+from .slot import read_slot
+from .storage import Volume
+
+ROLE = "cleanup"
+
+
+def run_cleanup(node: str, attempt: int, directory: Path) -> int:
+    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
+    with AttemptReport(node, attempt, ROLE, read_slot(), directory, directory / "work") as report, stop_requests_as_errors():
+        volume = storage.site_volume(report.slot.site)
+        job, unit = documents.read_job(directory), documents.read_unit(directory)
+        reports = read_merge_input(directory, unit)
+        _check_merged(directory, unit, volume, reports)
+        failed = [problem for problem in (_remove(volume, file.lfn) for each in reports for file in each.outputs) if problem]
+        if failed:
+            raise PayloadError(codes.STAGE_OUT_FAILED, f"{len(failed)} unmerged files could not be removed: {failed[0]}")
+        _remove(volume, names.journal_lfn(job, unit))
+    return exit_status(report.exit_code)
+
+
+def _check_merged(directory: Path, unit: UnitDocument, volume: Volume, reports: tuple[NodeReport, ...]) -> None:
+    manifest = load_document(directory / MANIFEST_FILE, MANIFEST_SCHEMA)
+    if manifest["unit"].text() != unit.unit:
+        raise manifest["unit"].refuse(f"expected {unit.unit}")
+    if manifest["rse"].text() != volume.rse:
+        raise manifest["rse"].refuse(f"the merged files are there, this job runs at {volume.site} with {volume.rse}")
+    covered = set()
+    for output in manifest["outputs"].items():
+        covered.add((output["step"].text(), output["module"].text()))
+        for file in output["files"].items():
+            path = volume.path(file["lfn"].text())
+            size_bytes = path.stat().st_size if path.is_file() else None
+            if size_bytes != file["size_bytes"].integer():
+                raise PayloadError(
+                    codes.CLEANUP_REFUSED, f"{path} has {size_bytes} bytes, the manifest says {file['size_bytes'].raw}"
+                )
+    uncovered = {(file.step, file.module) for report in reports for file in report.outputs} - covered
+    if uncovered:
+        raise PayloadError(codes.CLEANUP_REFUSED, f"the manifest has no output {min(uncovered)}, whose files would be removed")
+
+
+def _remove(volume: Volume, lfn: str) -> str:
+    """Remove a file; a text when the storage refused, empty when it is gone."""
+    try:
+        storage.remove(volume, lfn)
+    except OSError as error:
+        return f"{lfn}: {error}"
+    return ""

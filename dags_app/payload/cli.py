@@ -1,0 +1,88 @@
+"""The command line of ``wms2_payload.pyz``. Owns argument parsing and where errors of each command go.
+
+On worker nodes: job, merge, cleanup (the working directory is HTCondor's scratch directory). As DAGMan scripts: reelect
+(working directory: the DAG's), elect, collect, post (the unit's).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from . import cleanup, collecting, election, job, merge, post, scripts
+from .codes import PayloadError, exit_status
+
+_WORKER_COMMANDS = {"job": job.run_job, "merge": merge.run_merge_job, "cleanup": cleanup.run_cleanup}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its process status."""
+    options = _parser().parse_args(arguments)
+    here = Path.cwd()
+    if options.command in _WORKER_COMMANDS:
+        try:
+            return _WORKER_COMMANDS[options.command](options.node, options.attempt, here)
+        except PayloadError as error:
+            print(f"wms2_payload {options.command}: {error.message}", file=sys.stderr)
+            return exit_status(error.code)
+    place = here / options.unit if options.command == "reelect" else here
+    sys.excepthook = _logging_hook(place, options.command)
+    try:
+        return _script(options, here)
+    except PayloadError as error:
+        scripts.log(place, f"{options.command}: {error.message}")
+        return 1
+
+
+def _script(options: argparse.Namespace, here: Path) -> int:
+    if options.command == "elect":
+        return election.elect(here, options.nodes_log, options.job_id, options.return_value)
+    if options.command == "reelect":
+        return election.reelect(here, options.unit, options.retry)
+    if options.command == "collect":
+        return collecting.collect(here)
+    call = post.PostCall(options.node, options.return_value, options.retry, options.max_retries, options.job_id)
+    return post.run_post(here, call)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="wms2_payload.pyz", description="What WMS2 runs on worker nodes and in DAGMan's scripts"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("job", "run a processing node"),
+        ("merge", "merge a unit"),
+        ("cleanup", "remove a unit's unmerged files"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--node", required=True)
+        command.add_argument("--attempt", type=int, required=True)
+    command = commands.add_parser("elect", help="POST of landing: pin the unit to a site")
+    command.add_argument("nodes_log")
+    command.add_argument("job_id")
+    command.add_argument("return_value", type=int)
+    command = commands.add_parser("reelect", help="PRE of a unit: leave a site that is to be avoided")
+    command.add_argument("unit")
+    command.add_argument("retry", type=int)
+    commands.add_parser("collect", help="PRE of merge: gather the nodes' reports")
+    command = commands.add_parser("post", help="POST of a processing or merge node")
+    command.add_argument("node")
+    for name in ("return_value", "retry", "max_retries"):
+        command.add_argument(name, type=int)
+    command.add_argument("job_id")
+    return parser
+
+
+def _logging_hook(place: Path, command: str) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """An excepthook that keeps the traceback of a defect in the scripts' log, which is all that remains of a script."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        scripts.log(place, f"{command}: " + "".join(traceback.format_exception(kind, error, trace)).rstrip())
+        sys.__excepthook__(kind, error, trace)
+
+    return hook

@@ -1,0 +1,54 @@
+"""Exit codes of payload jobs, and the one error that carries them. Owns the numbers, not what is done about them.
+
+CMS's own list is used where it has a code; the 9500x are WMS2's. A process only hands 8 bits of its code to HTCondor, so
+the code that counts stands in the job report (``model.md`` section 3, "Exit codes").
+"""
+
+from __future__ import annotations
+
+SUCCESS = 0
+
+# CMS's codes
+CONFIG_NOT_FOUND = 7001
+CONFIG_UNREADABLE = 7002
+CONFIG_INVALID = 8009
+FILE_OPEN_FAILED = 8020
+EXECUTABLE_NOT_FOUND = 50110
+NO_FRAMEWORK_REPORT = 50115
+CMSSW_SETUP_FAILED = 50513
+TERMINATED = 50669
+OUTPUT_NOT_FOUND = 60302
+STAGE_OUT_FAILED = 60311
+OUTPUT_NOT_REPORTED = 60450
+
+# WMS2's codes
+INVALID_DOCUMENT = 95001  # job.json, unit.json, merge_input.json or the sandbox cannot be used as they are
+PROCESSED_DIFFERS = 95002  # the job ended well but did not read or generate exactly what it was given
+INPUT_SKIPPED = 95003  # cmsRun skipped an input file and ended well
+MERGE_FAILED = 95004  # the merge command failed
+MERGE_DIFFERS = 95005  # the merged file does not hold what its inputs held
+STORAGE_UNUSABLE = 95006  # the site's storage description is missing or has nothing this payload can write to
+CLEANUP_REFUSED = 95007  # merged output is not where the manifest says, so nothing was removed
+
+#: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; ``model.md`` section 3).
+POST_DONE = 0
+POST_RETRY = 1
+POST_PERMANENT = 42
+POST_ABORT_DAG = 43
+POST_CALL_AGAIN = 44
+
+
+class PayloadError(Exception):
+    """A failure that the payload understands: ``code`` goes into the report, ``message`` says what, where and what to do."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def exit_status(code: int) -> int:
+    """The 8-bit process status for a report code: its low byte, but never 0 for a failure."""
+    if code == SUCCESS:
+        return 0
+    return code & 0xFF or 1

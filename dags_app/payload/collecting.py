@@ -1,0 +1,140 @@
+"""Reports of processing nodes as values, and ``merge_input.json`` that hands them to the merge job. Owns that document.
+
+``collect`` is the PRE script of the merge node. Which attempt of a node counts is what its POST script wrote into
+``<node>.post.json``, not the highest attempt number: DAGMan counts attempts from 0 again after a rescue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import codes, documents, files, lumis, scripts
+from .codes import PayloadError
+from .documents import UnitDocument
+from .lumis import LumiCounts
+from .reading import Value, check_schema, load_document
+from .reports import REPORT_SCHEMA
+
+MERGE_INPUT_SCHEMA = "wms2.merge_input/1"
+MERGE_INPUT_FILE = "merge_input.json"
+
+
+@dataclass(frozen=True)
+class UnmergedFile:
+    """A staged-out file of one processing node."""
+
+    node: str
+    step: str
+    module: str
+    lfn: str
+    size_bytes: int
+    events: int
+    lumis: LumiCounts
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """What a step of one job took."""
+
+    name: str
+    wall_seconds: float
+    cpu_seconds: float
+    threads: int
+    peak_rss_mb: float
+    events_read: int
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """The report of a processing node that ended well. ``processed`` is kept as it was written."""
+
+    node: str
+    site: str
+    processed: dict[str, Any]
+    steps: tuple[StepFigures, ...]
+    outputs: tuple[UnmergedFile, ...]
+
+
+def collect(directory: Path) -> int:
+    """Write ``merge_input.json`` of the unit in ``directory`` from the reports its nodes' POST scripts accepted; 0.
+
+    PayloadError when a node has no accepted report, or one from another site than the unit's.
+    """
+    unit = documents.read_unit(directory)
+    site = scripts.elected_site(directory)
+    reports = []
+    for job in unit.jobs:
+        report = load_document(directory / _accepted_report(directory, job.node), REPORT_SCHEMA)
+        found = _checked(report, unit, job.node)
+        if site is not None and found.site != site:
+            raise report["site"].refuse(f"{job.node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
+        reports.append(report.raw)
+    document = {"schema": MERGE_INPUT_SCHEMA, "unit": unit.unit, "reports": reports}
+    files.write_json(directory / MERGE_INPUT_FILE, document)
+    return 0
+
+
+def _accepted_report(directory: Path, node: str) -> str:
+    post = load_document(directory / f"{node}.post.json", scripts.POST_SCHEMA)
+    if post["classification"]["category"].text() != scripts.SUCCESS_CATEGORY or not post["final"].boolean():
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {node}.post.json")
+    return post["report"].text()
+
+
+def read_merge_input(directory: Path, unit: UnitDocument) -> tuple[NodeReport, ...]:
+    """The reports in ``merge_input.json``: exactly one of every node of the unit, in the unit's order."""
+    document = load_document(directory / MERGE_INPUT_FILE, MERGE_INPUT_SCHEMA)
+    found: dict[str, NodeReport] = {}
+    for report in document["reports"].items():
+        check_schema(report, REPORT_SCHEMA)
+        node = report["node"].text()
+        if node in found:
+            raise report.refuse(f"a second report of {node}")
+        found[node] = _checked(report, unit, node)
+    wanted = [job.node for job in unit.jobs]
+    if set(wanted) != set(found):
+        missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+        raise document["reports"].refuse(f"no report of {missing}" if missing else f"{extra} do not belong to {unit.unit}")
+    return tuple(found[node] for node in wanted)
+
+
+def _checked(report: Value, unit: UnitDocument, node: str) -> NodeReport:
+    if report["node"].text() != node or report["unit"].text() != unit.unit:
+        raise report.refuse(f"is of {report['unit'].text()}/{report['node'].text()}, expected {unit.unit}/{node}")
+    if report["exit_code"].integer() != codes.SUCCESS:
+        raise report["exit_code"].refuse(f"{node} failed: {report['error_message'].text()[:200]}")
+    lumis.expand(report["processed"]["lumis"])
+    return NodeReport(
+        node=node,
+        site=report["site"].text(),
+        processed=report["processed"].raw,
+        steps=tuple(_figures(item) for item in report["steps"].items()),
+        outputs=tuple(_unmerged(node, item) for item in report["outputs"].items()),
+    )
+
+
+def _figures(item: Value) -> StepFigures:
+    return StepFigures(
+        name=item["name"].text(),
+        wall_seconds=item["wall_seconds"].number(),
+        cpu_seconds=item["cpu_seconds"].number(),
+        threads=item["threads"].integer(),
+        peak_rss_mb=item["peak_rss_mb"].number(),
+        events_read=item["events_read"].integer(),
+    )
+
+
+def _unmerged(node: str, item: Value) -> UnmergedFile:
+    return UnmergedFile(
+        node=node,
+        step=item["step"].text(),
+        module=item["module"].text(),
+        lfn=item["lfn"].text(),
+        size_bytes=item["size_bytes"].integer(),
+        events=item["events"].integer(),
+        lumis=lumis.counts_from_json(item["lumis"]),
+        parents=item["parents"].texts(),
+    )

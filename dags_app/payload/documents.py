@@ -1,0 +1,261 @@
+"""``job.json`` (what all jobs of a DAG share) and ``unit.json`` (the jobs of one work unit), as frozen values.
+
+Owns the reading of the planner's two documents; ``docs/payload-contract.md`` has their schemas. Ranges are inclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from . import codes, lumis
+from .codes import PayloadError
+from .lumis import LumiSet
+from .reading import Value, load_document
+
+JOB_SCHEMA = "wms2.job/1"
+UNIT_SCHEMA = "wms2.unit/1"
+
+JOB_FILE = "job.json"
+UNIT_FILE = "unit.json"
+SANDBOX_FILE = "sandbox.tar.gz"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cmsRun of the chain; ``input_step`` None reads the job's input or generates."""
+
+    number: int
+    name: str
+    pset: str
+    cmssw_version: str
+    scram_arch: tuple[str, ...]
+    global_tag: str
+    threads: int
+    event_streams: int
+    input_step: str | None
+    input_module: str | None
+    output_modules: tuple[str, ...]
+    seeding: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """A kept output of a step: the dataset its merged files belong to, and where files are named."""
+
+    step: str
+    module: str
+    tier: str
+    dataset: str
+    merged_lfn_base: str
+    unmerged_lfn_base: str
+
+
+@dataclass(frozen=True)
+class MergeLimits:
+    """Sizes of merged files, in bytes and events."""
+
+    min_bytes: int
+    max_bytes: int
+    max_events: int
+
+
+@dataclass(frozen=True)
+class JobDocument:
+    """What the jobs of one DAG share."""
+
+    instance: str
+    request_name: str
+    workflow_id: UUID
+    dag_id: str
+    round_index: int
+    steps: tuple[Step, ...]
+    outputs: tuple[Output, ...]
+    merge: MergeLimits
+
+    def outputs_of(self, step: str) -> dict[str, Output]:
+        """Kept outputs of one step by module label."""
+        return {output.module: output for output in self.outputs if output.step == step}
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Event and lumi numbers one job generates, in one run."""
+
+    run: int
+    first_event: int
+    last_event: int
+    first_lumi: int
+    last_lumi: int
+    events_per_lumi: int
+
+    @property
+    def events(self) -> int:
+        """Number of events."""
+        return self.last_event - self.first_event + 1
+
+    @property
+    def lumis(self) -> LumiSet:
+        """All (run, lumi)."""
+        return {(self.run, lumi) for lumi in range(self.first_lumi, self.last_lumi + 1)}
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """An input file of a job; the event range counts from 0 inside the file and is None for the whole file."""
+
+    lfn: str
+    events: int
+    first_event: int | None
+    last_event: int | None
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnitJob:
+    """What one processing node does: generate, or read files (under a lumi mask when ``mask`` is not None)."""
+
+    node: str
+    events: int
+    generate: Generate | None
+    files: tuple[InputFile, ...]
+    mask: tuple[tuple[int, int, int], ...] | None  # (run, first, last)
+
+    @property
+    def mask_lumis(self) -> LumiSet:
+        """All (run, lumi) of the mask; empty without one."""
+        return {(run, lumi) for run, first, last in self.mask or () for lumi in range(first, last + 1)}
+
+
+@dataclass(frozen=True)
+class UnitDocument:
+    """One work unit."""
+
+    unit: str
+    index: int
+    jobs: tuple[UnitJob, ...]
+
+    def job(self, node: str) -> UnitJob:
+        """The job of a node; PayloadError when the unit has no such node."""
+        for job in self.jobs:
+            if job.node == node:
+                return job
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{UNIT_FILE}: {self.unit} has no node {node!r}")
+
+
+def read_job(directory: Path) -> JobDocument:
+    """Read ``job.json`` in ``directory``; PayloadError names the field that is wrong."""
+    document = load_document(directory / JOB_FILE, JOB_SCHEMA)
+    try:
+        workflow_id = UUID(document["workflow_id"].text())
+    except ValueError:
+        raise document["workflow_id"].refuse("expected a UUID") from None
+    merge = document["merge"]
+    job = JobDocument(
+        instance=document["instance"].text(),
+        request_name=document["request_name"].text(),
+        workflow_id=workflow_id,
+        dag_id=document["dag_id"].text(),
+        round_index=document["round"].integer(),
+        steps=tuple(_step(item) for item in document["steps"].items()),
+        outputs=tuple(_output(item) for item in document["outputs"].items()),
+        merge=MergeLimits(merge["min_bytes"].integer(), merge["max_bytes"].integer(), merge["max_events"].integer()),
+    )
+    _check_chain(job, document)
+    return job
+
+
+def _step(item: Value) -> Step:
+    input_step, input_module = item.get("input_step"), item.get("input_module")
+    return Step(
+        number=item["number"].integer(),
+        name=item["name"].text(),
+        pset=item["pset"].text(),
+        cmssw_version=item["cmssw_version"].text(),
+        scram_arch=item["scram_arch"].texts(),
+        global_tag=item["global_tag"].text(),
+        threads=item["threads"].integer(),
+        event_streams=item["event_streams"].integer(),
+        input_step=input_step.text() if input_step else None,
+        input_module=input_module.text() if input_module else None,
+        output_modules=item["output_modules"].texts(),
+        seeding=item["seeding"].text(),
+    )
+
+
+def _output(item: Value) -> Output:
+    return Output(
+        step=item["step"].text(),
+        module=item["module"].text(),
+        tier=item["tier"].text(),
+        dataset=item["dataset"].text(),
+        merged_lfn_base=item["merged_lfn_base"].text(),
+        unmerged_lfn_base=item["unmerged_lfn_base"].text(),
+    )
+
+
+def _check_chain(job: JobDocument, document: Value) -> None:
+    """Every step after the first reads a module of an earlier step, and every kept output is a module of a step."""
+    seen: dict[str, tuple[str, ...]] = {}
+    for step, item in zip(job.steps, document["steps"].items()):
+        if step.name in seen:
+            raise item.refuse(f"the step name {step.name!r} appears twice")
+        if step.input_step is not None and step.input_module not in seen.get(step.input_step, ()):
+            raise item.refuse(f"reads module {step.input_module!r} of step {step.input_step!r}, which no earlier step writes")
+        if step.input_step is None and seen:
+            raise item.refuse("only the first step may be without input_step")
+        seen[step.name] = step.output_modules
+    if not seen:
+        raise document["steps"].refuse("there is no step")
+    for output, item in zip(job.outputs, document["outputs"].items()):
+        if output.module not in seen.get(output.step, ()):
+            raise item.refuse(f"step {output.step!r} has no output module {output.module!r}")
+
+
+def read_unit(directory: Path) -> UnitDocument:
+    """Read ``unit.json`` in ``directory``; PayloadError names the field that is wrong."""
+    document = load_document(directory / UNIT_FILE, UNIT_SCHEMA)
+    return UnitDocument(
+        unit=document["unit"].text(),
+        index=document["index"].integer(),
+        jobs=tuple(_unit_job(item) for item in document["jobs"].items()),
+    )
+
+
+def _unit_job(item: Value) -> UnitJob:
+    generate, mask = item.get("generate"), item.get("mask")
+    job = UnitJob(
+        node=item["node"].text(),
+        events=item["events"].integer(),
+        generate=_generate(generate) if generate else None,
+        files=tuple(_input_file(each) for each in item["files"].items()),
+        mask=tuple(lumis.range_triples(mask)) if mask else None,
+    )
+    if (job.generate is None) == (not job.files):
+        raise item.refuse("a job either generates or reads files")
+    if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
+        raise item["files"].refuse("an event range needs a job with one file")
+    return job
+
+
+def _generate(item: Value) -> Generate:
+    names = ("run", "first_event", "last_event", "first_lumi", "last_lumi", "events_per_lumi")
+    generate = Generate(*(item[name].integer() for name in names))
+    needed = -(-generate.events // generate.events_per_lumi) if generate.events_per_lumi > 0 else 0
+    if generate.events < 1 or generate.last_lumi - generate.first_lumi + 1 != needed:
+        raise item.refuse(
+            f"{generate.events} events of {generate.events_per_lumi} a lumi need {needed} lumis, and at least 1 event"
+        )
+    return generate
+
+
+def _input_file(item: Value) -> InputFile:
+    first, last = item.get("first_event"), item.get("last_event")
+    return InputFile(
+        lfn=item["lfn"].text(),
+        events=item["events"].integer(),
+        first_event=first.integer() if first else None,
+        last_event=last.integer() if last else None,
+        parents=item["parents"].texts(),
+    )

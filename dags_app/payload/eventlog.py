@@ -1,0 +1,126 @@
+"""Reading HTCondor's job event log (the text form of ``cluster.log`` and ``<dag>.nodes.log``). Owns that form.
+
+The file may be read while HTCondor writes to it: an event without its closing ``...`` line is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+EXECUTE, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 5, 6, 9, 12
+
+_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S* (.*)$")
+_ATTRIBUTE = re.compile(r"^\s*(\w+)\s*=\s*\"?([^\"]*)\"?\s*$")
+_USAGE = re.compile(r"Usr (\d+) (\d+):(\d+):(\d+), Sys (\d+) (\d+):(\d+):(\d+)\s+-\s+Run Remote Usage")
+_MEMORY_TABLE = re.compile(r"^\s*Memory \(MB\)\s*:\s*(\d+)\s+\d+\s+\d+", re.MULTILINE)
+_MEMORY_EVENT = re.compile(r"^\s*(\d+)\s+-\s+MemoryUsage of job \(MB\)", re.MULTILINE)
+_SIGNAL = re.compile(r"Abnormal termination \(signal (\d+)\)")
+
+
+@dataclass(frozen=True)
+class LogEvent:
+    """One event: its number, job, local time, first line and the lines below."""
+
+    number: int
+    job_id: str
+    at: datetime
+    title: str
+    body: str
+
+
+@dataclass(frozen=True)
+class JobHistory:
+    """What the log tells of one job's last run; None where it says nothing."""
+
+    site: str | None = None
+    exit_signal: int | None = None
+    hold_reason: str | None = None
+    removed_reason: str | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    memory_mb: int | None = None
+
+
+def read_events(path: Path) -> Iterator[LogEvent]:
+    """All whole events of a log, in order; none when there is no file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line != "...":
+            lines.append(line)
+            continue
+        head = _HEAD.match(lines[0]) if lines else None
+        if head:
+            number, cluster, proc, at, title = head.groups()
+            body = "\n".join(lines[1:])
+            yield LogEvent(int(number), f"{int(cluster)}.{int(proc)}", datetime.fromisoformat(at.replace("T", " ")), title, body)
+        lines = []
+
+
+def attribute(event: LogEvent, name: str) -> str | None:
+    """A ``name = value`` line of an event (``ulog_execute_attrs`` puts machine attributes into 001)."""
+    for line in event.body.splitlines():
+        found = _ATTRIBUTE.match(line)
+        if found and found.group(1) == name and found.group(2) != "undefined":
+            return found.group(2)
+    return None
+
+
+def execute_site(path: Path, job_id: str, name: str) -> str | None:
+    """Machine attribute ``name`` of the last 001 event of ``job_id``'s cluster: retries and evictions leave earlier ones."""
+    cluster = job_id.partition(".")[0]
+    site = None
+    for event in read_events(path):
+        if event.number == EXECUTE and event.job_id.partition(".")[0] == cluster:
+            site = attribute(event, name) or site
+    return site
+
+
+def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
+    """What the log says of ``job_id``; a job that ran again is judged by its last run."""
+    values: dict[str, object] = {}
+    started: datetime | None = None
+    for event in read_events(path):
+        if event.job_id != job_id:
+            continue
+        if event.number == EXECUTE:
+            started = event.at
+            values.update(site=attribute(event, site_attribute) or values.get("site"), hold_reason=None)
+        elif event.number == IMAGE_SIZE:
+            values.update(_memory(_MEMORY_EVENT, event.body))
+        elif event.number == TERMINATED:
+            values.update(_termination(event), **_memory(_MEMORY_TABLE, event.body))
+        elif event.number == HELD:
+            values["hold_reason"] = _first_line(event.body)
+        elif event.number == ABORTED:
+            values["removed_reason"] = _first_line(event.body) or event.title
+        if event.number in (TERMINATED, HELD, ABORTED) and started is not None:
+            values["wall_seconds"] = (event.at - started).total_seconds()
+    return JobHistory(**values)  # type: ignore[arg-type]
+
+
+def _termination(event: LogEvent) -> dict[str, object]:
+    signal, usage = _SIGNAL.search(event.body), _USAGE.search(event.body)
+    found: dict[str, object] = {"exit_signal": int(signal.group(1)) if signal else None}
+    if usage:
+        days, hours, minutes, seconds, sys_days, sys_hours, sys_minutes, sys_seconds = map(int, usage.groups())
+        found["cpu_seconds"] = float(
+            (days + sys_days) * 86400 + (hours + sys_hours) * 3600 + (minutes + sys_minutes) * 60 + seconds + sys_seconds
+        )
+    return found
+
+
+def _memory(pattern: re.Pattern[str], body: str) -> dict[str, object]:
+    found = pattern.search(body)
+    return {"memory_mb": int(found.group(1))} if found else {}
+
+
+def _first_line(body: str) -> str:
+    return next((line.strip() for line in body.splitlines() if line.strip()), "")

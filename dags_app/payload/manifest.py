@@ -1,0 +1,97 @@
+"""``merge_output.json``, the unit's manifest: what the unit processed and what its merged files hold. Owns its schema.
+
+Pure. WMS2 takes a unit as done only when the manifest's lumis or events equal the unit's claim (``model.md`` section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import lumis
+from .collecting import NodeReport, StepFigures
+from .documents import JobDocument, Output, UnitDocument
+from .merging import Content
+from .reports import utc_now
+from .slot import Slot
+from .storage import StoredFile
+
+MANIFEST_SCHEMA = "wms2.manifest/1"
+MANIFEST_FILE = "merge_output.json"
+
+
+@dataclass(frozen=True)
+class MergedFile:
+    """A merged file in the storage."""
+
+    output: Output
+    stored: StoredFile
+    content: Content
+    parents: tuple[str, ...]
+
+
+def build_manifest(
+    job: JobDocument, unit: UnitDocument, slot: Slot, rse: str, reports: tuple[NodeReport, ...], merged: list[MergedFile]
+) -> dict[str, Any]:
+    """The manifest of a unit whose merge is done."""
+    return {
+        "schema": MANIFEST_SCHEMA,
+        "instance": job.instance,
+        "request_name": job.request_name,
+        "workflow_id": str(job.workflow_id),
+        "dag_id": job.dag_id,
+        "unit": unit.unit,
+        "fence": slot.fence,
+        "job_id": slot.job_id,
+        "site": slot.site,
+        "rse": rse,
+        "written_at": utc_now(),
+        "jobs": [{"node": report.node, "processed": report.processed} for report in reports],
+        "outputs": [_output(output, [file for file in merged if file.output == output]) for output in job.outputs],
+        "metrics": {"steps": _metrics(reports)},
+    }
+
+
+def _output(output: Output, merged: list[MergedFile]) -> dict[str, Any]:
+    return {
+        "dataset": output.dataset,
+        "module": output.module,
+        "step": output.step,
+        "tier": output.tier,
+        "files": [
+            {
+                "lfn": file.stored.lfn,
+                "size_bytes": file.stored.size_bytes,
+                "adler32": file.stored.adler32,
+                "events": file.content.events,
+                "lumis": lumis.counts_to_json(file.content.lumis),
+                "parents": list(file.parents),
+            }
+            for file in merged
+        ],
+    }
+
+
+def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
+    """Per step over the unit's jobs. CPU efficiency = CPU time / (wall time x threads), over all jobs together."""
+    by_step: dict[str, list[StepFigures]] = {}
+    for report in reports:
+        for step in report.steps:
+            by_step.setdefault(step.name, []).append(step)
+    return {name: _step_metrics(steps) for name, steps in by_step.items()}
+
+
+def _step_metrics(steps: list[StepFigures]) -> dict[str, Any]:
+    wall, cpu = sum(s.wall_seconds for s in steps), sum(s.cpu_seconds for s in steps)
+    core_seconds = sum(s.wall_seconds * s.threads for s in steps)
+    events = sum(s.events_read for s in steps)
+    return {
+        "jobs": len(steps),
+        "cpu_efficiency": round(cpu / core_seconds, 4) if core_seconds > 0 else 0.0,
+        "peak_rss_mb": [s.peak_rss_mb for s in steps],
+        "wall_seconds_per_event": round(wall / events, 6) if events else 0.0,
+        "threads": max(s.threads for s in steps),
+        "wall_seconds": round(wall, 3),
+        "cpu_seconds": round(cpu, 3),
+    }

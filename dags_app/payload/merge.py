@@ -1,0 +1,106 @@
+"""The ``merge`` command: the unmerged files of one unit become its merged files. Owns the order that makes it repeatable.
+
+Journal first, then merge and stage out file by file, then remove what an earlier attempt planned otherwise, and last the
+manifest: a manifest therefore always speaks of files that are there. Names do not depend on the attempt.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import documents, files, merging, names, storage
+from .codes import exit_status
+from .collecting import NodeReport, read_merge_input
+from .documents import JobDocument, Output, Step, UnitDocument
+from .journal import Journal
+from .manifest import MANIFEST_FILE, MergedFile, build_manifest
+from .merge_tools import run_merge
+from .merging import Content, MergeGroup
+from .processes import Finished, stop_requests_as_errors
+from .reports import AttemptReport, OutputRecord, StepRecord
+from .slot import read_slot
+from .storage import Volume
+
+ROLE = "merge"
+WORK = "work"
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A merged file to be written."""
+
+    output: Output
+    lfn: str
+    group: MergeGroup
+
+
+def run_merge_job(node: str, attempt: int, directory: Path) -> int:
+    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
+    work = directory / WORK
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    with AttemptReport(node, attempt, ROLE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
+        volume = storage.site_volume(report.slot.site)
+        job, unit = documents.read_job(directory), documents.read_unit(directory)
+        reports = read_merge_input(directory, unit)
+        plan = plan_merge(job, unit, reports)
+        journal = Journal(volume.path(names.journal_lfn(job, unit)), unit.unit, job.dag_id)
+        lfns = {planned.lfn for planned in plan}
+        stale = journal.planned() - lfns
+        journal.plan(lfns | stale)
+        merged = [_merge_one(report, volume, job, planned, work) for planned in plan]
+        for lfn in sorted(stale):
+            storage.remove(volume, lfn)
+        journal.plan(lfns)
+        files.write_json(directory / MANIFEST_FILE, build_manifest(job, unit, report.slot, volume.rse, reports, merged))
+    shutil.rmtree(work, ignore_errors=True)
+    return exit_status(report.exit_code)
+
+
+def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...]) -> list[PlannedFile]:
+    """Every merged file of the unit, in the order of the outputs."""
+    return [
+        PlannedFile(output, names.merged_lfn(job, unit, output, number), group)
+        for output in job.outputs
+        for number, group in enumerate(merging.group_files(merging.files_of(output, reports), job.merge))
+    ]
+
+
+def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned: PlannedFile, work: Path) -> MergedFile:
+    """Merge, verify and stage out one file; its local copy is removed to keep the scratch space for the next."""
+    number = len(report.steps) + 1
+    directory = report.steps_directory / f"merge{number}_{planned.output.module}"
+    directory.mkdir(parents=True)
+    report.exit_step = "merge"
+    step = next(step for step in job.steps if step.name == planned.output.step)
+    run = run_merge(step, [volume.path(file.lfn) for file in planned.group.files], planned.lfn, directory, work)
+    expected = planned.group.content
+    content = run.content or expected
+    merging.check_same(expected, content, planned.lfn)
+    report.steps.append(_record(number, step, run.finished, planned, content))
+    report.exit_step = "stageOut"
+    stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.job_id)
+    run.output.unlink()
+    output, parents = planned.output, planned.group.parents
+    report.outputs.append(
+        OutputRecord(output.step, output.module, output.dataset, stored, content.events, content.lumis, parents)
+    )
+    report.exit_step = None
+    return MergedFile(output, stored, content, parents)
+
+
+def _record(number: int, step: Step, finished: Finished, planned: PlannedFile, content: Content) -> StepRecord:
+    return StepRecord(
+        number=number,
+        name=f"merge {step.name}/{planned.output.module}",
+        exit_code=finished.exit_code,
+        wall_seconds=finished.wall_seconds,
+        cpu_seconds=finished.cpu_seconds,
+        threads=1,
+        peak_rss_mb=finished.peak_rss_mb,
+        events_read=planned.group.content.events,
+        events_written=content.events,
+        input_files=tuple(file.lfn for file in planned.group.files),
+    )

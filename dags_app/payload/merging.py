@@ -1,0 +1,111 @@
+"""Which unmerged files go into which merged file. Pure: order, groups, and what each merged file must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from . import codes, lumis
+from .codes import PayloadError
+from .collecting import NodeReport, UnmergedFile
+from .documents import MergeLimits, Output
+from .lumis import LumiCounts
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds."""
+
+    events: int
+    lumis: LumiCounts
+
+
+@dataclass(frozen=True)
+class MergeGroup:
+    """Unmerged files that become one merged file, in the order of their lumis."""
+
+    files: tuple[UnmergedFile, ...]
+
+    @property
+    def content(self) -> Content:
+        """What the merged file must hold: the sum of its inputs."""
+        total: LumiCounts = {}
+        for file in self.files:
+            lumis.add_counts(total, file.lumis)
+        return Content(sum(file.events for file in self.files), total)
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Input files of the jobs whose output is in the group."""
+        return tuple(sorted({parent for file in self.files for parent in file.parents}))
+
+
+def files_of(output: Output, reports: Iterable[NodeReport]) -> list[UnmergedFile]:
+    """The files of one output, exactly one of every node."""
+    found = []
+    for report in reports:
+        mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
+        if len(mine) != 1:
+            raise PayloadError(
+                codes.INVALID_DOCUMENT, f"{report.node} reports {len(mine)} files of {output.step}/{output.module}, expected one"
+            )
+        found.append(mine[0])
+    return found
+
+
+def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[MergeGroup]:
+    """Fill merged files in lumi order up to ``max_bytes`` and ``max_events``; a file above the limits stays alone.
+
+    The last one takes files from the one before until it has ``min_bytes``, as long as that one keeps as many. A unit's
+    files never leave the unit, so a small unit gives a small file.
+    """
+    groups: list[list[UnmergedFile]] = []
+    for file in sorted(files, key=_position):
+        if groups and _fits([*groups[-1], file], limits):
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+    if len(groups) > 1:
+        _fill_last(groups[-2], groups[-1], limits)
+    return [MergeGroup(tuple(group)) for group in groups]
+
+
+def _fill_last(before: list[UnmergedFile], last: list[UnmergedFile], limits: MergeLimits) -> None:
+    while (
+        _bytes(last) < limits.min_bytes
+        and len(before) > 1
+        and _bytes(before[:-1]) >= limits.min_bytes
+        and _fits([before[-1], *last], limits)
+    ):
+        last.insert(0, before.pop())
+
+
+def _bytes(files: list[UnmergedFile]) -> int:
+    return sum(file.size_bytes for file in files)
+
+
+def _fits(files: list[UnmergedFile], limits: MergeLimits) -> bool:
+    return _bytes(files) <= limits.max_bytes and sum(f.events for f in files) <= limits.max_events
+
+
+def _position(file: UnmergedFile) -> tuple[tuple[int, int], str]:
+    """By first lumi; files without lumis last; the node settles equal ones (two jobs of one long lumi)."""
+    first = min(lumis.lumi_set(file.lumis), default=(2**63, 0))
+    return first, file.node
+
+
+def check_same(expected: Content, merged: Content, name: str) -> None:
+    """Refuse a merged file that does not hold exactly what its inputs held."""
+    if merged.events != expected.events:
+        raise PayloadError(codes.MERGE_DIFFERS, f"{name} holds {merged.events} events, its inputs hold {expected.events}")
+    have, want = lumis.lumi_set(merged.lumis), lumis.lumi_set(expected.lumis)
+    if have != want:
+        raise PayloadError(
+            codes.MERGE_DIFFERS,
+            f"{name} holds other lumis than its inputs: missing {lumis.describe(want - have) or 'none'}, "
+            f"extra {lumis.describe(have - want) or 'none'}",
+        )
+    for run, lumi in sorted(want):
+        there, wanted = merged.lumis[run][lumi], expected.lumis[run][lumi]
+        if there is not None and wanted is not None and there != wanted:
+            raise PayloadError(codes.MERGE_DIFFERS, f"{name} holds {there} events of lumi {run}:{lumi}, its inputs {wanted}")

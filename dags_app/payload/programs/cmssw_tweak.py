@@ -1,0 +1,115 @@
+"""Applies ``tweak.json`` to a CMSSW configuration. Runs inside cmsRun, so it must also be Python 2.7.
+
+Copied beside each step's ``PSet.py``. Owns how a job's numbers become parameters of the process; every parameter keeps
+CMSSW's own type. A process that cannot do what the job asks is an error here, never a job that runs something else.
+"""
+
+# mypy: ignore-errors
+import hashlib
+import io
+import json
+
+import FWCore.ParameterSet.Config as cms
+
+_MAX_UINT32 = 4294967295
+_MAX_SEED = 900000000  # CLHEP engines take seeds up to 900,000,000
+_FILE_SOURCES = ("PoolSource", "NanoAODSource", "DQMRootSource")
+
+
+def load_process(config, tweak_file):
+    """The process of a configuration file with the tweak applied."""
+    with io.open(config, encoding="utf-8") as stream:
+        source = stream.read()
+    names = {"__name__": "step_configuration", "__file__": config}
+    exec(compile(source.encode("utf-8"), config, "exec"), names)
+    if "process" not in names:
+        raise RuntimeError("%s defines no process" % config)
+    with io.open(tweak_file, encoding="utf-8") as stream:
+        tweak = json.load(stream)
+    process = names["process"]
+    _set_source(process, tweak)
+    _set_outputs(process, tweak["outputs"])
+    _set_options(process, tweak)
+    _set_seeds(process, tweak["seed"])
+    _add_reports(process)
+    return process
+
+
+def _set_source(process, tweak):
+    source = process.source
+    reads_files = source.type_() in _FILE_SOURCES
+    if tweak["generate"] is not None and reads_files:
+        raise RuntimeError("the job generates events, but the source is %s" % source.type_())
+    if tweak["files"] is not None and not reads_files:
+        raise RuntimeError("the job reads files, but the source is %s" % source.type_())
+    process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(tweak["max_events"]))
+    if tweak["generate"] is not None:
+        _set_generation(process, tweak["generate"], tweak["max_events"])
+        return
+    source.fileNames = cms.untracked.vstring([str(name) for name in tweak["files"]])
+    if tweak["secondary_files"]:
+        source.secondaryFileNames = cms.untracked.vstring([str(name) for name in tweak["secondary_files"]])
+    if hasattr(source, "skipBadFiles"):
+        source.skipBadFiles = cms.untracked.bool(False)
+    if tweak["skip_events"]:
+        source.skipEvents = cms.untracked.uint32(tweak["skip_events"])
+    if tweak["lumis"]:
+        source.lumisToProcess = cms.untracked.VLuminosityBlockRange([str(name) for name in tweak["lumis"]])
+
+
+def _set_generation(process, generate, events):
+    source = process.source
+    wide = generate["first_event"] + events - 1 > _MAX_UINT32  # CMSSW takes either width, older releases only 32 bits
+    source.firstEvent = (cms.untracked.uint64 if wide else cms.untracked.uint32)(generate["first_event"])
+    source.firstRun = cms.untracked.uint32(generate["run"])
+    source.firstLuminosityBlock = cms.untracked.uint32(generate["first_lumi"])
+    source.numberEventsInLuminosityBlock = cms.untracked.uint32(generate["events_per_lumi"])
+    if hasattr(process, "externalLHEProducer"):
+        process.externalLHEProducer.nEvents = cms.untracked.uint32(events)
+
+
+def _set_outputs(process, outputs):
+    modules = process.outputModules_()
+    for label in outputs:
+        if label not in modules:
+            raise RuntimeError("the configuration has no output module %s; it has %s" % (label, sorted(modules)))
+    for label in modules:
+        module = getattr(process, label)
+        module.fileName = cms.untracked.string(str(label) + ".root")
+        module.logicalFileName = cms.untracked.string(str(outputs.get(label) or ""))
+
+
+def _set_options(process, tweak):
+    if tweak["global_tag"] and hasattr(process, "GlobalTag"):
+        process.GlobalTag.globaltag = cms.string(str(tweak["global_tag"]))
+    if not hasattr(process, "options"):
+        process.options = cms.untracked.PSet()
+    process.options.numberOfThreads = cms.untracked.uint32(tweak["threads"])
+    process.options.numberOfStreams = cms.untracked.uint32(tweak["streams"])
+
+
+def _set_seeds(process, text):
+    """Seeds that depend on what the job is, so that a repeated attempt makes the same events."""
+    service = getattr(process, "RandomNumberGeneratorService", None)
+    for label in service.parameterNames_() if service is not None else ():
+        engine = getattr(service, label)
+        if hasattr(engine, "initialSeed"):
+            engine.initialSeed = cms.untracked.uint32(_seed(text, label))
+        elif hasattr(engine, "initialSeedSet"):
+            count = len(engine.initialSeedSet)
+            engine.initialSeedSet = cms.untracked.vuint32([_seed(text, "%s/%d" % (label, number)) for number in range(count)])
+
+
+def _seed(text, label):
+    digest = hashlib.sha256(("%s/%s" % (text, label)).encode("utf-8")).hexdigest()
+    return int(digest[:16], 16) % _MAX_SEED + 1
+
+
+def _add_reports(process):
+    """Services that put memory, CPU and time into the framework job report."""
+    if not hasattr(process, "SimpleMemoryCheck"):
+        process.add_(cms.Service("SimpleMemoryCheck", jobReportOutputOnly=cms.untracked.bool(True)))
+    if not hasattr(process, "CPU"):
+        process.add_(cms.Service("CPU"))
+    if not hasattr(process, "Timing"):
+        process.add_(cms.Service("Timing", summaryOnly=cms.untracked.bool(True)))

@@ -1,0 +1,73 @@
+"""Files that the submit-host scripts of a unit share: include files, their macros, the scripts' log. Owns their names.
+
+``site.inc``, ``avoid.inc`` and ``memory.inc`` are read by ``condor_submit`` each time a node is submitted, so they are only
+ever replaced whole. Changing a macro's name here breaks the submit files that the planner renders.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from . import files
+from .reports import utc_now
+
+SITE_INCLUDE = "site.inc"
+AVOID_INCLUDE = "avoid.inc"
+MEMORY_INCLUDE = "memory.inc"
+FENCE_INCLUDE = "fence.dag.inc"
+ELECTED_LOG = "elected.log"
+SCRIPTS_LOG = "scripts.log"
+ORPHANS_FILE = "orphans.jsonl"
+
+SITE_MACRO = "ELECTED_SITE"
+UNIT_AVOID_MACRO = "UNIT_AVOID"
+
+POST_SCHEMA = "wms2.post/1"
+SUCCESS_CATEGORY = "success"
+
+_AVOID = re.compile(r"^\s*\w*AVOID\s*=(.*)$", re.MULTILINE)
+_SITE = re.compile(rf"^\s*{SITE_MACRO}\s*=\s*(\S+)\s*$", re.MULTILINE)
+_FENCE = re.compile(r"My\.WMS2_Fence\s*=\s*\"?(\d+)")
+
+
+def ensure_includes(unit_directory: Path) -> None:
+    """Create the unit's include files that the submit files always read, where they are absent."""
+    for name, text in ((AVOID_INCLUDE, f"{UNIT_AVOID_MACRO} =\n"), (MEMORY_INCLUDE, "")):
+        if not (unit_directory / name).exists():
+            files.write_atomic(unit_directory / name, text)
+
+
+def write_elected_site(unit_directory: Path, site: str) -> None:
+    """Pin the unit to ``site`` and remember that it was elected."""
+    files.write_atomic(unit_directory / SITE_INCLUDE, f"{SITE_MACRO} = {site}\n")
+    files.append_line(unit_directory / ELECTED_LOG, f"{utc_now()} {site}")
+
+
+def elected_site(unit_directory: Path) -> str | None:
+    """The site the unit is pinned to; None before its landing job ended."""
+    found = _SITE.search(_text(unit_directory / SITE_INCLUDE))
+    return found.group(1) if found else None
+
+
+def avoided_sites(path: Path) -> set[str]:
+    """Sites listed in an ``avoid.inc``; none when there is no such file."""
+    return {site for line in _AVOID.findall(_text(path)) for site in re.split(r"[,\s]+", line) if site}
+
+
+def submission_fence(unit_directory: Path) -> int | None:
+    """The fence of the DAG's current submission, from the file that stamps its jobs; None when there is none."""
+    found = _FENCE.search(_text(unit_directory.parent / FENCE_INCLUDE))
+    return int(found.group(1)) if found else None
+
+
+def log(directory: Path, text: str) -> None:
+    """Add to the scripts' log: DAGMan throws away what its scripts print."""
+    files.append_line(directory / SCRIPTS_LOG, f"{utc_now()} {text}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
