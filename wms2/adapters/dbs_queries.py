@@ -1,0 +1,170 @@
+"""What is read from DBS, over one base URL (reader or writer; the writer serves the GETs too). Writes are in ``dbs``.
+
+Large answers are streamed, one record a line (``Accept: application/ndjson``), and never held as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from pydantic import TypeAdapter, ValidationError
+
+from wms2.adapters import wire
+from wms2.adapters.dbs_names import SERVICE
+from wms2.adapters.http import Fault, HttpService, Params, plain_fault
+from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo, FileLumi, FileParent, OutputConfig
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+_NDJSON = "application/ndjson"
+_MAX_LIST_BYTES = 256 * 1024 * 1024
+# A query that failed. As a nested cause it also means "there is no such row", so only the outer code counts.
+_QUERY_CODE = 103
+# DBS answers HTTP 400 for its own trouble too (database, transaction, rows, session, commit, body I/O, upstream HTTP): these say
+# nothing about the request, wherever they stand in the chain of causes.
+_TROUBLE_CODES = frozenset({101, 102, 104, 105, 106, 112, 120, 121, 124})
+# These are the request's fault even where DBS answers HTTP 500 for them.
+_OUR_FAULT_CODES = frozenset({107, 113, 114, 115, 117, 118, 119, 122, 123, 127})
+_NESTED_CODE = re.compile(r"Code:\s*(\d+)")
+
+_ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
+_DATASETS = TypeAdapter(list[wire.DbsDatasetRow])
+_BLOCKS = TypeAdapter(list[wire.DbsBlockRow])
+_CONFIGS = TypeAdapter(list[wire.DbsOutputConfigRow])
+_FILE = TypeAdapter(wire.DbsFileRow)
+_LUMI = TypeAdapter(wire.DbsFileLumiRow)
+_PARENT = TypeAdapter(wire.DbsFileParentRow)
+_BLOCK = TypeAdapter(wire.DbsBlockRow)
+
+
+def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """DBS's error body: its code and message, and whether the fault is the server's or ours."""
+    try:
+        records = _ERRORS.validate_json(body)
+    except ValidationError:
+        return plain_fault(status, headers, body)
+    if not records:
+        return plain_fault(status, headers, body)
+    error = records[0].error
+    parts = (error.function, error.message, " ".join(error.reason.split()))
+    nested = {int(code) for code in _NESTED_CODE.findall(error.reason)}
+    kind: type[ServiceRejected | ServiceUnavailable] | None = None
+    if error.code == _QUERY_CODE or ({error.code} | nested) & _TROUBLE_CODES:
+        kind = ServiceUnavailable
+    elif error.code in _OUR_FAULT_CODES:
+        kind = ServiceRejected
+    return Fault(": ".join(part for part in parts if part), error.code or None, kind)
+
+
+class DbsQueries:
+    """Typed reads over one DBS base URL."""
+
+    def __init__(self, http: HttpService) -> None:
+        self._http = http
+
+    def dataset(self, name: str) -> DatasetInfo | None:
+        """The dataset whatever its access type, or None."""
+        # Without the wildcard only VALID datasets are listed: one in PRODUCTION looks missing.
+        params: Params = {"dataset": name, "detail": 1, "dataset_access_type": "*"}
+        for row in self._list(_DATASETS, "/datasets", "dataset", params):
+            if row.dataset == name:
+                return DatasetInfo(row.dataset, row.dataset_access_type, row.primary_ds_type or "")
+        return None
+
+    def output_configs(self, dataset: str) -> tuple[OutputConfig, ...]:
+        """How the dataset's files may have been made."""
+        rows = self._list(_CONFIGS, "/outputconfigs", "output_configs", {"dataset": dataset})
+        return tuple(
+            OutputConfig(r.app_name, r.release_version, r.pset_hash, r.output_module_label, r.global_tag or "") for r in rows
+        )
+
+    def block(self, name: str) -> BlockInfo | None:
+        """The block, or None."""
+        for row in self._list(_BLOCKS, "/blocks", "block", {"block_name": name, "detail": 1}):
+            if row.block_name == name:
+                return _block_info(row)
+        return None
+
+    def blocks(self, dataset: str) -> Iterator[BlockInfo]:
+        """All blocks of a dataset."""
+        for row in self._stream(_BLOCK, "/blocks", "blocks", {"dataset": dataset, "detail": 1}):
+            yield _block_info(row)
+
+    def files(self, key: str, name: str, *, valid_only: bool, operation: str) -> Iterator[DbsFileInfo]:
+        """Files of a ``dataset`` or ``block_name``."""
+        params: dict[str, str | int] = {key: name, "detail": 1}
+        if valid_only:
+            params["validFileOnly"] = 1
+        for row in self._stream(_FILE, "/files", operation, params):
+            yield DbsFileInfo(
+                lfn=row.logical_file_name,
+                block_name=row.block_name,
+                size_bytes=row.file_size,
+                events=row.event_count or 0,
+                adler32=row.adler32 or "",
+                is_valid=row.is_file_valid == 1,
+            )
+
+    def file_lumis(self, block: str) -> Iterator[FileLumi]:
+        """Lumis of all files of a block."""
+        for row in self._stream(_LUMI, "/filelumis", "file_lumis", {"block_name": block}):
+            yield from _lumis(row)
+
+    def file_parents(self, block: str) -> Iterator[FileParent]:
+        """Parents of all files of a block."""
+        for row in self._stream(_PARENT, "/fileparents", "file_parents", {"block_name": block}):
+            yield FileParent(row.logical_file_name, row.parent_logical_file_name)
+
+    def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
+        return wire.parse(
+            adapter, self._http.get_json(path, operation=operation, params=params), service=SERVICE, operation=operation
+        )
+
+    def _stream(self, adapter: TypeAdapter[wire.T], path: str, operation: str, params: Params) -> Iterator[wire.T]:
+        lines = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)
+        first = next(lines, None)
+        if first is None:
+            return
+        if first.lstrip().startswith(b"["):
+            # A server that does not stream answers one JSON list.
+            for value in self._whole_list(chain([first], lines), operation):
+                yield wire.parse(adapter, value, service=SERVICE, operation=operation)
+            return
+        for line in chain([first], lines):
+            yield wire.parse_json(adapter, line, service=SERVICE, operation=operation)
+
+    def _whole_list(self, lines: Iterator[bytes], operation: str) -> list[object]:
+        text = bytearray()
+        for line in lines:
+            text += line
+            if len(text) > _MAX_LIST_BYTES:
+                raise ServiceRejected(SERVICE, operation, f"answer is larger than {_MAX_LIST_BYTES} bytes and not streamed")
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ServiceUnavailable(SERVICE, operation, f"answer is not JSON: {error}") from error
+        if not isinstance(values, list):
+            raise ServiceUnavailable(SERVICE, operation, "answer is not a list")
+        return values
+
+
+def _block_info(row: wire.DbsBlockRow) -> BlockInfo:
+    return BlockInfo(
+        block_name=row.block_name,
+        is_open=row.open_for_writing == 1,
+        file_count=row.file_count or 0,
+        size_bytes=row.block_size or 0,
+        origin_site=row.origin_site_name or "",
+    )
+
+
+def _lumis(row: wire.DbsFileLumiRow) -> Iterator[FileLumi]:
+    lumis = row.lumi_section_num if isinstance(row.lumi_section_num, list) else [row.lumi_section_num]
+    events = row.event_count if isinstance(row.event_count, list) else [row.event_count] * len(lumis)
+    if len(events) != len(lumis):
+        detail = f"{row.logical_file_name} run {row.run_num}: {len(lumis)} lumis but {len(events)} event counts"
+        raise ServiceUnavailable(SERVICE, "file_lumis", detail)
+    for lumi, count in zip(lumis, events, strict=True):
+        yield FileLumi(row.logical_file_name, row.run_num, lumi, count)

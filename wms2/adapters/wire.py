@@ -1,0 +1,182 @@
+"""Foreign JSON as pydantic models: the services' own spelling stays in here. Unknown keys are ignored, types that matter are not guessed.
+
+``parse`` and ``parse_json`` turn a misfit into ``ServiceUnavailable``: an answer of another shape says nothing about the question.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, TypeAdapter, ValidationError
+
+from wms2.errors import ServiceUnavailable
+
+T = TypeVar("T")
+
+
+class Wire(BaseModel):
+    """Base of all foreign records."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+def parse(adapter: TypeAdapter[T], value: object, *, service: str, operation: str) -> T:
+    """A decoded JSON value as its model.
+
+    Raises:
+        ServiceUnavailable: the value has another shape; says where.
+    """
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise _misfit(error, service, operation) from error
+
+
+def parse_json(adapter: TypeAdapter[T], text: bytes, *, service: str, operation: str) -> T:
+    """JSON text as its model; faster than decoding first. Errors as ``parse``."""
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        raise _misfit(error, service, operation) from error
+
+
+def _misfit(error: ValidationError, service: str, operation: str) -> ServiceUnavailable:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "answer"
+    shown = repr(first["input"])[:200]
+    return ServiceUnavailable(service, operation, f"answer has an unexpected shape at {place}: {first['msg']} (got {shown})")
+
+
+# --- DBS
+
+
+class DbsErrorBody(Wire):
+    """The inner part of a DBS error."""
+
+    reason: str = ""
+    message: str = ""
+    function: str = ""
+    code: int = 0
+
+
+class DbsErrorRecord(Wire):
+    """One element of the list DBS answers an error with."""
+
+    error: DbsErrorBody
+
+
+class DbsDatasetRow(Wire):
+    """``/datasets?detail=1``."""
+
+    dataset: StrictStr
+    dataset_access_type: StrictStr
+    primary_ds_type: str | None = None
+
+
+class DbsBlockRow(Wire):
+    """``/blocks?detail=1``; a block without files has no size."""
+
+    block_name: StrictStr
+    open_for_writing: int
+    file_count: int | None = None
+    block_size: int | None = None
+    origin_site_name: str | None = None
+
+
+class DbsFileRow(Wire):
+    """``/files?detail=1``."""
+
+    logical_file_name: StrictStr
+    block_name: StrictStr
+    is_file_valid: int
+    file_size: int
+    event_count: int | None = None
+    adler32: str | None = None
+
+
+class DbsFileLumiRow(Wire):
+    """``/filelumis``: one lumi a row; older servers list all lumis of a run in one."""
+
+    logical_file_name: StrictStr
+    run_num: int
+    lumi_section_num: int | list[int]
+    event_count: int | list[int | None] | None = None
+
+
+class DbsFileParentRow(Wire):
+    """``/fileparents``."""
+
+    logical_file_name: StrictStr
+    parent_logical_file_name: StrictStr
+
+
+class DbsOutputConfigRow(Wire):
+    """``/outputconfigs``."""
+
+    app_name: StrictStr
+    release_version: StrictStr
+    pset_hash: StrictStr
+    output_module_label: StrictStr
+    global_tag: str | None = None
+
+
+# --- ReqMgr2
+
+
+class ReqMgr2Answer(Wire):
+    """Everything ReqMgr2 answers: a list under ``result``."""
+
+    result: list[Any]
+
+
+class ReqMgr2Created(Wire):
+    """An element of ``result`` after a creation or a clone."""
+
+    request: StrictStr = Field(min_length=1)
+
+
+# --- ConfigCache (CouchDB)
+
+
+class CouchError(Wire):
+    """CouchDB's error body."""
+
+    error: str
+    reason: str = ""
+
+
+class PsetDataset(Wire):
+    """The ``dataset`` PSet of an output module."""
+
+    dataTier: str | None = None
+    filterName: str | None = None
+
+
+class PsetOutputModule(Wire):
+    """An output module in ``pset_tweak_details.process``."""
+
+    dataset: PsetDataset | None = None
+
+
+class ConfigCacheDocument(Wire):
+    """A ConfigCache document; the PSet itself is its attachment ``configFile``."""
+
+    pset_hash: str | None = None
+    md5_hash: str | None = None
+    pset_tweak_details: dict[str, Any]
+
+
+# --- CRIC
+
+
+class CricDescription(Wire):
+    """Column names of a CRIC preset."""
+
+    columns: list[StrictStr] = Field(min_length=1)
+
+
+class CricTable(Wire):
+    """A CRIC preset: rows of values in the order of ``desc.columns``."""
+
+    desc: CricDescription
+    result: list[list[Any]]
