@@ -1,7 +1,7 @@
 """One way to repeat a failed call and one way to stop calling: full-jitter retries and circuit breakers.
 
-Owns: how often, how long and whether a call to an outside service is repeated within seconds. Not here: retries over hours (those are
-rows: ``Effect.next_attempt_at``, ``Request.next_attempt_at``) and the decision what a failure means (``wms2.errors``).
+Owns: how often, how long and whether a call to an outside service is repeated within seconds. Not here: retries over hours, which
+are rows (``Effect.next_attempt_at``, ``Request.next_attempt_at``), and what a failure means (``wms2.errors``).
 Source: ``control-plane.md``, "Keeping the service standing".
 """
 
@@ -31,8 +31,8 @@ def retry_call(
 ) -> T:
     """Call ``fn`` until it returns, at most ``tries`` times; between two tries sleep a random part of a doubling pause.
 
-    ``CircuitOpen`` and ``ServiceRejected`` are never retried, whatever ``retryable`` says: the first was not even tried, the second
-    will be refused again. Only for calls that may be repeated; a submission never is (``htcondor.py``).
+    ``CircuitOpen`` and ``ServiceRejected`` are never retried, whatever ``retryable`` says: the first was not even tried, the
+    second will be refused again. Only for calls that may be made twice; a submission never is.
 
     Args:
         fn: the call, without arguments.
@@ -60,7 +60,8 @@ def retry_call(
 def jittered_seconds(attempt: int, base_seconds: float, cap_seconds: float) -> float:
     """A pause after failed attempt number ``attempt`` (from 1): uniform in 0 .. min(cap, base * 2^(attempt-1)), "full jitter"."""
     # The exponent is bounded: 2.0 ** 1100 raises OverflowError, and a row may count that many attempts.
-    return random.uniform(0.0, min(cap_seconds, base_seconds * 2.0 ** min(attempt - 1, 60)))
+    # Spreads the load; nothing secret depends on it.
+    return random.uniform(0.0, min(cap_seconds, base_seconds * 2.0 ** min(attempt - 1, 60)))  # noqa: S311
 
 
 class BreakerState(Enum):
@@ -74,8 +75,8 @@ class BreakerState(Enum):
 class CircuitBreaker:
     """Stops calling a service that failed repeatedly a moment ago; after a pause lets one call through to probe it.
 
-    Thread-safe. One per service, or per schedd for HTCondor. Only ``ServiceUnavailable`` counts as a failure: a refusal shows that the
-    service is there. Failures are counted over a window rather than in a row, so that a service that fails every other call opens too.
+    Thread-safe. One per service, or per schedd for HTCondor. Only ``ServiceUnavailable`` counts as a failure: a refusal shows that
+    the service is there. Failures are counted over a window, not in a row, so that one that fails every other call opens it too.
 
     Args:
         name: ``dbs`` or ``htcondor:schedd@host``; the part before the first ``:`` is the service in the errors raised.
@@ -144,7 +145,8 @@ class CircuitBreaker:
             if self._state is BreakerState.PROBING:
                 detail = f"{self.name} is being probed after repeated failures; not tried"
             else:
-                detail = f"{self.name} failed {self._failures} times within {self._window_seconds:g} s; next probe in {wait_seconds:.0f} s"
+                often = f"{self._failures} times within {self._window_seconds:g} s"
+                detail = f"{self.name} failed {often}; next probe in {wait_seconds:.0f} s"
         raise CircuitOpen(self.name.split(":", 1)[0], operation, detail, "circuit_open")
 
     def _record_failure(self, is_probe: bool) -> None:

@@ -1,4 +1,4 @@
-"""DBS: progressive registration of outputs (dataset → open block → files → close) and reading of inputs. Source: ``contracts.md`` section 4.
+"""DBS: progressive registration of outputs (dataset → open block → files → close) and reading of inputs (``contracts.md`` 4).
 
 Every write may be repeated; none is sent twice blindly. DBS neither refuses files for a closed block nor reports unknown names on
 updates, so those guards are here. They look before they write and are not atomic: one writer per block is the caller's duty
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of
-from wms2.adapters.dbs_payloads import config_payload, dataset_payload, file_payload, validate_file, validate_spec
+from wms2.adapters.dbs_payloads import dataset_payload, file_payload, validate_file, validate_spec
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService
 from wms2.adapters.types import (
@@ -84,8 +84,8 @@ class Dbs:
         """Create the dataset with all it hangs on, unless it exists.
 
         Raises:
-            ServiceRejected: a name DBS does not take; the dataset exists but is not live (INVALID, DELETED, …) or was made with other
-                output configurations: its files could not be registered.
+            ServiceRejected: a name DBS does not take; the dataset exists but is not live (INVALID, DELETED, …) or was made with
+                other output configurations, so that files could not be registered.
         """
         validate_spec(spec)
         existing = self._outputs.dataset(spec.dataset)
@@ -94,13 +94,11 @@ class Dbs:
                 self._post(path, body, "ensure_dataset")
             return DatasetInfo(spec.dataset, spec.access_type, spec.primary_ds_type)
         if existing.access_type not in _LIVE_ACCESS_TYPES:
-            detail = (
-                f"{spec.dataset} exists with access type {existing.access_type}; choose another processing version or revive it"
-            )
+            detail = f"{spec.dataset} exists as {existing.access_type}; revive it or choose another processing version"
             raise ServiceRejected(SERVICE, "ensure_dataset", detail)
         missing = [c for c in spec.output_configs if c not in self._outputs.output_configs(spec.dataset)]
         if missing:
-            detail = f"{spec.dataset} exists without output configuration {config_payload(missing[0])}; choose another processing version"
+            detail = f"{spec.dataset} exists without output configuration {missing[0]}; choose another processing version"
             raise ServiceRejected(SERVICE, "ensure_dataset", detail)
         return existing
 
@@ -132,7 +130,7 @@ class Dbs:
         Raises:
             ServiceUnavailable: not all files are registered, or it is not known; repeat the call.
             NotFoundInService: no such block.
-            ServiceRejected: the block is closed and lacks some of the files; a file is there with another size or checksum; DBS refused.
+            ServiceRejected: the block is closed and lacks some of the files; a file is there with other contents; DBS refused.
         """
         operation = "register_files"
         check_name("block_name", block_name, operation=operation)
@@ -145,7 +143,8 @@ class Dbs:
         if block is None:
             raise NotFoundInService(SERVICE, operation, f"{block_name} does not exist; open it first")
         if missing and not block.is_open:
-            detail = f"{block_name} is closed, {len(missing)} of {len(files)} files are not in it, first {missing[0].lfn}; nothing was sent"
+            lacking = f"{len(missing)} of {len(files)} files are not in it, first {missing[0].lfn}"
+            detail = f"{block_name} is closed and {lacking}; nothing was sent"
             raise ServiceRejected(SERVICE, operation, detail)
         for batch in _batches(missing):
             self._post_files(block_name, dataset, batch, operation)
@@ -234,7 +233,7 @@ class Dbs:
         return self._inputs.files(key, name, valid_only=valid_only, operation="files")
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
-        """Lumis of all files of a block, streamed. DBS stores no event count for a lumi of 0 events: its ``events`` may be None."""
+        """Lumis of all files of a block, streamed. DBS stores no event count for a lumi of 0 events, so ``events`` may be None."""
         check_name("block_name", block_name, operation="file_lumis")
         return self._inputs.file_lumis(block_name)
 
@@ -260,18 +259,21 @@ class Dbs:
         return list(missing.values())
 
     def _post_files(self, block_name: str, dataset: str, batch: Sequence[DbsFile], operation: str) -> None:
-        """Send one batch; after a failure without an answer read back and send only what is missing."""
+        """Send one batch; after a failure read back and send only what is missing.
+
+        A refusal is looked at too: it may come from an earlier, timed-out call that was still being carried out.
+        """
         left = list(batch)
         for attempt in range(1, _WRITE_TRIES + 1):
             body = {"files": [file_payload(f, block_name, dataset) for f in left]}
             try:
                 self._writer.send_json("POST", "/files", operation=operation, body=body)
                 return
-            except ServiceUnavailable:
+            except (ServiceUnavailable, ServiceRejected) as error:
                 left = self._unregistered(block_name, left, operation)
                 if not left:
                     return
-                if attempt == _WRITE_TRIES:
+                if attempt == _WRITE_TRIES or isinstance(error, ServiceRejected):
                     raise
                 self._sleep(jittered_seconds(attempt, 0.5, 30.0))
 

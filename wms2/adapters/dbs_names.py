@@ -1,4 +1,4 @@
-"""Which names DBS's writer takes, checked before anything is sent: ``bulkblocks`` and some servers do not check them (``contracts.md`` 4.3).
+"""Which names DBS's writer takes, checked before anything is sent: not all its doors check them (``contracts.md`` 4.3).
 
 A misfit raises ``ServiceRejected`` with DBS's own validation code, as the server would have.
 """
@@ -44,9 +44,8 @@ def check_name(kind: str, value: str, *, operation: str) -> None:
     """
     pattern, max_length = _RULES[kind]
     if len(value) > max_length or not pattern.fullmatch(value):
-        detail = (
-            f"{kind} {value!r} does not match DBS's rule {pattern.pattern!r} (at most {max_length} characters); nothing was sent"
-        )
+        rule = f"{pattern.pattern!r}, at most {max_length} characters"
+        detail = f"{kind} {value!r} does not match DBS's rule {rule}; nothing was sent"
         raise ServiceRejected(SERVICE, operation, detail, VALIDATION_CODE)
 
 

@@ -1,4 +1,4 @@
-"""The bodies sent to DBS's writer and the checks made on them first. Pure functions; sending them is ``dbs``. Source: ``contracts.md`` 4.1."""
+"""The bodies sent to DBS's writer and the checks made on them first. Pure functions (``contracts.md`` 4.1)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def validate_spec(spec: DatasetSpec) -> None:
         check_name(kind, value, operation=operation)
     made_of = f"/{spec.primary_ds_name}/{spec.processed_ds_name}/{spec.data_tier}"
     if spec.dataset != made_of:
-        raise ServiceRejected(
-            SERVICE, operation, f"dataset {spec.dataset} does not consist of its parts {made_of}", VALIDATION_CODE
-        )
+        raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} is not made of its parts {made_of}", VALIDATION_CODE)
     if not spec.output_configs:
         raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} has no output configuration", VALIDATION_CODE)
 

@@ -118,9 +118,8 @@ class DbsQueries:
             yield FileParent(row.logical_file_name, row.parent_logical_file_name)
 
     def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
-        return wire.parse(
-            adapter, self._http.get_json(path, operation=operation, params=params), service=SERVICE, operation=operation
-        )
+        answer = self._http.get_json(path, operation=operation, params=params)
+        return wire.parse(adapter, answer, service=SERVICE, operation=operation)
 
     def _stream(self, adapter: TypeAdapter[wire.T], path: str, operation: str, params: Params) -> Iterator[wire.T]:
         lines = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)

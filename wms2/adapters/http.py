@@ -1,9 +1,9 @@
 """One way to speak HTTP: time limits, certificates, JSON, error mapping, retries, circuit breaker. No service's own rules.
 
-Owns: a call's total time (requests limits only the silence between bytes), the size of answers, what a status code means by default.
-Each adapter passes a ``FaultParser`` that reads its service's error body. Redirects are refused: following one turns a PUT into a GET,
-and a front-end redirects to its login page when a certificate is wrong. Proxies and netrc of the environment are ignored for the same
-reason: they would silently change where a call goes and as whom.
+Owns: a call's total time (requests limits only the silence between bytes), the size of answers, what a status code means by
+default. Each adapter passes a ``FaultParser`` that reads its service's error body. Redirects are refused: following one turns a
+PUT into a GET, and a front-end redirects to its login page when a certificate is wrong. Proxies and netrc of the environment are
+ignored for the same reason: they would silently change where a call goes and as whom.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class HttpService:
     Args:
         service: name in errors and metrics.
         base_url: without trailing slash; paths are appended to it.
-        timeout_seconds: limit of one try, from the first byte sent to the last byte read; of the silence between bytes when streaming.
+        timeout_seconds: limit of one try, first byte sent to last byte read; when streaming, of the silence between bytes.
         credentials: certificate paths.
         fault_parser: reads the service's error answers.
         sleep: for the pauses between tries; injected by tests.

@@ -1,6 +1,6 @@
 """What the adapters take and answer: frozen dataclasses in our own words. The services' spelling stays in ``wire``.
 
-Sizes are bytes, times Unix seconds, lumis ``(luminosity section, events or None)``. Nothing here knows requests, units or blocks of WMS2.
+Sizes are bytes, times Unix seconds, lumis ``(luminosity section, events or None)``. WMS2's own rows are not known here.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ class DagStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DagCounters:
-    """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them (about 1 s after its start).
+    """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them, about 1 s after its start.
 
-    ``jobs_completed`` counts jobs that ended, whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them (Unix time).
+    ``jobs_completed`` counts jobs that ended, whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them.
     All values are plain, so that ``dataclasses.asdict`` fits a JSON column.
     """
 
@@ -210,8 +210,8 @@ class DagCounters:
 class DagmanAd(DagCounters):
     """A DAGMan job in the queue: a DAG's (``parent_cluster`` None) or a running work unit's.
 
-    ``node`` is the unit's node in the outer DAG, e.g. ``mg_000001``; an inner DAGMan carries the outer's ``dag_id``, ``request_name``
-    and ``fence``. Idle with ``job_starts`` above 0: it was killed and will start again in recovery mode.
+    ``node`` is the unit's node in the outer DAG, e.g. ``mg_000001``; an inner DAGMan is given its outer's ``dag_id``,
+    ``request_name`` and ``fence``. Idle with ``job_starts`` above 0: it was killed and will start again in recovery mode.
     """
 
     cluster: int
