@@ -1,0 +1,26 @@
+"""Intake: a ReqMgr2 document becomes a checked, typed request, or is refused with everything that is wrong in it.
+
+Pure functions, no Django and no service: :func:`parse` reads what the document alone says, :func:`config_ids` names the
+ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of both. :func:`prepare_plan_spec` is the short way of
+``plan_request``. Source: spec 3.1.1, 5.2; ``contracts.md`` sections 4.3, 5.1; ``splitting.md``.
+"""
+
+from requests_app.intake.documents import merge_document, with_priority
+from requests_app.intake.draft import Draft, Identity, MemoryWindow
+from requests_app.intake.outputs import ConfigDocument, OutputModule, complete, config_ids
+from requests_app.intake.parse import parse
+from requests_app.intake.plan import prepare_plan_spec
+
+__all__ = [
+    "ConfigDocument",
+    "Draft",
+    "Identity",
+    "MemoryWindow",
+    "OutputModule",
+    "complete",
+    "config_ids",
+    "merge_document",
+    "parse",
+    "prepare_plan_spec",
+    "with_priority",
+]

@@ -1,0 +1,92 @@
+"""What reading a document gives before any service is asked. Owns the types between :func:`parse` and :func:`complete`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dags_app.planning.specs import GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec
+from wms2.conf import Conf
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWindow:
+    """Memory per core, in MB, that jobs may ask for (spec 5.2)."""
+
+    default_per_core_mb: int
+    max_per_core_mb: int
+
+    @classmethod
+    def from_conf(cls, conf: Conf) -> MemoryWindow:
+        """The window this installation is configured with."""
+        return cls(default_per_core_mb=conf.default_memory_per_core_mb, max_per_core_mb=conf.max_memory_per_core_mb)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks, and how urgent it is. Texts are empty where the document says nothing."""
+
+    request_type: str
+    priority: int
+    requestor: str
+    requestor_dn: str
+    group: str
+    prep_id: str
+    team: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDraft:
+    """One step without what only ConfigCache knows, and the names its outputs get. ``prefix`` (``Step2.``) is for messages."""
+
+    prefix: str
+    spec: StepSpec
+    acquisition_era: str
+    processing_string: str
+    processing_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeLimits:
+    """Sizes of merged files."""
+
+    min_bytes: int
+    max_bytes: int
+    max_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do and how it is cut: exactly one of ``generation`` and ``input`` is set."""
+
+    splitting: SplittingSpec
+    generation: GenerationSpec | None
+    input: InputSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """Where jobs may run; CMS site names."""
+
+    whitelist: tuple[str, ...]
+    blacklist: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request, typed and checked as far as the document alone allows; :func:`complete` makes a ``WorkflowSpec`` of it."""
+
+    request_name: str
+    campaign: str
+    identity: Identity
+    steps: tuple[StepDraft, ...]
+    primary_dataset: str
+    merged_lfn_base: str
+    unmerged_lfn_base: str
+    resources: ResourceSpec
+    work: Work
+    sites: Sites
+    merge: MergeLimits
+    declared_outputs: tuple[str, ...]
+    config_url: str
+    config_database: str
+    warnings: tuple[str, ...]

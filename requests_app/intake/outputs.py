@@ -1,0 +1,198 @@
+"""A draft and its ConfigCache documents to a :class:`WorkflowSpec`. Owns dataset names and LFN bases, and their rules.
+
+Names as CMS makes them: ``/Primary/Era-[Filter-]ProcessingString-vN/TIER``, files below
+``<base>/Era/Primary/TIER/[Filter-]ProcessingString-vN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from dags_app.planning.specs import OutputSpec, StepSpec, WorkflowSpec
+from requests_app.intake import lexicon
+from requests_app.intake.draft import Draft, StepDraft
+from requests_app.intake.findings import Findings
+from requests_app.intake.values import shown
+
+#: What a merged file's name adds to its LFN base: /NNNNN/<uuid>.root
+_FILE_NAME_LENGTH = 50
+_MAX_MODULES = 50
+
+
+class OutputModule(Protocol):
+    """One output module of a configuration."""
+
+    @property
+    def label(self) -> str:
+        """The module's label, e.g. ``FEVTDEBUGoutput``."""
+
+    @property
+    def data_tier(self) -> str:
+        """The tier it writes, e.g. ``GEN-SIM``."""
+
+    @property
+    def filter_name(self) -> str:
+        """The filter in the dataset's name; empty for none."""
+
+
+class ConfigDocument(Protocol):
+    """One ConfigCache document."""
+
+    @property
+    def pset(self) -> str | bytes:
+        """The configuration itself."""
+
+    @property
+    def pset_hash(self) -> str:
+        """Its hash, as DBS keeps it."""
+
+    @property
+    def output_modules(self) -> Sequence[OutputModule]:
+        """What it writes."""
+
+
+def config_ids(draft: Draft) -> tuple[tuple[str, str, str], ...]:
+    """What to fetch: (ConfigCache URL, CouchDB name, document id), each once, in step order."""
+    ids = dict.fromkeys(step.spec.config_cache_id for step in draft.steps)
+    return tuple((draft.config_url, draft.config_database, config_id) for config_id in ids)
+
+
+def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpec:
+    """Make the specification that planning works on.
+
+    Args:
+        draft: from :func:`parse`.
+        configs: ConfigCache documents by id, for every id of :func:`config_ids`.
+
+    Raises:
+        DocumentRefused: a configuration is missing, empty or names outputs that CMS or the chain does not allow, two outputs are
+            the same, or ``OutputDatasets`` declares others.
+    """
+    findings = Findings()
+    modules = {step.spec.name: _modules(step, configs, findings) for step in draft.steps}
+    for step in draft.steps:
+        _check_input_module(step, modules, findings)
+    outputs = tuple(
+        output
+        for step in draft.steps
+        if step.spec.keep_output
+        for output in _outputs(draft, step, modules[step.spec.name], findings)
+    )
+    _check_distinct(draft, outputs, findings)
+    _check_declared(draft, outputs, findings)
+    findings.refuse_if_any()
+    steps = tuple(_complete_step(step, modules[step.spec.name], configs) for step in draft.steps)
+    return WorkflowSpec(
+        request_name=draft.request_name,
+        campaign=draft.campaign,
+        steps=steps,
+        outputs=outputs,
+        resources=draft.resources,
+        splitting=draft.work.splitting,
+        generation=draft.work.generation,
+        input=draft.work.input,
+        site_whitelist=draft.sites.whitelist,
+        site_blacklist=draft.sites.blacklist,
+        min_merge_bytes=draft.merge.min_bytes,
+        max_merge_bytes=draft.merge.max_bytes,
+        max_merge_events=draft.merge.max_events,
+        warnings=draft.warnings,
+    )
+
+
+def _complete_step(step: StepDraft, modules: Sequence[OutputModule], configs: Mapping[str, ConfigDocument]) -> StepSpec:
+    labels = tuple(module.label for module in modules)
+    return replace(step.spec, output_modules=labels, pset_hash=configs[step.spec.config_cache_id].pset_hash)
+
+
+def _modules(step: StepDraft, configs: Mapping[str, ConfigDocument], findings: Findings) -> tuple[OutputModule, ...]:
+    """The step's output modules in the order of their labels."""
+    field, config_id = f"{step.prefix}ConfigCacheID", step.spec.config_cache_id
+    config = configs.get(config_id)
+    if config is None:
+        findings.problem(field, f"ConfigCache has no document {config_id}")
+        return ()
+    if not config.pset:
+        findings.problem(field, f"the ConfigCache document {config_id} holds no configuration")
+    modules = tuple(sorted(config.output_modules, key=lambda module: module.label))
+    if not 1 <= len(modules) <= _MAX_MODULES:
+        findings.problem(
+            field, f"the configuration {config_id} has {len(modules)} output modules; 1 to {_MAX_MODULES} are possible"
+        )
+    for module in modules:
+        for rule, value in (
+            (lexicon.MODULE, module.label),
+            (lexicon.TIER, module.data_tier),
+            (lexicon.FILTER, module.filter_name),
+        ):
+            if not rule.allows(value) and not (rule is lexicon.FILTER and value == ""):
+                findings.problem(
+                    field, f"output module {shown(module.label)}: {shown(value)} is not a legal {rule.what}: {rule.says}"
+                )
+    return modules
+
+
+def _check_input_module(step: StepDraft, modules: Mapping[str, Sequence[OutputModule]], findings: Findings) -> None:
+    if step.spec.input_step is None or not modules[step.spec.input_step]:
+        return
+    labels = [module.label for module in modules[step.spec.input_step]]
+    if step.spec.input_module not in labels:
+        findings.problem(
+            f"{step.prefix}InputFromOutputModule",
+            f"{step.spec.input_module} is no output module of {step.spec.input_step} (it has: {', '.join(map(str, labels))})",
+        )
+
+
+def _outputs(draft: Draft, step: StepDraft, modules: Sequence[OutputModule], findings: Findings) -> Iterator[OutputSpec]:
+    for module in modules:
+        filtered = f"{module.filter_name}-" if module.filter_name else ""
+        version = f"{filtered}{step.processing_string}-v{step.processing_version}"
+        processed = f"{step.acquisition_era}-{version}"
+        folder = f"{step.acquisition_era}/{draft.primary_dataset}/{module.data_tier}/{version}"
+        output = OutputSpec(
+            step=step.spec.name,
+            module=module.label,
+            tier=module.data_tier,
+            dataset=f"/{draft.primary_dataset}/{processed}/{module.data_tier}",
+            merged_lfn_base=f"{draft.merged_lfn_base}/{folder}",
+            unmerged_lfn_base=f"{draft.unmerged_lfn_base}/{folder}",
+            primary_dataset=draft.primary_dataset,
+            processed_dataset=processed,
+            acquisition_era=step.acquisition_era,
+            processing_string=step.processing_string,
+            processing_version=step.processing_version,
+        )
+        field = f"{step.prefix}ProcessingString"
+        if not lexicon.PROCESSED.allows(processed):
+            findings.problem(field, f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}")
+        if max(len(output.merged_lfn_base), len(output.unmerged_lfn_base)) + _FILE_NAME_LENGTH > lexicon.LFN_MAX_LENGTH:
+            findings.problem(
+                field, f"makes LFNs of more than {lexicon.LFN_MAX_LENGTH} characters below {shown(output.merged_lfn_base)}"
+            )
+        yield output
+
+
+def _check_distinct(draft: Draft, outputs: Sequence[OutputSpec], findings: Findings) -> None:
+    """No two kept outputs may go to one dataset, nor have the same module and tier (their files could not be told apart)."""
+    prefixes = {step.spec.name: step.prefix for step in draft.steps}
+    seen: dict[tuple[str, ...], OutputSpec] = {}
+    for output in outputs:
+        field = f"{prefixes[output.step]}KeepOutput"
+        for key, says in (
+            ((output.dataset,), output.dataset),
+            ((output.module, output.tier), f"{output.module} with {output.tier}"),
+        ):
+            other = seen.setdefault(key, output)
+            if other is not output:
+                findings.problem(field, f"{output.step} ({output.module}) and {other.step} ({other.module}) both write {says}")
+
+
+def _check_declared(draft: Draft, outputs: Sequence[OutputSpec], findings: Findings) -> None:
+    written = sorted({output.dataset for output in outputs})
+    if draft.declared_outputs and sorted(draft.declared_outputs) != written and not findings.problems:
+        findings.problem(
+            "OutputDatasets",
+            f"declares {', '.join(sorted(draft.declared_outputs))}, but the steps write {', '.join(written) or 'nothing'}",
+        )

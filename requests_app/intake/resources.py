@@ -1,0 +1,96 @@
+"""What jobs need, where they may run, how large merged files get. Owns the defaults; ``planning.sizing`` the memory window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from dags_app.planning.sizing import memory_window
+from dags_app.planning.specs import ResourceSpec
+from requests_app.intake import lexicon
+from requests_app.intake.chain import StepView
+from requests_app.intake.draft import MemoryWindow, MergeLimits, Sites
+from requests_app.intake.findings import Findings
+from requests_app.intake.values import is_set, names, real, whole
+from wms2.errors import PlanningRefused
+
+#: ReqMgr2's defaults (``contracts.md`` section 5.1).
+DEFAULT_MEMORY_MB = 2300.0
+DEFAULT_TIME_PER_EVENT_SECONDS = 12.0
+DEFAULT_SIZE_PER_EVENT_KB = 512.0
+DEFAULT_MIN_MERGE_BYTES = 2 * 1024**3
+DEFAULT_MAX_MERGE_BYTES = 4 * 1024**3
+DEFAULT_MAX_MERGE_EVENTS = 100_000_000
+
+_MAX_CORES = 256
+_MAX_MEMORY_MB = 4_000_000.0
+#: No job may take longer than this, so neither may one event (``splitting.md``, job time limit).
+_MAX_TIME_PER_EVENT_SECONDS = 172_800.0
+_MAX_SIZE_PER_EVENT_KB = 1e9
+_MAX_MERGE_BYTES = 10**13
+
+
+def read_resources(document: Mapping[str, object], views: Sequence[StepView], findings: Findings) -> ResourceSpec:
+    """Cores and memory are each the largest of the steps' (``model.md`` section 3); memory as asked, in MB for the whole job."""
+    cores = [findings.read(*view.inherited("Multicore"), whole(1, _MAX_CORES), 1) for view in views]
+    memory = [findings.read(*view.inherited("Memory"), real(1.0, _MAX_MEMORY_MB), DEFAULT_MEMORY_MB) for view in views]
+    return ResourceSpec(
+        cores=max(cores, default=1),
+        memory_mb=math.ceil(max(memory, default=DEFAULT_MEMORY_MB)),
+        time_per_event_seconds=findings.read(
+            "TimePerEvent", document.get("TimePerEvent"), real(1e-9, _MAX_TIME_PER_EVENT_SECONDS), DEFAULT_TIME_PER_EVENT_SECONDS
+        ),
+        size_per_event_kb=findings.read(
+            "SizePerEvent", document.get("SizePerEvent"), real(1e-9, _MAX_SIZE_PER_EVENT_KB), DEFAULT_SIZE_PER_EVENT_KB
+        ),
+    )
+
+
+def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings) -> ResourceSpec:
+    """Bring the memory into the window: raised to the default per core, refused above the maximum per core (spec 5.2)."""
+    try:
+        cores, memory_mb = memory_window(
+            memory_mb=(asked.memory_mb,),
+            cores=(asked.cores,),
+            default_memory_per_core_mb=window.default_per_core_mb,
+            max_memory_per_core_mb=window.max_per_core_mb,
+        )
+    except PlanningRefused as refusal:
+        findings.problem("Memory", str(refusal))
+        return asked
+    return replace(asked, cores=cores, memory_mb=memory_mb)
+
+
+def read_sites(document: Mapping[str, object], rule: lexicon.NameRule, findings: Findings) -> Sites:
+    """Both site lists, each site once, named by ``rule``; an empty white list is left to the caller."""
+    read = names(rule)
+    return Sites(
+        whitelist=findings.read("SiteWhitelist", document.get("SiteWhitelist"), read, ()),
+        blacklist=findings.read("SiteBlacklist", document.get("SiteBlacklist"), read, ()),
+    )
+
+
+def check_sites(document: Mapping[str, object], sites: Sites, known_sites: Collection[str] | None, findings: Findings) -> None:
+    """Refuse a request that no site, or no known site, may run."""
+    if not is_set(document.get("SiteWhitelist")):
+        findings.problem("SiteWhitelist", "is missing: the request is not assigned to any site")
+    for key, listed in (("SiteWhitelist", sites.whitelist), ("SiteBlacklist", sites.blacklist)):
+        unknown = [site for site in listed if known_sites is not None and site not in known_sites]
+        if unknown:
+            findings.problem(key, f"unknown site(s): {', '.join(unknown)}")
+    if sites.whitelist and not set(sites.whitelist) - set(sites.blacklist):
+        findings.problem("SiteWhitelist", "every site of it is on SiteBlacklist, too")
+
+
+def read_merge_limits(document: Mapping[str, object], findings: Findings) -> MergeLimits:
+    """Sizes of merged files, in bytes and events."""
+    size, count = whole(1, _MAX_MERGE_BYTES), whole(1, 2**53)
+    limits = MergeLimits(
+        min_bytes=findings.read("MinMergeSize", document.get("MinMergeSize"), size, DEFAULT_MIN_MERGE_BYTES),
+        max_bytes=findings.read("MaxMergeSize", document.get("MaxMergeSize"), size, DEFAULT_MAX_MERGE_BYTES),
+        max_events=findings.read("MaxMergeEvents", document.get("MaxMergeEvents"), count, DEFAULT_MAX_MERGE_EVENTS),
+    )
+    if limits.min_bytes > limits.max_bytes:
+        findings.problem("MinMergeSize", f"{limits.min_bytes} bytes is more than MaxMergeSize ({limits.max_bytes})")
+    return limits
