@@ -89,6 +89,7 @@ class SplittingSpec:
     algorithm: SplittingAlgo
     files_per_job: int = 1
     events_per_job: int = 0
+    events_per_lumi: int = 0  # above 0: events_per_job is rounded to a multiple of it (chains with input that name it)
     lumis_per_job: int = 8
     halt_job_on_file_boundaries: bool = False
     job_time_limit_seconds: int = 172_800
@@ -148,6 +149,16 @@ class InputFileSpec:
     lumis: LumiRanges
     locations: frozenset[str]
     parents: tuple[str, ...] = ()
+    left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationLeft:
+    """Where a later round of a generation goes on: offsets only move forward, ``events`` is what is still missing."""
+
+    first_event: int
+    first_lumi: int
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +239,10 @@ class ExcludedFile:
 
     lfn: str
     reason: str
+
+
+#: What a splitter yields, in order.
+PlanItem = JobSpec | ExcludedFile
 
 
 @dataclass(frozen=True, slots=True)

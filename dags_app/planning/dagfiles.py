@@ -1,0 +1,184 @@
+"""Renders a ``DagSpec`` to the text of its DAG directory. Pure: no input or output (``writer.py`` writes it).
+
+The form of the files is what HTCondor 23.9 and 25 both run (``htcondor.md`` section 6): one outer DAG with a ``SUBDAG EXTERNAL``
+per work unit, relative paths throughout, and scripts and submissions with the unit's directory as the current one.
+Spec 4.5 and Appendix C; error-handling 2 and 8.2; ``model.md`` section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dags_app.payload.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
+from dags_app.planning import layout
+from dags_app.planning.documents import job_document, unit_document
+from dags_app.planning.quoting import plain, site_list
+from dags_app.planning.sizing import SlotRequest, cleanup_request, merge_request, processing_request
+from dags_app.planning.specs import DagSpec, WorkUnitSpec
+from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
+from dags_app.planning.work_units import node_name
+
+#: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
+#: any other code makes the schedd start it again.
+INNER_ABORT = 2
+OUTER_ABORT = 1
+
+#: Highest ``PRIORITY`` of a unit; with a request's priority times 1000 the sums of different requests never cross.
+TOP_UNIT_PRIORITY = 999
+
+_MERGE_GROUP, _PROCESSING, _MERGE, _CLEANUP = "MergeGroup", "Processing", "Merge", "Cleanup"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedFile:
+    """One file of a DAG directory; ``mutable`` ones change between submissions and are not in ``SHA256SUMS``."""
+
+    path: str
+    text: str
+    mutable: bool = False
+
+
+def render(spec: DagSpec) -> Iterator[RenderedFile]:
+    """Every text file of the directory, in a fixed order; the sandbox and the payload are the writer's.
+
+    Raises:
+        ValueError: a name has characters that cannot stand in a DAG file, or there is no unit.
+    """
+    if not spec.units:
+        raise ValueError(f"DAG {spec.dag_id} has no work units")
+    yield RenderedFile(layout.OUTER_DAG, outer_dag(spec))
+    yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(spec))
+    yield RenderedFile("landing.sub", landing_submit(spec))
+    yield RenderedFile("proc.sub", processing_submit(spec))
+    yield RenderedFile("merge.sub", merge_submit(spec))
+    yield RenderedFile("cleanup.sub", cleanup_submit(spec))
+    yield RenderedFile(layout.JOB_DOCUMENT, job_document(spec))
+    yield RenderedFile(layout.AVOID_INC, avoid_inc(frozenset()), mutable=True)
+    yield RenderedFile(layout.FENCE_INC, fence_inc(0), mutable=True)
+    for unit in spec.units:
+        yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(spec, unit))
+        yield RenderedFile(f"{unit.name}/{layout.UNIT_DOCUMENT}", unit_document(unit))
+
+
+def outer_dag(spec: DagSpec) -> str:
+    """``workflow.dag``.
+
+    Scripts of a node with DIR run there (measured on both versions), so ``env -C ..``
+    takes ``reelect`` back to the DAG's directory.
+    """
+    limits = spec.limits
+    lines = [
+        *_dag_stamps(spec),
+        f"CONFIG {layout.DAGMAN_CONFIG}",
+        f"NODE_STATUS_FILE {layout.OUTER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
+        f"JOBSTATE_LOG {layout.JOBSTATE_LOG}",
+    ]
+    for unit in spec.units:
+        name = unit.name
+        lines += [
+            f"SUBDAG EXTERNAL {name} {layout.INNER_DAG} DIR {name}",
+            f"SCRIPT PRE {name} /usr/bin/env -C .. {layout.PAYLOAD} reelect {name} $RETRY",
+            f"RETRY {name} 1",
+            f"ABORT-DAG-ON {name} {INNER_ABORT} RETURN {OUTER_ABORT}",
+            f"CATEGORY {name} {_MERGE_GROUP}",
+            f"PRIORITY {name} {TOP_UNIT_PRIORITY - min(unit.block_index, TOP_UNIT_PRIORITY)}",
+        ]
+    lines += [f"MAXJOBS {_MERGE_GROUP} {limits.max_merge_groups}", f"INCLUDE {layout.FENCE_INC}"]
+    return _text(lines)
+
+
+def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
+    """``group.dag`` of one unit: landing, then processing, then merge, then cleanup."""
+    limits = spec.limits
+    wall = spec.max_wall_seconds
+    procs = [node_name(index) for index in range(len(unit.jobs))]
+    lines = [
+        *_dag_stamps(spec),
+        f'SET_JOB_ATTR WMS2_Unit = "{unit.name}"',
+        f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
+        f"JOB {layout.LANDING} ../landing.sub",
+        f'VARS {layout.LANDING} sites="{site_list(unit.sites)}"',
+        f"SCRIPT POST {layout.LANDING} ../{layout.PAYLOAD} elect {layout.NODES_LOG} $JOBID $RETURN",
+        f"RETRY {layout.LANDING} {limits.landing_retries}",
+    ]
+    for name, job in zip(procs, unit.jobs, strict=True):
+        lines += [f"JOB {name} ../proc.sub", _vars(name, processing_request(spec.workflow, job, max_wall_seconds=wall))]
+        lines += _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+    lines += [
+        f"JOB {layout.MERGE} ../merge.sub",
+        _vars(layout.MERGE, merge_request(spec.workflow, unit, max_wall_seconds=wall)),
+        f"SCRIPT PRE {layout.MERGE} ../{layout.PAYLOAD} collect",
+        *_guarded(layout.MERGE, _MERGE, limits.merge_retries, limits.cooloff_seconds),
+        f"JOB {layout.CLEANUP} ../cleanup.sub",
+        _vars(layout.CLEANUP, cleanup_request()),
+        # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
+        f"SCRIPT POST {layout.CLEANUP} /bin/true",
+        f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
+        f"CATEGORY {layout.CLEANUP} {_CLEANUP}",
+        f"PARENT {layout.LANDING} CHILD {' '.join(procs)}",
+        f"PARENT {' '.join(procs)} CHILD {layout.MERGE}",
+        f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
+        f"MAXJOBS {_PROCESSING} {_per_group(limits.max_processing, spec)}",
+        f"MAXJOBS {_MERGE} {_per_group(limits.max_merge, spec)}",
+        f"MAXJOBS {_CLEANUP} {_per_group(limits.max_cleanup, spec)}",
+        f'VARS ALL_NODES wms2_unit="{unit.name}"',
+        f"INCLUDE ../{layout.FENCE_INC}",
+    ]
+    return _text(lines)
+
+
+def dagman_config(spec: DagSpec) -> str:
+    """``dagman.config``: read by the outer DAGMan and, through its environment, by the inner ones."""
+    limits = spec.limits
+    return _text(
+        [
+            f"DAGMAN_USER_LOG_SCAN_INTERVAL = {limits.log_scan_interval_seconds}",
+            # Else the counts in the DAGMan job ad are up to five minutes old.
+            f"DAGMAN_QUEUE_UPDATE_INTERVAL = {limits.status_interval_seconds}",
+            f"DAGMAN_MAX_JOBS_IDLE = {limits.max_idle_jobs}",
+        ]
+    )
+
+
+def fence_inc(fence: int) -> str:
+    """``fence.dag.inc``: stamps everything that a DAGMan started from now on submits."""
+    return f'VARS ALL_NODES My.WMS2_Fence="{int(fence)}"\n'
+
+
+def avoid_inc(sites: frozenset[str]) -> str:
+    """``avoid.inc`` of the DAG: sites where no unit may land from now on."""
+    return f"DAG_AVOID = {site_list(sites)}\n"
+
+
+def _dag_stamps(spec: DagSpec) -> list[str]:
+    """SET_JOB_ATTR reaches the DAGMan job itself (and only when it stands in the DAG file proper, not in an INCLUDE)."""
+    return [
+        f'SET_JOB_ATTR WMS2_Instance = "{plain(spec.instance, "instance")}"',
+        f'SET_JOB_ATTR WMS2_Request = "{plain(spec.workflow.request_name, "request name")}"',
+        f'SET_JOB_ATTR WMS2_DagID = "{plain(spec.dag_id, "DAG id")}"',
+    ]
+
+
+def _guarded(name: str, category: str, retries: int, cooloff_seconds: int) -> list[str]:
+    """POST script with its cool-off, retries and the two codes that stop them (error-handling 2.2, 2.5)."""
+    post = f"../{layout.PAYLOAD} post $JOB $RETURN $RETRY $MAX_RETRIES $JOBID"
+    return [
+        f"SCRIPT DEFER {POST_CALL_AGAIN} {cooloff_seconds} POST {name} {post}",
+        f"RETRY {name} {retries} UNLESS-EXIT {POST_PERMANENT}",
+        f"ABORT-DAG-ON {name} {POST_ABORT_DAG} RETURN {INNER_ABORT}",
+        f"CATEGORY {name} {category}",
+    ]
+
+
+def _vars(name: str, slot: SlotRequest) -> str:
+    return f'VARS {name} disk_kb="{slot.disk_kb}" wall_minutes="{slot.wall_minutes}"'
+
+
+def _per_group(limit: int, spec: DagSpec) -> int:
+    """A category's limit holds per DAGMan process, so a workflow's limit is divided among the groups that run at once."""
+    return max(limit // spec.limits.max_merge_groups, 1)
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"

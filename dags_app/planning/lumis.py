@@ -1,0 +1,165 @@
+"""Set algebra on luminosity sections, kept as intervals per run.
+
+Owns the one representation of "which lumis" that planning, claims and masks share: a ``LumiRanges`` maps a run to sorted,
+disjoint, non-adjacent inclusive intervals; runs stand in ascending order and none is empty. Every function returns a new
+value in that form. Costs go with the number of intervals, never with the number of lumis. Does not know files or masks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from dags_app.planning.specs import LumiRanges
+
+Interval = tuple[int, int]
+
+_FIRST = itemgetter(0)
+
+
+def from_pairs(pairs: Iterable[tuple[int, int]]) -> LumiRanges:
+    """Ranges that hold exactly the given (run, lumi) pairs, in any order, repeated or not."""
+    ranges: LumiRanges = {}
+    for run, group in groupby(sorted(pairs), key=_FIRST):
+        ranges[run] = merged((lumi, lumi) for _, lumi in group)
+    return ranges
+
+
+def from_intervals(intervals: Iterable[tuple[int, int, int]]) -> LumiRanges:
+    """Ranges that hold exactly the given (run, first, last) intervals, which may overlap.
+
+    Raises:
+        ValueError: an interval ends before it begins.
+    """
+    ranges: LumiRanges = {}
+    for run, group in groupby(sorted(intervals), key=_FIRST):
+        ranges[run] = merged((first, last) for _, first, last in group)
+    return ranges
+
+
+def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Sorted, disjoint, non-adjacent intervals out of intervals sorted by their begin."""
+    result: list[Interval] = []
+    open_first = open_last = None
+    for first, last in intervals:
+        if last < first:
+            raise ValueError(f"interval {first}-{last} ends before it begins")
+        if open_last is None or open_first is None:
+            open_first, open_last = first, last
+        elif first <= open_last + 1:
+            open_last = max(open_last, last)
+        else:
+            result.append((open_first, open_last))
+            open_first, open_last = first, last
+    if open_first is not None and open_last is not None:
+        result.append((open_first, open_last))
+    return tuple(result)
+
+
+def union(*many: LumiRanges) -> LumiRanges:
+    """Lumis that are in any of the given ranges."""
+    by_run: dict[int, list[Interval]] = {}
+    for ranges in many:
+        for run, intervals in ranges.items():
+            by_run.setdefault(run, []).extend(intervals)
+    return {run: merged(sorted(by_run[run])) for run in sorted(by_run)}
+
+
+def intersect(left: LumiRanges, right: LumiRanges) -> LumiRanges:
+    """Lumis that are in both."""
+    result: LumiRanges = {}
+    for run in sorted(left.keys() & right.keys()):
+        common = tuple(_common(left[run], right[run]))
+        if common:
+            result[run] = common
+    return result
+
+
+def _common(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> Iterator[Interval]:
+    if len(left) * 8 < len(right):
+        yield from _common_few(left, right)
+        return
+    if len(right) * 8 < len(left):
+        yield from _common_few(right, left)
+        return
+    i = j = 0
+    while i < len(left) and j < len(right):
+        (left_first, left_last), (right_first, right_last) = left[i], right[j]
+        first, last = max(left_first, right_first), min(left_last, right_last)
+        if first <= last:
+            yield first, last
+        if left_last < right_last:
+            i += 1
+        else:
+            j += 1
+
+
+def _common_few(few: tuple[Interval, ...], many: tuple[Interval, ...]) -> Iterator[Interval]:
+    """One file against a long certification list: look its place up instead of walking the list from its start."""
+    for few_first, few_last in few:
+        at = max(bisect_right(many, few_first, key=_FIRST) - 1, 0)
+        while at < len(many) and many[at][0] <= few_last:
+            first, last = max(few_first, many[at][0]), min(few_last, many[at][1])
+            if first <= last:
+                yield first, last
+            at += 1
+
+
+def subtract(left: LumiRanges, right: LumiRanges) -> LumiRanges:
+    """Lumis of ``left`` that are not in ``right``."""
+    result: LumiRanges = {}
+    for run in sorted(left):
+        kept = tuple(_without(left[run], right[run])) if run in right else left[run]
+        if kept:
+            result[run] = kept
+    return result
+
+
+def _without(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> Iterator[Interval]:
+    at = 0
+    for first, last in left:
+        while at < len(right) and right[at][1] < first:
+            at += 1
+        cut = at
+        while first <= last and cut < len(right) and right[cut][0] <= last:
+            if first < right[cut][0]:
+                yield first, right[cut][0] - 1
+            first = right[cut][1] + 1
+            cut += 1
+        if first <= last:
+            yield first, last
+
+
+def restrict_runs(ranges: LumiRanges, *, whitelist: Container[int] | None, blacklist: Container[int]) -> LumiRanges:
+    """Lumis of the runs in ``whitelist`` (None: all runs) that are not in ``blacklist``."""
+    return {
+        run: intervals for run, intervals in ranges.items() if (whitelist is None or run in whitelist) and run not in blacklist
+    }
+
+
+def count(ranges: LumiRanges) -> int:
+    """Number of lumis."""
+    return sum(last - first + 1 for intervals in ranges.values() for first, last in intervals)
+
+
+def contains(ranges: LumiRanges, run: int, lumi: int) -> bool:
+    """Whether the lumi is in the ranges."""
+    intervals = ranges.get(run)
+    if not intervals:
+        return False
+    at = bisect_right(intervals, lumi, key=_FIRST) - 1
+    return at >= 0 and lumi <= intervals[at][1]
+
+
+def iterate(ranges: LumiRanges) -> Iterator[tuple[int, int, int]]:
+    """The intervals as (run, first, last), ascending."""
+    for run, intervals in ranges.items():
+        for first, last in intervals:
+            yield run, first, last
+
+
+def to_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
+    """CMS's JSON form: ``{"run": [[first, last], ...]}``."""
+    return {str(run): [[first, last] for first, last in intervals] for run, intervals in ranges.items()}

@@ -1,0 +1,90 @@
+"""The answer of ``plan_request``: a whole request planned without any service, as plain JSON values.
+
+The format is ``splitting.md``, "The planner's formats". Owns the order of the answer and nothing of the planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dags_app.planning import lumis
+from dags_app.planning.sites import SiteChoice
+from dags_app.planning.sizing import bytes_per_event, too_long
+from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, WorkflowSpec
+from dags_app.planning.splitters import split
+from dags_app.planning.work_units import group_jobs
+from wms2.errors import PlanningRefused
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """The deployment's knobs that show in a plan; defaults as in ``wms2.conf``."""
+
+    jobs_per_work_unit: int = 8
+    max_wall_seconds: int = 172_800
+
+
+def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits: PlanLimits | None = None) -> Document:
+    """Plan the whole request, not only a first round.
+
+    Returns:
+        ``{"jobs", "excluded", "refused", "warnings"}``; jobs of one location group stand together. A request that cannot be
+        planned has no jobs and one entry in ``refused``.
+    """
+    limits = limits or PlanLimits()
+    excluded: list[ExcludedFile] = []
+    try:
+        jobs = list(_jobs(workflow, _in_groups(workflow, files), excluded))
+    except PlanningRefused as refusal:
+        return {
+            "jobs": [],
+            "excluded": [],
+            "refused": [{"reason": str(refusal), "run": None, "lumi": None}],
+            "warnings": list(workflow.warnings),
+        }
+    units = group_jobs(jobs, jobs_per_work_unit=limits.jobs_per_work_unit, bytes_per_event=bytes_per_event(workflow))
+    unit_of = {id(job): unit.name for unit in units for job in unit.jobs}
+    warning = too_long(workflow, jobs, max_wall_seconds=limits.max_wall_seconds)
+    return {
+        "jobs": [_job(job, unit_of[id(job)]) for job in jobs],
+        "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in excluded],
+        "refused": [],
+        "warnings": [*workflow.warnings, *([warning] if warning else [])],
+    }
+
+
+def _jobs(workflow: WorkflowSpec, files: Iterable[InputFileSpec], excluded: list[ExcludedFile]) -> Iterable[JobSpec]:
+    for item in split(workflow, files):
+        if isinstance(item, ExcludedFile):
+            excluded.append(item)
+        else:
+            yield item
+
+
+def _in_groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[InputFileSpec]:
+    """Files by location group (groups in order of their first file), names ascending: the order of planning in one go."""
+    choice = SiteChoice(workflow)
+    in_order = sorted(files, key=lambda file: file.lfn)
+    rank: dict[frozenset[str], int] = {}
+    for file in in_order:
+        rank.setdefault(choice.group(file.locations), len(rank))
+    return sorted(in_order, key=lambda file: rank[choice.group(file.locations)])
+
+
+def _job(job: JobSpec, unit: str) -> Document:
+    made, cut = job.generate, job.files[0] if job.files else None
+    return {
+        "files": [file.lfn for file in job.files],
+        "events": job.events,
+        "first_event": made.first_event if made else cut.first_event if cut else None,
+        "last_event": made.last_event if made else cut.last_event if cut else None,
+        "first_lumi": made.first_lumi if made else None,
+        "last_lumi": made.last_lumi if made else None,
+        "mask": None if job.mask is None else lumis.to_json(job.mask),
+        "sites": sorted(job.sites),
+        "work_unit": unit,
+    }

@@ -1,0 +1,131 @@
+"""What jobs ask of a slot: the memory window (spec 5.2) and estimates of wall time, disk and output bytes.
+
+Pure arithmetic over the request's hints; measured sizes of earlier rounds come in as arguments. Memory in MB, disk in KB
+(what ``request_disk`` takes), wall time in whole minutes (what ``MaxWallTimeMins`` takes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dags_app.planning.specs import JobSpec, WorkflowSpec, WorkUnitSpec
+from wms2.errors import PlanningRefused
+
+#: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
+BASE_DISK_KB = 524_288
+#: Shortest wall time asked for: start-up, reading conditions and stage-out dominate small jobs.
+MIN_WALL_MINUTES = 60
+#: Merging reads and writes at least this fast; storage, not CPU, sets the pace.
+MERGE_BYTES_PER_SECOND = 10_000_000
+#: Cleanup only deletes files.
+CLEANUP_MEMORY_MB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequest:
+    """What a node asks of its slot."""
+
+    cores: int
+    memory_mb: int
+    disk_kb: int
+    wall_minutes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowResources:
+    """What is the same for all nodes of a role: cores and memory. Disk and wall time depend on the node."""
+
+    cores: int
+    memory_mb: int
+    merge_memory_mb: int
+    cleanup_memory_mb: int = CLEANUP_MEMORY_MB
+
+
+def memory_window(
+    *, memory_mb: Iterable[int], cores: Iterable[int], default_memory_per_core_mb: int, max_memory_per_core_mb: int
+) -> tuple[int, int]:
+    """Cores and memory of a job out of what the request and its steps name (spec 5.2; ``model.md`` section 3).
+
+    Args:
+        memory_mb: every ``Memory`` that applies: of the steps that set one, else the request's own.
+        cores: every ``Multicore`` that applies, likewise.
+
+    Returns:
+        (cores, memory_mb): each the maximum over the steps; memory at least the default per core.
+
+    Raises:
+        PlanningRefused: more memory per core than sites offer.
+    """
+    job_cores, asked_mb = max(cores), max(memory_mb)
+    if job_cores < 1:
+        raise PlanningRefused(f"Multicore must be at least 1, not {job_cores}")
+    if asked_mb > max_memory_per_core_mb * job_cores:
+        needed_cores = -(-asked_mb // max_memory_per_core_mb)
+        raise PlanningRefused(
+            f"Memory {asked_mb} MB with Multicore {job_cores} is {-(-asked_mb // job_cores)} MB per core, and sites offer at most "
+            f"{max_memory_per_core_mb} MB per core; ask for {needed_cores} cores or less memory"
+        )
+    return job_cores, max(asked_mb, default_memory_per_core_mb * job_cores)
+
+
+def resources_for(workflow: WorkflowSpec) -> WorkflowResources:
+    """Cores and memory of each role. Merge runs on one core, with the processing jobs' memory per core."""
+    resources = workflow.resources
+    return WorkflowResources(resources.cores, resources.memory_mb, max(resources.memory_mb // resources.cores, 1))
+
+
+def processing_wall_seconds(workflow: WorkflowSpec, job: JobSpec) -> float:
+    """Expected wall time of a processing job: events x TimePerEvent."""
+    return job.events * workflow.resources.time_per_event_seconds
+
+
+def processing_request(workflow: WorkflowSpec, job: JobSpec, *, max_wall_seconds: int) -> SlotRequest:
+    """Slot of one processing job. ``SizePerEvent`` is the disk of all tiers together (``decisions.md`` section 2)."""
+    resources = workflow.resources
+    disk_kb = BASE_DISK_KB + _ceiling(job.events * resources.size_per_event_kb)
+    wall = _wall_minutes(processing_wall_seconds(workflow, job), max_wall_seconds)
+    return SlotRequest(resources.cores, resources.memory_mb, disk_kb, wall)
+
+
+def merge_request(workflow: WorkflowSpec, unit: WorkUnitSpec, *, max_wall_seconds: int) -> SlotRequest:
+    """Slot of a merge: room for the unmerged files beside the merged ones, and time to copy them."""
+    total_bytes = sum(unit.estimated_output_bytes.values())
+    seconds = MIN_WALL_MINUTES * 60 + 2 * total_bytes / MERGE_BYTES_PER_SECOND
+    memory_mb = resources_for(workflow).merge_memory_mb
+    return SlotRequest(1, memory_mb, BASE_DISK_KB + _ceiling(2 * total_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
+
+
+def cleanup_request() -> SlotRequest:
+    """Slot of a cleanup."""
+    return SlotRequest(1, CLEANUP_MEMORY_MB, BASE_DISK_KB, MIN_WALL_MINUTES)
+
+
+def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Output bytes per event of each dataset.
+
+    A request only knows the sum over its tiers, so the first round gives each kept output an equal share; ``measured``
+    (dataset -> bytes per event) replaces that where an earlier round has numbers.
+    """
+    datasets = {output.dataset for output in workflow.outputs}
+    share = workflow.resources.size_per_event_kb * 1024 / max(len(datasets), 1)
+    return {dataset: (measured or {}).get(dataset, share) for dataset in sorted(datasets)}
+
+
+def too_long(workflow: WorkflowSpec, jobs: Iterable[JobSpec], *, max_wall_seconds: int) -> str | None:
+    """A warning when jobs are expected to run longer than the wall-clock cap lets them, else None."""
+    seconds = [wall for job in jobs if (wall := processing_wall_seconds(workflow, job)) > max_wall_seconds]
+    if not seconds:
+        return None
+    return (
+        f"{len(seconds)} of the jobs are expected to take longer than {max_wall_seconds / 3600:g} h, which is as long as a job may "
+        f"run (the longest {max(seconds) / 3600:.1f} h); lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
+    )
+
+
+def _wall_minutes(seconds: float, max_wall_seconds: int) -> int:
+    return min(max(_ceiling(seconds / 60), MIN_WALL_MINUTES), max_wall_seconds // 60)
+
+
+def _ceiling(value: float) -> int:
+    return int(-(-value // 1))

@@ -1,0 +1,111 @@
+"""The four submit files of a DAG, one per role, shared by all its work units.
+
+They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
+``memory.inc`` are the unit's, ``../`` is the DAG's directory. What differs between nodes comes by ``VARS``: ``wms2_unit`` (all),
+``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
+"""
+
+from __future__ import annotations
+
+from dags_app.planning import layout
+from dags_app.planning.quoting import plain
+from dags_app.planning.sizing import resources_for
+from dags_app.planning.specs import DagSpec
+
+#: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
+_AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
+_NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
+
+
+def landing_submit(spec: DagSpec) -> str:
+    """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event."""
+    return f"""\
+universe = vanilla
+executable = /bin/true
+transfer_executable = False
+should_transfer_files = NO
+request_cpus = 1
+request_memory = 1
+request_disk = 1024
+log = {layout.CLUSTER_LOG}
+notification = never
+ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
+include : ../{layout.AVOID_INC}
+include : {layout.AVOID_INC}
+My.DESIRED_Sites = "$(sites)"
+My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
+{_stamps(spec, "landing")}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}
+queue
+"""
+
+
+def processing_submit(spec: DagSpec) -> str:
+    """A processing job."""
+    resources = resources_for(spec.workflow)
+    return _payload_submit(
+        spec,
+        "processing",
+        "job",
+        cores=resources.cores,
+        memory_mb=resources.memory_mb,
+        inputs=(f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT),
+    )
+
+
+def merge_submit(spec: DagSpec) -> str:
+    """The merge job of a unit."""
+    memory_mb = resources_for(spec.workflow).merge_memory_mb
+    return _payload_submit(
+        spec, "merge", "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_DOCUMENT, layout.MERGE_INPUT)
+    )
+
+
+def cleanup_submit(spec: DagSpec) -> str:
+    """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
+    memory_mb = resources_for(spec.workflow).cleanup_memory_mb
+    inputs = (layout.UNIT_DOCUMENT, layout.MERGE_INPUT, layout.MERGE_OUTPUT)
+    return _payload_submit(spec, "cleanup", "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
+
+
+def _payload_submit(spec: DagSpec, role: str, command: str, *, cores: int, memory_mb: int, inputs: tuple[str, ...]) -> str:
+    """A job that runs the payload at the elected site.
+
+    There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
+    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again.
+    """
+    return f"""\
+universe = vanilla
+executable = ../{layout.PAYLOAD}
+arguments = "{command} --node $(JOB) --attempt $(RETRY)"
+should_transfer_files = YES
+when_to_transfer_output = ON_EXIT
+transfer_input_files = {", ".join((f"../{layout.JOB_DOCUMENT}", *inputs))}
+request_cpus = {cores}
+include : {layout.MEMORY_INC}
+request_memory = $(MEMORY_$(JOB):{memory_mb})
+request_disk = $(disk_kb)
+output = $(JOB).$(RETRY).out
+error = $(JOB).$(RETRY).err
+log = {layout.CLUSTER_LOG}
+notification = never
+ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
+include : {layout.SITE_INC}
+My.DESIRED_Sites = "$(ELECTED_SITE)"
+My.MaxWallTimeMins = $(wall_minutes)
+{_stamps(spec, role)}requirements = {_AT_DESIRED_SITE}
+queue
+"""
+
+
+def _stamps(spec: DagSpec, role: str) -> str:
+    """Attributes by which everything of a DAG is found again; the fence comes from the DAG files' INCLUDE."""
+    return f"""\
+My.WMS2_Instance = "{plain(spec.instance, "instance")}"
+My.WMS2_Request = "{plain(spec.workflow.request_name, "request name")}"
+My.WMS2_DagID = "{plain(spec.dag_id, "DAG id")}"
+My.WMS2_Unit = "$(wms2_unit)"
+My.WMS2_Node = "$(JOB)"
+My.WMS2_Role = "{role}"
+My.WMS2_Attempt = $(RETRY)
+"""

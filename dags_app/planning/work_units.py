@@ -1,0 +1,114 @@
+"""Groups jobs into work units and says what each unit takes from the ledger.
+
+Owns the first round's grouping (a fixed number of jobs that may run at the same sites), unit names and claims. Blocks are
+``blocks.py``, slots are ``sizing.py``. Spec 4.5 (merge groups); ``decisions.md`` section 2; ``model.md`` sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, WorkUnitSpec
+
+#: Nodes of a unit beside its processing nodes: landing, merge, cleanup.
+EXTRA_NODES = 3
+
+
+def unit_name(index: int) -> str:
+    """Name of a unit: its node in the outer DAG and its directory."""
+    return f"mg_{index:06d}"
+
+
+def node_name(index: int) -> str:
+    """Name of a processing node inside its unit."""
+    return f"proc_{index:06d}"
+
+
+def group_jobs(
+    jobs: Iterable[JobSpec], *, jobs_per_work_unit: int, bytes_per_event: Mapping[str, float]
+) -> Iterator[WorkUnitSpec]:
+    """Work units in the order in which they become full; the last, smaller ones of each set of sites at the end.
+
+    Args:
+        jobs: in order; jobs with the same sites keep it inside and across units.
+        jobs_per_work_unit: processing nodes of a unit.
+        bytes_per_event: output dataset -> bytes per event (``sizing.bytes_per_event``).
+    """
+    if jobs_per_work_unit < 1:
+        raise ValueError(f"jobs_per_work_unit must be at least 1, not {jobs_per_work_unit}")
+    waiting: dict[frozenset[str], list[JobSpec]] = {}
+    index = 0
+    for job in jobs:
+        group = waiting.setdefault(job.sites, [])
+        group.append(job)
+        if len(group) == jobs_per_work_unit:
+            yield _unit(index, group, bytes_per_event)
+            index += 1
+            group.clear()
+    for group in waiting.values():
+        if group:
+            yield _unit(index, group, bytes_per_event)
+            index += 1
+
+
+def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float]) -> WorkUnitSpec:
+    events = sum(job.events for job in jobs)
+    return WorkUnitSpec(
+        index=index,
+        name=unit_name(index),
+        jobs=tuple(jobs),
+        sites=jobs[0].sites,
+        claims=tuple(claims_of(jobs)),
+        events=events,
+        estimated_output_bytes={dataset: round(events * size) for dataset, size in bytes_per_event.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DagFill:
+    """The units that one DAG takes; ``more`` says that work is left for a later round."""
+
+    units: tuple[WorkUnitSpec, ...]
+    more: bool
+
+
+def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int) -> DagFill:
+    """The first units that fit the limits of one DAG. What is not taken is not claimed, so a later round plans it again."""
+    taken: list[WorkUnitSpec] = []
+    nodes = 0
+    for unit in units:
+        nodes += len(unit.jobs) + EXTRA_NODES
+        if len(taken) == max_units or nodes > max_nodes:
+            return DagFill(tuple(taken), True)
+        taken.append(unit)
+    return DagFill(tuple(taken), False)
+
+
+def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
+    """What the jobs take from the ledger, in order, neighbouring ranges joined.
+
+    A whole file claims all its events, also under a lumi mask: nobody else may read the file for this request. A file
+    without events claims 0..0.
+    """
+    claims: list[ClaimSpec] = []
+    for job in jobs:
+        made = job.generate
+        if made is not None:
+            _claim_generated(claims, made)
+        for file in job.files:
+            first = file.first_event or 0
+            last = max(file.events - 1, 0) if file.last_event is None else file.last_event
+            if claims and claims[-1].lfn == file.lfn and claims[-1].last + 1 == first:
+                first = claims.pop().first
+            claims.append(ClaimSpec(ClaimKind.FILE_EVENTS, first, last, file.lfn))
+    return claims
+
+
+def _claim_generated(claims: list[ClaimSpec], made: GeneratedRange) -> None:
+    first, first_lumi = made.first_event, made.first_lumi
+    before = claims[-1] if claims else None
+    if before is not None and (before.run, before.last + 1, before.last_lumi + 1) == (made.run, first, first_lumi):
+        first, first_lumi = before.first, before.first_lumi
+        claims.pop()
+    claims.append(ClaimSpec(ClaimKind.GENERATED, first, made.last_event, "", made.run, first_lumi, made.last_lumi))

@@ -1,0 +1,155 @@
+"""Puts a rendered DAG on disk. The only module of planning that writes.
+
+A directory is written under ``.<dag_id>.tmp``, brought to disk, and renamed: it is there whole or not at all, and a crash at
+any point is repaired by calling again. What is rendered is immutable; ``SHA256SUMS`` says what it was. The two include files
+that change between submissions are replaced atomically, since DAGMan may be reading them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dags_app.planning import layout
+from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
+from dags_app.planning.specs import DagSpec
+from wms2.errors import Wms2Error
+
+
+class DagDirectoryConflict(Wms2Error):
+    """A directory of this DAG id exists and holds something else; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """What goes into a DAG directory beside the rendered text."""
+
+    payload: bytes  # the zipapp
+    sandbox: bytes  # tar.gz with psets/
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDag:
+    """A DAG directory on disk. ``files_sha256`` is the sum of ``SHA256SUMS``, ``files`` counts all files, sums included."""
+
+    directory: Path
+    dag_file: Path
+    files_sha256: str
+    files: int
+
+
+def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> WrittenDag:
+    """Write ``parent/<dag_id>``.
+
+    Args:
+        parent: the request's directory below the submit root; made when absent.
+
+    Raises:
+        DagDirectoryConflict: the directory exists with other contents. With the same contents (a crash came after the
+            rename) it is left alone and returned.
+        ValueError: the spec cannot be rendered.
+        OSError: the disk refused.
+    """
+    final = parent / spec.dag_id
+    temporary = parent / f".{spec.dag_id}.tmp"
+    parent.mkdir(parents=True, exist_ok=True)
+    if temporary.exists():
+        shutil.rmtree(temporary)
+    temporary.mkdir()
+    sums = _write_files(temporary, spec, programs)
+    text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
+    written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
+    if final.exists():
+        shutil.rmtree(temporary)
+        if _read_text(final / layout.SUMS) != text:
+            raise DagDirectoryConflict(
+                f"{final} exists with other contents than planned now; remove it or plan under another DAG id"
+            )
+        return written
+    _write(temporary / layout.SUMS, text.encode())
+    _bring_to_disk(temporary)
+    temporary.rename(final)
+    _sync(parent)
+    return written
+
+
+def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str, str]:
+    """Write everything but the sums; path -> sha256 of what is immutable."""
+    sums: dict[str, str] = {}
+    (directory / layout.PAYLOAD).parent.mkdir()
+    for unit in spec.units:
+        (directory / unit.name).mkdir()
+    for file in render(spec):
+        data = file.text.encode()
+        _write(directory / file.path, data)
+        if not file.mutable:
+            sums[file.path] = hashlib.sha256(data).hexdigest()
+    for path, data, mode in ((layout.SANDBOX, programs.sandbox, 0o644), (layout.PAYLOAD, programs.payload, 0o755)):
+        _write(directory / path, data)
+        (directory / path).chmod(mode)
+        sums[path] = hashlib.sha256(data).hexdigest()
+    return sums
+
+
+def changed_files(directory: Path) -> list[str]:
+    """Immutable files that are no longer what was rendered, missing ones included; empty when all is well."""
+    changed = []
+    for line in (directory / layout.SUMS).read_text().splitlines():
+        digest, path = line.split("  ", 1)
+        try:
+            same = hashlib.sha256((directory / path).read_bytes()).hexdigest() == digest
+        except FileNotFoundError:
+            same = False
+        if not same:
+            changed.append(path)
+    return changed
+
+
+def write_fence(directory: Path, fence: int) -> None:
+    """Stamp what is submitted from now on with ``fence``; before each submission."""
+    _replace(directory / layout.FENCE_INC, fence_inc(fence))
+
+
+def write_avoid(directory: Path, sites: Iterable[str]) -> None:
+    """Replace the DAG's banned sites; at any time."""
+    _replace(directory / layout.AVOID_INC, avoid_inc(frozenset(sites)))
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _write(part, text.encode())
+    _sync(part)
+    part.replace(path)
+    _sync(path.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+
+
+def _bring_to_disk(directory: Path) -> None:
+    """Sync after everything is written: the first sync takes most of it along, one after each file would cost far more."""
+    for place, _, names in os.walk(directory):
+        for name in names:
+            _sync(Path(place, name))
+        _sync(Path(place))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
