@@ -75,8 +75,8 @@ class BreakerState(Enum):
 class CircuitBreaker:
     """Stops calling a service that failed repeatedly a moment ago; after a pause lets one call through to probe it.
 
-    Thread-safe. One per service, or per schedd for HTCondor. Only ``ServiceUnavailable`` counts as a failure: a refusal shows that
-    the service is there. Failures are counted over a window, not in a row, so that one that fails every other call opens it too.
+    Thread-safe. One per service, or per schedd for HTCondor. Only ``ServiceUnavailable`` counts as a failure: a refusal shows
+    that the service is there. Failures are counted over a window, not in a row: failing every other call opens it too.
 
     Args:
         name: ``dbs`` or ``htcondor:schedd@host``; the part before the first ``:`` is the service in the errors raised.

@@ -233,7 +233,7 @@ class Dbs:
         return self._inputs.files(key, name, valid_only=valid_only, operation="files")
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
-        """Lumis of all files of a block, streamed. DBS stores no event count for a lumi of 0 events, so ``events`` may be None."""
+        """Lumis of all files of a block, streamed. DBS keeps no event count for a lumi of 0 events: ``events`` may be None."""
         check_name("block_name", block_name, operation="file_lumis")
         return self._inputs.file_lumis(block_name)
 

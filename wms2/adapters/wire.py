@@ -1,6 +1,6 @@
 """Foreign JSON as pydantic models: the services' own spelling stays in here. Unknown keys are ignored, types are not guessed.
 
-``parse`` and ``parse_json`` turn a misfit into ``ServiceUnavailable``: an answer of another shape says nothing about what was asked.
+``parse`` and ``parse_json`` turn a misfit into ``ServiceUnavailable``: an answer of another shape says nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,166 @@
+"""ReqMgr2: reading requests, pushing their status, cloning (``contracts.md`` 5.1). What a document means is intake's business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from wms2.adapters import wire
+from wms2.adapters.http import Fault, HttpService, plain_fault
+from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
+
+SERVICE = "reqmgr2"
+Document = dict[str, Any]
+"""A raw request document, ReqMgr2's spelling."""
+
+_ANSWER = TypeAdapter(wire.ReqMgr2Answer)
+_CREATED = TypeAdapter(wire.ReqMgr2Created)
+_WRITE_TRIES = 3
+
+# Steps the system that runs a request takes; people and other services take the rest.
+_OUR_STEPS: dict[str, str] = {
+    "staged": "acquired",
+    "acquired": "running-open",
+    "running-open": "running-closed",
+    "running-closed": "completed",
+    "force-complete": "completed",
+    "aborted": "aborted-completed",
+}
+# Where a request may be once it has passed one of our statuses.
+_LATER: dict[str, tuple[str, ...]] = {
+    "staged": ("acquired", "aborted", "failed"),
+    "acquired": ("running-open", "aborted", "failed"),
+    "running-open": ("running-closed", "force-complete", "aborted"),
+    "running-closed": ("completed", "force-complete", "aborted"),
+    "force-complete": ("completed",),
+    "completed": ("closed-out", "rejected"),
+    "closed-out": ("announced", "rejected"),
+    "announced": ("normal-archived", "rejected"),
+    "normal-archived": ("rejected-archived",),
+    "rejected": ("rejected-archived",),
+    "aborted": ("aborted-completed",),
+    "aborted-completed": ("aborted-archived",),
+}
+
+
+def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """ReqMgr2 says what is wrong in ``X-Error-*`` headers; the body is HTML or empty."""
+    detail = headers.get("X-Error-Detail", "")
+    if not detail:
+        return plain_fault(status, headers, body)
+    return Fault(detail, headers.get("X-Error-ID") or headers.get("X-REST-Status"))
+
+
+class ReqMgr2:
+    """One ReqMgr2 instance; ``http`` has ``…/reqmgr2/data`` as its base and ``reqmgr2_fault`` as its parser."""
+
+    def __init__(self, http: HttpService) -> None:
+        self._http = http
+
+    def request(self, name: str) -> Document:
+        """The raw document.
+
+        Raises:
+            NotFoundInService: ReqMgr2 has no such request.
+        """
+        for element in self._get({"name": name}, "request"):
+            if isinstance(element, dict) and isinstance(element.get(name), dict):
+                document: Document = element[name]
+                return document
+        raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
+
+    def requests(self, status: str, team: str) -> list[Document]:
+        """Raw documents of all requests of a team in a status."""
+        documents: list[Document] = []
+        for element in self._get({"status": status, "team": team, "detail": "true"}, "requests"):
+            if not isinstance(element, dict):
+                raise ServiceUnavailable(SERVICE, "requests", f"expected documents, got {str(element)[:100]!r}")
+            documents.extend(document for document in element.values() if isinstance(document, dict))
+        return documents
+
+    def request_names(self, status: str, team: str) -> list[str]:
+        """Names of all requests of a team in a status."""
+        names = self._get({"status": status, "team": team, "detail": "false"}, "request_names")
+        if not all(isinstance(name, str) for name in names):
+            raise ServiceUnavailable(SERVICE, "request_names", f"expected names, got {str(names)[:100]!r}")
+        return [str(name) for name in names]
+
+    def set_status(self, name: str, status: str) -> None:
+        """Take one step of the status table; repeatable.
+
+        ReqMgr2 refuses a step that was already taken, so whatever fails is settled by reading the status back.
+
+        Raises:
+            ServiceRejected: the status table has no such step.
+        """
+        try:
+            self._put(name, {"RequestStatus": status}, "set_status", tries=1)
+        except ServiceError:
+            if self.request(name).get("RequestStatus") != status:
+                raise
+
+    def advance_status(self, name: str, status: str) -> str:
+        """Take all steps that lead to ``status``; nothing if the request is there or has passed it. Returns the status it is in.
+
+        Raises:
+            NotFoundInService: no such request.
+            ServiceRejected: no steps of ours lead from its present status to ``status``.
+        """
+        present = str(self.request(name).get("RequestStatus"))
+        steps = _steps(present, status)
+        if steps is None:
+            if present in _passed(status):
+                return present
+            detail = f"{name} is {present}; no steps of the running system lead from there to {status}"
+            raise ServiceRejected(SERVICE, "advance_status", detail)
+        for step in steps:
+            self.set_status(name, step)
+        return status
+
+    def put(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change keys of a document, e.g. ``RequestPriority`` or the statistics. A status goes through ``set_status``."""
+        if "RequestStatus" in changes:
+            raise ValueError("use set_status: a repeated status change is refused by ReqMgr2")
+        self._put(name, changes, "put", tries=_WRITE_TRIES)
+
+    def clone(self, name: str) -> str:
+        """Clone a request; returns the new name. Not repeated: after ``ServiceUnavailable`` a clone may exist."""
+        answer = self._http.send_json("POST", f"/request/clone/{quote(name, safe='')}", operation="clone", body={})
+        result = wire.parse(_ANSWER, answer, service=SERVICE, operation="clone").result
+        if len(result) != 1:
+            raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}; look for it before cloning again")
+        return wire.parse(_CREATED, result[0], service=SERVICE, operation="clone").request
+
+    def _get(self, params: Mapping[str, str | int], operation: str) -> list[Any]:
+        answer = self._http.get_json("/request", operation=operation, params=params)
+        return wire.parse(_ANSWER, answer, service=SERVICE, operation=operation).result
+
+    def _put(self, name: str, changes: Mapping[str, object], operation: str, tries: int) -> None:
+        self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes), tries=tries)
+
+
+def _steps(present: str, wanted: str) -> list[str] | None:
+    """Our steps from one status to another; None if they do not lead there."""
+    steps: list[str] = []
+    while present != wanted:
+        following = _OUR_STEPS.get(present)
+        if following is None:
+            return None
+        steps.append(following)
+        present = following
+    return steps
+
+
+def _passed(status: str) -> set[str]:
+    """Statuses a request may be in after ``status``."""
+    found: set[str] = set()
+    todo = [status]
+    while todo:
+        for later in _LATER.get(todo.pop(), ()):
+            if later not in found:
+                found.add(later)
+                todo.append(later)
+    return found
