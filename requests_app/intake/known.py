@@ -24,9 +24,9 @@ WORK = (
 
 USED_TOP = frozenset(PER_STEP) | {
     "RequestName", "RequestString", "RequestType", "StepChain", "RequestPriority", "Requestor", "RequestorDN", "Group",
-    "Campaign", "PrepID", "Team", "RequestStatus", "TimePerEvent", "SizePerEvent", "FirstEvent", "FirstLumi", "PrimaryDataset",
-    "SiteWhitelist", "SiteBlacklist", "MergedLFNBase", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize", "MaxMergeEvents", "OutputDatasets",
-    "ConfigCacheUrl", "CouchDBName", *WORK,
+    "Campaign", "PrepID", "Team", "RequestStatus", "TimePerEvent", "SizePerEvent", "FirstEvent", "FirstLumi",
+    "PrimaryDataset", "SiteWhitelist", "SiteBlacklist", "MergedLFNBase", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize",
+    "MaxMergeEvents", "OutputDatasets", "ConfigCacheUrl", "CouchDBName", *WORK,
 }  # fmt: skip
 
 USED_STEP = frozenset(PER_STEP) | {"StepName", "InputStep", "InputFromOutputModule", "PrimaryDataset", *WORK}

@@ -1,0 +1,55 @@
+"""``manage.py plan_request``: plan a whole request from two files, without any service. Formats: ``splitting.md``."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from dags_app.planning.files_document import read_files
+from dags_app.planning.report import PlanLimits, plan_document
+from requests_app.intake import prepare_plan_spec
+from requests_app.management.documents import read_json, refusal_told
+from wms2.conf import conf
+
+
+class Command(BaseCommand):
+    """Exit 0 and the plan (a request that cannot be planned has no jobs and says why under ``refused``); 2 and every problem."""
+
+    help = "Plan a request from its document and a list of input files, without any service, and print the jobs."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Options."""
+        parser.add_argument("--file", required=True, metavar="DOC.json", help="the request document")
+        parser.add_argument("--files", metavar="FILES.json", help='input files, {"files": [...]}; none for generation')
+        parser.add_argument("--json", action="store_true", dest="as_json", help="answer in JSON")
+
+    def handle(self, *args: object, **options: Any) -> None:
+        """Run."""
+        with refusal_told(as_json=options["as_json"], out=self.stdout, err=self.stderr):
+            document = read_json("file", options["file"])
+            files = read_files(read_json("files", options["files"])) if options["files"] else []
+            spec = prepare_plan_spec(document, files_given=bool(files))
+        knobs = conf()
+        limits = PlanLimits(jobs_per_work_unit=knobs.jobs_per_work_unit, max_wall_seconds=knobs.max_wall_seconds)
+        self._show(plan_document(spec, files, limits), as_json=options["as_json"])
+
+    def _show(self, plan: dict[str, Any], *, as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps(plan, indent=1))
+            return
+        for job in plan["jobs"]:
+            first, last = job["first_event"], job["last_event"]
+            events = f"events {first}-{last}" if last is not None else f"{job['events']} events"
+            lumis = f", lumis {job['first_lumi']}-{job['last_lumi']}" if job["first_lumi"] is not None else ""
+            files = f", {', '.join(job['files'])}" if job["files"] else ""
+            self.stdout.write(f"{job['work_unit']}: {events}{lumis} at {', '.join(job['sites'])}{files}")
+        for excluded in plan["excluded"]:
+            self.stdout.write(f"excluded {excluded['lfn']}: {excluded['reason']}")
+        for refused in plan["refused"]:
+            self.stdout.write(f"refused: {refused['reason']}")
+        for warning in plan["warnings"]:
+            self.stdout.write(f"warning: {warning}")
+        self.stdout.write(f"{len(plan['jobs'])} jobs, {len(plan['excluded'])} files excluded")

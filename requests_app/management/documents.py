@@ -1,0 +1,67 @@
+"""What the commands over request documents share: reading a JSON file, and how a refusal is told. Owns no rule about requests."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.core.management.base import OutputWrapper
+
+from wms2.errors import DocumentRefused, Problem
+
+#: Exit code of a command whose document was refused; nothing was stored.
+REFUSED = 2
+
+
+def read_json(option: str, path: str) -> Any:
+    """The JSON value in a file.
+
+    Args:
+        option: what the command calls the file, for messages.
+
+    Raises:
+        DocumentRefused: the file cannot be read, is no UTF-8, no JSON, nested too deep, or names a key twice in one object.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=_without_repeats)
+    except OSError as error:
+        problem = f"cannot be read: {path}: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        problem = f"is no UTF-8 text: {path}: byte {error.start}"
+    except RecursionError:
+        problem = f"is nested too deep: {path}"
+    except ValueError as error:
+        problem = f"is no JSON document: {path}: {error}"
+    raise DocumentRefused([Problem(option, problem)])
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"{', '.join(key[:60] for key in twice)}: given twice in one object")
+    return found
+
+
+@contextmanager
+def refusal_told(*, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> Iterator[None]:
+    """Turns a :class:`DocumentRefused` into its text and exit code 2: ``{"problems": [...]}`` on ``out``, or lines on ``err``."""
+    try:
+        yield
+    except DocumentRefused as refused:
+        _tell(refused.problems, as_json=as_json, out=out, err=err)
+
+
+def _tell(problems: Sequence[Problem], *, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> NoReturn:
+    if as_json:
+        listed = [{"field": problem.field, "problem": problem.problem} for problem in problems]
+        out.write(json.dumps({"problems": listed}, indent=2))
+    else:
+        err.write(f"Refused, {len(problems)} problem(s); nothing was stored:")
+        for problem in problems:
+            err.write(f"  {problem.field}: {problem.problem}")
+    raise SystemExit(REFUSED)
