@@ -41,8 +41,8 @@ def _work(spec: WorkflowSpec) -> str:
     made, cut = spec.generation, spec.splitting
     if made is not None:
         return (
-            f"generate {made.events} events from event {made.first_event} and lumi {made.first_lumi} on: {made.events_per_job} events "
-            f"per job, {made.events_per_lumi} per lumi"
+            f"generate {made.events} events from event {made.first_event} and lumi {made.first_lumi} on: "
+            f"{made.events_per_job} events per job, {made.events_per_lumi} per lumi"
         )
     dataset = spec.input.dataset if spec.input is not None else "nothing"
     return f"read {dataset}: {cut.algorithm}, {cut.files_per_job} file(s) or {cut.events_per_job} events per job"

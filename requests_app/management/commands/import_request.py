@@ -1,4 +1,4 @@
-"""``manage.py import_request``: bring a ReqMgr2 document into WMS2, or only check it. Parses and renders; services decide and store."""
+"""``manage.py import_request``: bring a ReqMgr2 document into WMS2, or only check it. Services decide and store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from wms2.errors import ServiceError
 class Command(BaseCommand):
     """Exit 0 and the typed request; 2 and every problem; 1 when a service did not answer."""
 
-    help = (
-        "Import a ReqMgr2 request document (whole, or a createRequest and assignRequest pair), or refuse it with every problem."
-    )
+    help = "Import a ReqMgr2 document (whole, or a createRequest and assignRequest pair), or refuse it with every problem."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Options."""
