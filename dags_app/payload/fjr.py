@@ -63,6 +63,7 @@ class FrameworkReport:
     metrics: dict[str, dict[str, str]] = field(default_factory=dict)
     complete: bool = False
     problem: str = ""
+    written: bool = True
 
     @property
     def primary_inputs(self) -> tuple[InputFileReport, ...]:
@@ -87,9 +88,9 @@ def read_framework_report(path: Path) -> FrameworkReport:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        return FrameworkReport(problem=f"{path.name} was not written")
+        return FrameworkReport(problem=f"{path.name} was not written", written=False)
     if not text.strip():
-        return FrameworkReport(problem=f"{path.name} is empty")
+        return FrameworkReport(problem=f"{path.name} is empty", written=False)
     return parse_framework_report(text)
 
 

@@ -136,8 +136,7 @@ def group_rss_bytes(group: int) -> int:
         if not entry.name.isdigit():
             continue
         try:
-            with open(f"{entry.path}/stat", "rb") as stream:
-                fields = stream.read().rpartition(b")")[2].split()
+            fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue  # ended while we looked
         if int(fields[2]) == group:

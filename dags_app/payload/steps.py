@@ -19,6 +19,9 @@ from .reports import AttemptReport, StepRecord
 
 _ERROR_LINES = 40
 
+#: cmsRun opens its report only after it has read the configuration: without a report these statuses are its own codes.
+_UNREPORTED = {code & 0xFF: code for code in (codes.CONFIG_NOT_FOUND, codes.CONFIG_UNREADABLE)}
+
 
 @dataclass(frozen=True)
 class DoneStep:
@@ -90,7 +93,7 @@ def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
     if report.errors and report.errors[0].exit_status != codes.SUCCESS:
         return report.errors[0].exit_status
     if finished.exit_code != 0:
-        return finished.exit_code
+        return finished.exit_code if report.written else _UNREPORTED.get(finished.exit_code, finished.exit_code)
     return codes.SUCCESS if report.complete else codes.NO_FRAMEWORK_REPORT
 
 

@@ -1,0 +1,123 @@
+"""``cmsRun [-j REPORT] [-n THREADS] CONFIGURATION [ARGUMENTS]``, simulated. Owns the order of a run.
+
+Read the configuration, read or make up the events, take the time they take, write the outputs and the report. Ends with
+cmsRun's code, of which the operating system keeps 8 bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from . import profile
+from .configuration import Plan, load_plan
+from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CmsException
+from .framework_report import Outcome, WrittenFile, render_cut_report, render_error_report, render_report, write_report
+from .profile import Taken
+from .rootfiles import EventTable, merge_files, write_events
+from .sources import Given, read_source
+
+_UNREPORTED = {CONFIG_NOT_FOUND, CONFIG_UNREADABLE}  # before these, cmsRun has not opened its report yet
+_MERGE_PROCESS = "MERGE"
+
+
+def main() -> int:
+    """The command line; the code to exit with."""
+    parser = argparse.ArgumentParser(prog="cmsRun", add_help=False)
+    parser.add_argument("-j", "--jobreport", type=Path)
+    parser.add_argument("-n", "--numThreads", type=int)
+    parser.add_argument("configuration", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    started = time.monotonic()
+    try:
+        plan = load_plan(options.configuration, [str(options.configuration), *options.arguments])
+    except CmsException as error:
+        _print(error)
+        if options.jobreport and error.code not in _UNREPORTED:
+            write_report(options.jobreport, render_error_report(error))
+        return error.code
+    outcome = _run(plan, started, options.jobreport)
+    if options.jobreport:
+        write_report(options.jobreport, render_report(outcome))
+    if outcome.error is not None:
+        _print(outcome.error)
+        return outcome.error.code
+    return 0
+
+
+def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
+    held = profile.hold_memory(plan.profile)
+    nothing = Outcome(plan, (), (), (), 0, Taken(0.0, 0.0), time.monotonic() - started)
+    try:
+        given = read_source(plan)
+    except CmsException as error:
+        return _failed(nothing, error)
+    init_seconds = time.monotonic() - started
+    events, failure = given.events, plan.failure
+    if failure is not None:
+        events = events.take(slice(0, failure.at_event))
+    print(f"{time.strftime('%d-%b-%Y %H:%M:%S')} simulated {plan.process_name}: {len(events)} events", flush=True)
+    taken = profile.run_loop(plan.profile, len(events), plan.threads)
+    outcome = Outcome(plan, given.inputs, given.skipped, (), len(events), taken, init_seconds)
+    if failure is not None and failure.kind != "exception":
+        if report:
+            write_report(report, render_cut_report(outcome))
+        if failure.kind == "hang":
+            time.sleep(10 * 24 * 3600)
+        os.kill(os.getpid(), failure.signal)
+    written = _write_outputs(plan, given, events)
+    outcome = Outcome(plan, given.inputs, given.skipped, written, len(events), taken, init_seconds)
+    del held
+    if failure is not None:
+        return _failed(
+            outcome, CmsException(failure.exit_code, "SimulatedFailure", f"asked for by the configuration at event {len(events)}")
+        )
+    return outcome
+
+
+def _failed(outcome: Outcome, error: CmsException) -> Outcome:
+    return Outcome(
+        outcome.plan, outcome.inputs, outcome.skipped, outcome.written, outcome.events, outcome.taken, outcome.init_seconds, error
+    )
+
+
+def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[WrittenFile, ...]:
+    """Every output module writes the events that pass the filter, and all lumis. A merge copies its input files whole."""
+    written = []
+    kept = _filtered(plan, events)
+    for output in plan.outputs:
+        path = Path(output.file_name.removeprefix("file:"))
+        lumis = list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
+        if plan.process_name == _MERGE_PROCESS:
+            merge_files([file.path for file in given.inputs], path)
+        else:
+            write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed)
+        written.append(WrittenFile(output, {**dict.fromkeys(lumis, 0), **kept.lumi_counts()}))
+    return tuple(written)
+
+
+def _filtered(plan: Plan, events: EventTable) -> EventTable:
+    """The same seed and event number always give the same decision."""
+    if plan.profile.filter_efficiency >= 1.0:
+        return events
+    draws = np.random.Generator(np.random.Philox(key=plan.seed)).random(len(events))
+    return events.take(draws < plan.profile.filter_efficiency)
+
+
+def _print(error: CmsException) -> None:
+    print(
+        f"----- Begin Fatal Exception {time.strftime('%d-%b-%Y %H:%M:%S %Z')}-----------------------\n"
+        f"An exception of category '{error.category}' occurred while\nException Message:\n{error.message}\n"
+        "----- End Fatal Exception -------------------------------------------------",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

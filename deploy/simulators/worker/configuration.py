@@ -1,0 +1,154 @@
+"""From a configuration file to what the simulated cmsRun is to do. Owns which parameters of a process count."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CONFIGURATION, CmsException
+from .failures import Failure, planned_failure
+from .profile import Profile, read_profile
+
+#: What a configuration, which is a program, may raise.
+_PYTHON_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError, SyntaxError,
+    TypeError, ValueError,
+)  # fmt: skip
+_FWCORE = Path(__file__).parent / "fwcore"
+
+GENERATING_SOURCES = {"EmptySource", "LHESource", "MCFileSource", "ExternalLHESource"}
+FILE_SOURCES = {"PoolSource", "NanoAODSource", "DQMRootSource"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``process.source``: numbers of a generating source, files and selection of a reading one."""
+
+    type_name: str
+    first_run: int
+    first_lumi: int
+    first_event: int
+    events_per_lumi: int  # 0: all events in one lumi
+    file_names: tuple[str, ...]
+    secondary_files: tuple[str, ...]
+    skip_bad_files: bool
+    skip_events: int
+    lumis: tuple[tuple[int, int, int, int], ...]  # first run, first lumi, last run, last lumi; none: all
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether events come from files."""
+        return self.type_name in FILE_SOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output module."""
+
+    label: str
+    class_name: str
+    file_name: str
+    lfn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the run needs."""
+
+    process_name: str
+    source: Source
+    max_events: int  # -1: all
+    threads: int
+    streams: int
+    outputs: tuple[Output, ...]
+    seed: int
+    profile: Profile
+    failure: Failure | None
+
+
+def load_plan(path: Path, arguments: list[str]) -> Plan:
+    """Execute a configuration and read its process; CmsException with cmsRun's code when that fails.
+
+    Any error of the configuration's own Python is an unreadable configuration, as for cmsRun; its traceback is kept.
+    """
+    if not path.is_file():
+        raise CmsException(CONFIG_NOT_FOUND, "ConfigFileNotFound", f"the configuration {path} does not exist")
+    sys.path.insert(0, str(_FWCORE))
+    sys.argv = ["cmsRun", *arguments]
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), names)  # noqa: S102  (a configuration is a Python program)
+    except _PYTHON_ERRORS as error:
+        raise CmsException(
+            CONFIG_UNREADABLE,
+            "ConfigFileReadError",
+            f"Processing the python configuration file named {path}\n{traceback.format_exc()}",
+        ) from error
+    process = names.get("process")
+    if process is None or getattr(process, "source", None) is None:
+        raise CmsException(CONFIGURATION, "Configuration", f"{path} defines no process, or a process without a source")
+    return _plan(process)
+
+
+def _plan(process: Any) -> Plan:
+    outputs = tuple(
+        Output(label, module.type_(), _value(module, "fileName", f"{label}.root"), _value(module, "logicalFileName", ""))
+        for label, module in process.outputModules_().items()
+    )
+    return Plan(
+        process_name=process.name_(),
+        source=_source(process.source),
+        max_events=_value(process.maxEvents, "input", -1),
+        threads=_value(process.options, "numberOfThreads", 1),
+        streams=_value(process.options, "numberOfStreams", 0),
+        outputs=outputs,
+        seed=_seed(process),
+        profile=read_profile(process),
+        failure=planned_failure(process),
+    )
+
+
+def _source(source: Any) -> Source:
+    type_name = source.type_()
+    if type_name not in GENERATING_SOURCES | FILE_SOURCES:
+        known = sorted(GENERATING_SOURCES | FILE_SOURCES)
+        raise CmsException(CONFIGURATION, "Configuration", f"source {type_name} is not simulated; known: {known}")
+    return Source(
+        type_name=type_name,
+        first_run=_value(source, "firstRun", 1),
+        first_lumi=_value(source, "firstLuminosityBlock", 1),
+        first_event=_value(source, "firstEvent", 1),
+        events_per_lumi=_value(source, "numberEventsInLuminosityBlock", 0),
+        file_names=tuple(_value(source, "fileNames", ())),
+        secondary_files=tuple(_value(source, "secondaryFileNames", ())),
+        skip_bad_files=_value(source, "skipBadFiles", False),
+        skip_events=_value(source, "skipEvents", 0),
+        lumis=tuple(_range(text) for text in _value(source, "lumisToProcess", ())),
+    )
+
+
+def _range(text: str) -> tuple[int, int, int, int]:
+    """``1:1-1:8`` or ``1:5``; the end may be ``MAX`` or ``min``/``max`` in CMSSW, plain numbers are enough here."""
+    try:
+        first, _, last = text.partition("-")
+        (run, lumi), (last_run, last_lumi) = first.split(":"), (last or first).split(":")
+        return int(run), int(lumi), int(last_run), int(last_lumi)
+    except ValueError:
+        raise CmsException(CONFIGURATION, "Configuration", f"lumisToProcess: {text!r} is not run:lumi-run:lumi") from None
+
+
+def _value(block: Any, name: str, default: Any) -> Any:
+    return block.getParameter(name).value() if block.hasParameter(name) else default
+
+
+def _seed(process: Any) -> int:
+    """The first seed of the process: simulated events depend on it alone."""
+    service = getattr(process, "RandomNumberGeneratorService", None)
+    for label in service.parameterNames_() if service is not None else ():
+        engine = getattr(service, label)
+        if hasattr(engine, "hasParameter") and engine.hasParameter("initialSeed"):
+            return int(engine.initialSeed.value())
+    return 1

@@ -1,0 +1,159 @@
+"""Writing cmsRun's framework job report. Owns its XML form: the elements and their order as cmsRun writes them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from .configuration import Output, Plan
+from .errors import CmsException
+from .profile import Taken
+from .sources import InputRead
+
+_BRANCHES = ("EventAuxiliary", "simulatedPayload_simulation__SIM.")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that an output module wrote, with events by (run, lumi), empty lumis included."""
+
+    output: Output
+    counts: dict[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did, for its report."""
+
+    plan: Plan
+    inputs: tuple[InputRead, ...]
+    skipped: tuple[str, ...]
+    written: tuple[WrittenFile, ...]
+    events: int
+    taken: Taken
+    init_seconds: float
+    error: CmsException | None = None
+
+
+def render_report(outcome: Outcome) -> str:
+    """The whole report."""
+    parts = ["<FrameworkJobReport>\n"]
+    parts += [
+        f"<SkippedFile Pfn={quoteattr(name)} Lfn={quoteattr(name if name.startswith('/store/') else '')} />\n"
+        for name in outcome.skipped
+    ]
+    parts += [_input_file(file) for file in outcome.inputs]
+    parts += [_output_file(file, outcome.inputs) for file in outcome.written]
+    if outcome.error is not None:
+        parts.append(_framework_error(outcome.error))
+    parts.append("<ReadBranches>\n</ReadBranches>\n")
+    parts += [_summary(name, metrics) for name, metrics in _performance(outcome).items()]
+    parts.append("<GeneratorInfo>\n</GeneratorInfo>\n</FrameworkJobReport>\n")
+    return "".join(parts)
+
+
+def render_cut_report(outcome: Outcome) -> str:
+    """What a process that a signal ended leaves: the input files that were closed, then nothing."""
+    return "<FrameworkJobReport>\n" + "".join(_input_file(file) for file in outcome.inputs) + '\n<File>\n<State  Value="op'
+
+
+def _input_file(file: InputRead) -> str:
+    lumis = dict.fromkeys(file.lumis)
+    return (
+        '\n<InputFile>\n<State  Value="closed"/>\n'
+        f"<LFN>{escape(file.lfn)}</LFN>\n<PFN>{escape(f'file:{file.path}')}</PFN>\n<Catalog></Catalog>\n"
+        f"<ModuleLabel>source</ModuleLabel>\n<GUID>{_guid(file.path.name)}</GUID>\n{_branches()}"
+        "<InputType>primaryFiles</InputType>\n<InputSourceClass>PoolSource</InputSourceClass>\n"
+        f"<EventsRead>{file.events}</EventsRead>\n{_runs(lumis)}</InputFile>\n"
+    )
+
+
+def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
+    output = file.output
+    parents = "".join(_parent(file) for file in inputs)
+    return (
+        '\n<File>\n<State  Value="closed"/>\n'
+        f"<LFN>{escape(output.lfn)}</LFN>\n<PFN>{escape(output.file_name)}</PFN>\n<Catalog></Catalog>\n"
+        f"<ModuleLabel>{escape(output.label)}</ModuleLabel>\n<GUID>{_guid(output.lfn or output.file_name)}</GUID>\n{_branches()}"
+        f"<OutputModuleClass>{escape(output.class_name)}</OutputModuleClass>\n"
+        f"<TotalEvents>{sum(file.counts.values())}</TotalEvents>\n\n<DataType>MC</DataType>\n\n"
+        f"<BranchHash>{uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex}</BranchHash>\n\n"
+        f"{_runs(file.counts)}\n<Inputs>\n{parents}</Inputs>\n</File>\n"
+    )
+
+
+def _parent(file: InputRead) -> str:
+    lfn, pfn = escape(file.lfn), escape(f"file:{file.path}")
+    return f"<Input>\n  <LFN>{lfn}</LFN>\n  <PFN>{pfn}</PFN>\n  <FastCopying>0</FastCopying>\n</Input>\n"
+
+
+def _branches() -> str:
+    return "<Branches>\n" + "".join(f"  <Branch>{name}</Branch>\n" for name in _BRANCHES) + "</Branches>\n"
+
+
+def _runs(counts: dict[tuple[int, int], int] | dict[tuple[int, int], None]) -> str:
+    """Runs with their lumis; only output files carry the number of events of a lumi."""
+    lines = ["<Runs>\n"]
+    for run in sorted({run for run, _ in counts}):
+        lines.append(f'<Run ID="{run}">\n')
+        for (number, lumi), events in sorted(counts.items(), key=lambda item: item[0]):
+            if number == run:
+                lines.append(f'   <LumiSection ID="{lumi}"' + ("" if events is None else f' NEvents="{events}"') + "/>\n")
+        lines.append("</Run>\n\n")
+    return "".join(lines) + "</Runs>\n"
+
+
+def render_error_report(error: CmsException) -> str:
+    """The report of a run that failed before it had a source."""
+    return f"<FrameworkJobReport>\n{_framework_error(error)}</FrameworkJobReport>\n"
+
+
+def _framework_error(error: CmsException) -> str:
+    text = error.message.replace("]]>", "]] >")
+    return (
+        f'<FrameworkError ExitStatus="{error.code}" Type={quoteattr(error.category)} >\n<![CDATA[\n'
+        f"An exception of category '{error.category}' occurred while\nException Message:\n{text}\n\n]]>\n</FrameworkError>\n"
+    )
+
+
+def _performance(outcome: Outcome) -> dict[str, dict[str, str]]:
+    memory, taken, events = outcome.plan.profile.memory_mb, outcome.taken, max(1, outcome.events)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    init_cpu = max(0.0, usage.ru_utime + usage.ru_stime - taken.cpu_seconds / max(1, outcome.plan.threads))
+    return {
+        "ApplicationMemory": {"PeakValueRss": f"{memory:g}", "PeakValueVsize": f"{memory * 1.4:g}"},
+        "Timing": {
+            "AvgEventTime": f"{taken.wall_seconds / events:g}",
+            "EventThroughput": f"{outcome.events / taken.wall_seconds if taken.wall_seconds > 0 else 0:g}",
+            "NumberOfStreams": str(outcome.plan.streams or outcome.plan.threads),
+            "NumberOfThreads": str(outcome.plan.threads),
+            "TotalInitCPU": f"{init_cpu:g}",
+            "TotalInitTime": f"{outcome.init_seconds:g}",
+            "TotalJobCPU": f"{init_cpu + taken.cpu_seconds:g}",
+            "TotalJobTime": f"{outcome.init_seconds + taken.wall_seconds:g}",
+            "TotalLoopCPU": f"{taken.cpu_seconds:g}",
+            "TotalLoopTime": f"{taken.wall_seconds:g}",
+        },
+        "ProcessingSummary": {"NumberBeginRunCalls": "1", "NumberEvents": str(outcome.events)},
+    }
+
+
+def _summary(name: str, metrics: dict[str, str]) -> str:
+    lines = "".join(f'    <Metric Name="{key}" Value="{value}"/>\n' for key, value in metrics.items())
+    return f'<PerformanceReport>\n  <PerformanceSummary Metric="{name}">\n{lines}  </PerformanceSummary>\n</PerformanceReport>\n'
+
+
+def _guid(text: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write the report; cmsRun itself writes it as it goes, so nothing is atomic here."""
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,1 @@
+"""Parameter sets: see ``Config``."""

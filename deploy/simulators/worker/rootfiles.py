@@ -1,0 +1,122 @@
+"""ROOT files as the simulated programs write and read them. Owns the trees.
+
+``Events``: run (u4), luminosityBlock (u4), event (u8) and ``payload``, random bytes of the profile's size per event.
+``LuminosityBlocks``: run, luminosityBlock, of every lumi, also of those without events. ``Runs``: run. Flat trees like
+NanoAOD's, so that uproot or ROOT itself opens them without CMSSW.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import uproot
+
+from .errors import FILE_READ, CmsException
+
+_CHUNK_BYTES = 32 * 1024 * 1024
+_COMPRESSION = uproot.ZLIB(1)
+
+Numbers = npt.NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """Run, lumi and event numbers, one entry per event, in the order of the file."""
+
+    run: Numbers
+    lumi: Numbers
+    event: Numbers
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def take(self, which: npt.NDArray[np.bool_] | slice) -> EventTable:
+        """A part of the table."""
+        return EventTable(self.run[which], self.lumi[which], self.event[which])
+
+    def lumi_counts(self) -> dict[tuple[int, int], int]:
+        """Events by (run, lumi)."""
+        if not len(self):
+            return {}
+        pairs, counts = np.unique(np.stack([self.run.astype("u8"), self.lumi.astype("u8")]), axis=1, return_counts=True)
+        return {(int(run), int(lumi)): int(n) for run, lumi, n in zip(pairs[0], pairs[1], counts, strict=True)}
+
+
+def concatenate(tables: list[EventTable]) -> EventTable:
+    """Several tables one after the other."""
+    if not tables:
+        return EventTable(np.empty(0, "u4"), np.empty(0, "u4"), np.empty(0, "u8"))
+    return EventTable(*(np.concatenate([getattr(table, name) for table in tables]) for name in ("run", "lumi", "event")))
+
+
+def write_events(path: Path, events: EventTable, lumis: list[tuple[int, int]], payload_bytes: int, seed: int) -> None:
+    """Write a file with these events and lumis; the payload depends on ``seed`` alone."""
+    random = np.random.Generator(np.random.Philox(key=seed))
+    branches: dict[str, object] = {"run": "u4", "luminosityBlock": "u4", "event": "u8"}
+    if payload_bytes:
+        branches["payload"] = np.dtype(("u1", (payload_bytes,)))
+    step = max(1, _CHUNK_BYTES // max(1, payload_bytes))
+    with uproot.recreate(path, compression=_COMPRESSION) as file:
+        tree = file.mktree("Events", branches)
+        for start in range(0, len(events), step):
+            part = events.take(slice(start, start + step))
+            columns = {"run": part.run.astype("u4"), "luminosityBlock": part.lumi.astype("u4"), "event": part.event.astype("u8")}
+            if payload_bytes:
+                columns["payload"] = random.integers(0, 256, (len(part), payload_bytes), dtype="u1")
+            tree.extend(columns)
+        _write_lumis(file, lumis)
+
+
+def _write_lumis(file: uproot.WritableDirectory, lumis: list[tuple[int, int]]) -> None:
+    runs = sorted({run for run, _ in lumis})
+    tree = file.mktree("LuminosityBlocks", {"run": "u4", "luminosityBlock": "u4"})
+    if lumis:
+        tree.extend({"run": np.array([r for r, _ in lumis], "u4"), "luminosityBlock": np.array([n for _, n in lumis], "u4")})
+    tree = file.mktree("Runs", {"run": "u4"})
+    if runs:
+        tree.extend({"run": np.array(runs, "u4")})
+
+
+def read_events(path: Path) -> tuple[EventTable, list[tuple[int, int]]]:
+    """Events and lumis of a file; CmsException(FileReadError) when it is not such a file."""
+    try:
+        with uproot.open(path) as file:
+            columns = file["Events"].arrays(["run", "luminosityBlock", "event"], library="np")
+            blocks = file["LuminosityBlocks"].arrays(["run", "luminosityBlock"], library="np")
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        uproot.exceptions.KeyInFileError,
+        uproot.deserialization.DeserializationError,
+    ) as error:
+        raise CmsException(FILE_READ, "FileReadError", f"Failed to read the file {path}: {error}") from error
+    lumis = sorted({(int(run), int(lumi)) for run, lumi in zip(blocks["run"], blocks["luminosityBlock"], strict=True)})
+    return EventTable(columns["run"], columns["luminosityBlock"], columns["event"]), lumis
+
+
+def merge_files(inputs: list[Path], output: Path) -> tuple[EventTable, list[tuple[int, int]]]:
+    """Write all trees of ``inputs``, one after the other, into ``output``; the events and lumis of the result."""
+    tables: list[EventTable] = []
+    lumis: set[tuple[int, int]] = set()
+    with uproot.recreate(output, compression=_COMPRESSION) as file:
+        tree = None
+        for path in inputs:
+            events, blocks = read_events(path)
+            tables.append(events)
+            lumis.update(blocks)
+            with uproot.open(path) as source:
+                if tree is None:
+                    tree = file.mktree("Events", _branches(source["Events"]))
+                for part in source["Events"].iterate(step_size="32 MB", library="np"):
+                    tree.extend(part)
+        _write_lumis(file, sorted(lumis))
+    return concatenate(tables), sorted(lumis)
+
+
+def _branches(tree: uproot.TTree) -> dict[str, object]:
+    """Names and types of a tree's branches, for writing another like it."""
+    return {branch.name: branch.interpretation.to_dtype.newbyteorder("=") for branch in tree.branches}

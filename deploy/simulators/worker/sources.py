@@ -1,0 +1,109 @@
+"""The events a source gives: made up by a generating source, selected from files by a reading one. Owns that selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from .configuration import Plan, Source
+from .errors import FILE_OPEN, CmsException
+from .rootfiles import EventTable, concatenate, read_events
+from .storage import local_path
+
+
+@dataclass(frozen=True, slots=True)
+class InputRead:
+    """What was read of one input file."""
+
+    name: str
+    path: Path
+    events: int
+    lumis: tuple[tuple[int, int], ...]
+
+    @property
+    def lfn(self) -> str:
+        """The name in the catalogue; empty for a plain file."""
+        return self.name if self.name.startswith("/store/") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Everything a source gave: events in order, all lumis (also empty ones), and by file."""
+
+    events: EventTable
+    lumis: tuple[tuple[int, int], ...]
+    inputs: tuple[InputRead, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+def read_source(plan: Plan) -> Given:
+    """The events of the plan's source, within its limits."""
+    return _read_files(plan) if plan.source.reads_files else _generate(plan)
+
+
+def _generate(plan: Plan) -> Given:
+    """Consecutive event numbers; a new lumi after every ``events_per_lumi``. All in one run."""
+    source, count = plan.source, max(0, plan.max_events)
+    position = np.arange(count, dtype="u8")
+    event = position + np.uint64(source.first_event)
+    per_lumi = source.events_per_lumi or max(1, count)
+    lumi = (position // np.uint64(per_lumi) + np.uint64(source.first_lumi)).astype("u4")
+    run = np.full(count, source.first_run, "u4")
+    lumis = tuple((source.first_run, int(number)) for number in np.unique(lumi))
+    return Given(EventTable(run, lumi, event), lumis)
+
+
+def _read_files(plan: Plan) -> Given:
+    source = plan.source
+    for name in source.secondary_files:
+        _existing(name)
+    to_skip, left = source.skip_events, plan.max_events
+    tables: list[EventTable] = []
+    inputs: list[InputRead] = []
+    skipped: list[str] = []
+    seen: dict[tuple[int, int], None] = {}
+    for name in source.file_names:
+        if left == 0:
+            break
+        try:
+            path = _existing(name)
+            events, lumis = read_events(path)
+        except CmsException:
+            if not source.skip_bad_files:
+                raise
+            skipped.append(name)
+            continue
+        events, lumis = events.take(_wanted(source, events)), [lumi for lumi in lumis if _in_ranges(source, lumi)]
+        before, to_skip = min(to_skip, len(events)), max(0, to_skip - len(events))
+        part = events.take(slice(before, None if left < 0 else before + left))
+        left = left if left < 0 else left - len(part)
+        if len(part) < len(events):  # cut by skipEvents or maxEvents: only the lumis of what is left were read
+            lumis = sorted(part.lumi_counts())
+        inputs.append(InputRead(name, path, len(part), tuple(lumis)))
+        tables.append(part)
+        seen.update(dict.fromkeys(lumis))
+    return Given(concatenate(tables), tuple(sorted(seen)), tuple(inputs), tuple(skipped))
+
+
+def _existing(name: str) -> Path:
+    path = local_path(name)
+    if not path.is_file():
+        raise CmsException(FILE_OPEN, "FileOpenError", f"Failed to open the file {name}: {path} does not exist")
+    return path
+
+
+def _wanted(source: Source, events: EventTable) -> npt.NDArray[np.bool_]:
+    if not source.lumis:
+        return np.ones(len(events), bool)
+    position = (events.run.astype("u8") << np.uint64(32)) | events.lumi.astype("u8")
+    wanted = np.zeros(len(events), bool)
+    for run, lumi, last_run, last_lumi in source.lumis:
+        wanted |= (position >= np.uint64(run << 32 | lumi)) & (position <= np.uint64(last_run << 32 | last_lumi))
+    return wanted
+
+
+def _in_ranges(source: Source, lumi: tuple[int, int]) -> bool:
+    return not source.lumis or any((run, first) <= lumi <= (last_run, last) for run, first, last_run, last in source.lumis)
