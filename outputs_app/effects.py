@@ -15,8 +15,8 @@ from django.utils import timezone
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import DatasetRecord
 from wms2.adapters import factory
-from wms2.adapters.dbs import DatasetSpec, DbsFile, OutputConfig
 from wms2.adapters.rucio import RucioFile
+from wms2.adapters.types import DatasetSpec, DbsFile, OutputConfig
 from wms2.conf import conf
 
 Result = dict[str, Any]
@@ -88,7 +88,7 @@ def _dbs_block_open(effect: Effect) -> Result:
 
 
 def _record_block_open(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=effect.block_id).update(dbs_block_open=True, updated_at=timezone.now())
+    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(dbs_block_open=True, updated_at=timezone.now())
 
 
 def _dbs_files(effect: Effect) -> Result:
@@ -117,7 +117,7 @@ def _dbs_block_close(effect: Effect) -> Result:
 
 
 def _record_block_closed(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=effect.block_id).update(dbs_block_closed=True, updated_at=timezone.now())
+    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(dbs_block_closed=True, updated_at=timezone.now())
 
 
 # --- Rucio ---------------------------------------------------------------------------------------------------------------
@@ -176,17 +176,9 @@ def _rucio_tape(effect: Effect) -> Result:
 
 
 def _record_archived(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=effect.block_id).update(
+    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(
         status=BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="", updated_at=timezone.now()
     )
-
-
-# --- ReqMgr2 -------------------------------------------------------------------------------------------------------------
-
-
-def _reqmgr2_status(effect: Effect) -> Result:
-    factory.reqmgr2().advance_status(effect.request.request_name, effect.payload["status"])
-    return {"status": effect.payload["status"]}
 
 
 HANDLERS: dict[str, Handler] = {
@@ -199,5 +191,4 @@ HANDLERS: dict[str, Handler] = {
     EffectKind.RUCIO_PROTECT: Handler(_rucio_protect, _record_protected),
     EffectKind.RUCIO_BLOCK_CLOSE: Handler(_rucio_block_close, _nothing),
     EffectKind.RUCIO_TAPE: Handler(_rucio_tape, _record_archived),
-    EffectKind.REQMGR2_STATUS: Handler(_reqmgr2_status, _nothing),
 }

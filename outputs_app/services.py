@@ -42,14 +42,15 @@ def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord])
 
 
 def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
-    """Per dataset its unsealed block, or an empty one at the next index."""
+    """Per output dataset: how many blocks it has had, and its unsealed one with the bytes planned into it, if there is one."""
     found: dict[str, OpenBlock] = {}
     for dataset in OutputDataset.objects.filter(workflow_id=workflow_id).annotate(last=Max("blocks__block_index")):
         block = ProcessingBlock.objects.filter(dataset=dataset, sealed_at__isnull=True).first()
-        if block:
-            found[dataset.name] = OpenBlock(index=block.block_index, planned_bytes=block.planned_bytes)
-        else:
-            found[dataset.name] = OpenBlock(index=0 if dataset.last is None else dataset.last + 1, planned_bytes=0)
+        found[dataset.name] = OpenBlock(
+            blocks=0 if dataset.last is None else dataset.last + 1,
+            open_index=block.block_index if block else None,
+            planned_bytes=block.planned_bytes if block else 0,
+        )
     return found
 
 
@@ -58,7 +59,9 @@ def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, membersh
     datasets = {d.name: d for d in OutputDataset.objects.filter(workflow_id=workflow_id)}
     blocks: dict[tuple[str, int], ProcessingBlock] = {}
     for name, index in sorted({(m.dataset, m.block_index) for m in memberships}):
-        ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(sealed_at=timezone.now())
+        ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(
+            sealed_at=timezone.now()
+        )
         blocks[name, index], _ = ProcessingBlock.objects.get_or_create(
             dataset=datasets[name],
             block_index=index,
@@ -67,7 +70,10 @@ def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, membersh
     BlockWorkUnit.objects.bulk_create(
         [
             BlockWorkUnit(
-                block=blocks[m.dataset, m.block_index], unit_id=m.unit_id, dataset=datasets[m.dataset], size_bytes=m.estimated_bytes
+                block=blocks[m.dataset, m.block_index],
+                unit_id=m.unit_id,
+                dataset=datasets[m.dataset],
+                size_bytes=m.estimated_bytes,
             )
             for m in memberships
         ],
@@ -165,7 +171,9 @@ class _Asker:
     def __init__(self, request_id: uuid.UUID, request_epoch: int, block: ProcessingBlock) -> None:
         self.request_id, self.request_epoch, self.block = request_id, request_epoch, block
 
-    def __call__(self, kind: EffectKind, *, key: str = "", after: Iterable[Effect] = (), unit_id: int | None = None, **payload: Any) -> Effect:
+    def __call__(
+        self, kind: EffectKind, *, key: str = "", after: Iterable[Effect] = (), unit_id: int | None = None, **payload: Any
+    ) -> Effect:
         effect, created = Effect.objects.get_or_create(
             key=f"{kind}:{key or self.block.pk}",
             defaults={
@@ -198,7 +206,12 @@ def _refuse_changed_files(outputs: UnitOutputs) -> None:
     new = {f.lfn: f for f in outputs.files}
     for row in OutputFile.objects.filter(lfn__in=new):
         file = new[row.lfn]
-        if (row.unit_id, row.size_bytes, row.adler32, row.events) != (outputs.unit_id, file.size_bytes, file.adler32, file.events):
+        if (row.unit_id, row.size_bytes, row.adler32, row.events) != (
+            outputs.unit_id,
+            file.size_bytes,
+            file.adler32,
+            file.events,
+        ):
             raise LedgerViolation(f"{outputs.unit_name}: {row.lfn} is already known with other content")
 
 
@@ -207,5 +220,3 @@ def _recount(block: ProcessingBlock) -> None:
     ProcessingBlock.objects.filter(pk=block.pk).update(
         total_work_units=block.members.count(), planned_bytes=sums["total"] or 0, updated_at=timezone.now()
     )
-
-

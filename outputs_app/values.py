@@ -27,9 +27,10 @@ class DatasetRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenBlock:
-    """The unsealed block of a dataset, or where the next one would begin."""
+    """The blocks of one dataset: how many there are, and which still takes units."""
 
-    index: int
+    blocks: int
+    open_index: int | None
     planned_bytes: int
 
 

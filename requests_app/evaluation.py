@@ -43,21 +43,28 @@ class Evaluation:
             StaleState: the lease or the status changed; nothing inside is written.
         """
         with transaction.atomic():
-            row = Request.objects.select_for_update().filter(pk=self.request.pk).values_list("lease_epoch", "status", "epoch").get()
+            row = (
+                Request.objects.select_for_update().filter(pk=self.request.pk).values_list("lease_epoch", "status", "epoch").get()
+            )
             if row != (self.lease_epoch, self.request.status, self.request.epoch):
                 raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
             yield
 
     def transition(self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, **changes: Any) -> None:
         """Take an edge as the life cycle."""
-        states.transition(self.request, to, actor=ACTOR, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes)
+        states.transition(
+            self.request, to, actor=ACTOR, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes
+        )
 
     def note(self, **fields: Any) -> None:
         """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced."""
         changed = {k: v for k, v in fields.items() if getattr(self.request, k) != v}
         if not changed:
             return
-        if Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch).update(updated_at=timezone.now(), **changed) != 1:
+        if (
+            Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch).update(updated_at=timezone.now(), **changed)
+            != 1
+        ):
             raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else")
         for name, value in changed.items():
             setattr(self.request, name, value)
@@ -78,7 +85,9 @@ def evaluating(pk: Any, *, owner: str) -> Iterator[Evaluation | None]:
     finally:
         stop.set()
         keeper.join()
-        Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_owner="", lease_expires_at=None, evaluated_at=timezone.now())
+        Request.objects.filter(pk=pk, lease_epoch=epoch).update(
+            lease_owner="", lease_expires_at=None, evaluated_at=timezone.now()
+        )
 
 
 def _take(pk: Any, owner: str) -> int | None:

@@ -109,7 +109,9 @@ WORKFLOW_STATUS: dict[RequestStatus, WorkflowStatus] = {
 }
 
 #: Fields that a transition may set beside the status.
-_MAY_CHANGE = frozenset({"hold_code", "hold_reason", "stop_intent", "next_attempt_at", "failed_attempts", "last_error", "waiting_for", "priority"})
+_MAY_CHANGE = frozenset(
+    {"hold_code", "hold_reason", "stop_intent", "next_attempt_at", "failed_attempts", "last_error", "waiting_for", "priority"}
+)
 
 
 def allowed(from_status: str, to_status: str) -> bool:
@@ -147,7 +149,14 @@ def transition(
     if unknown:
         raise TypeError(f"a transition may not set {sorted(unknown)}")
     now = timezone.now()
-    values: dict[str, Any] = {"status": to, "status_since": now, "updated_at": now, "alert_code": "", **_defaults(old, to, now), **changes}
+    values: dict[str, Any] = {
+        "status": to,
+        "status_since": now,
+        "updated_at": now,
+        "alert_code": "",
+        **_defaults(old, to, now),
+        **changes,
+    }
     rows = Request.objects.filter(pk=request.pk, status=old)
     if lease_epoch is not None:
         rows = rows.filter(lease_epoch=lease_epoch)
@@ -159,7 +168,9 @@ def transition(
             request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
         )
         Event.objects.create(
-            request=request, kind="request.status", data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)}
+            request=request,
+            kind="request.status",
+            data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)},
         )
     for name, value in values.items():
         setattr(request, name, value)
@@ -169,7 +180,9 @@ def transition(
 def record_creation(request: Request, *, actor: str, reason: str) -> None:
     """The first transition row, from nothing; in the transaction that creates the request."""
     RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
-    Event.objects.create(request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason})
+    Event.objects.create(
+        request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason}
+    )
 
 
 def hold_changes(code: HoldCode, reason: str) -> dict[str, Any]:

@@ -1,13 +1,38 @@
-"""The Celery app. Beat's schedule stands in code; Celery carries hints, PostgreSQL rows are the truth."""
+"""The Celery app and its beat schedule. Celery carries hints; PostgreSQL rows are the truth, and a lost task costs one tick."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
 app = Celery("wms2")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+#: A standby must notice a lost leader within 30 s, however long the cycle.
+MAX_TICK_SECONDS = 10.0
+_CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
+_TICK_SECONDS = min(_CYCLE_SECONDS, MAX_TICK_SECONDS)
+
+app.conf.beat_schedule = {
+    "lifecycle": {
+        "task": "requests_app.tasks.run_lifecycle_cycle",
+        "schedule": _TICK_SECONDS,
+        "options": {"expires": _TICK_SECONDS},
+    },
+    "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _TICK_SECONDS, "options": {"expires": _TICK_SECONDS}},
+    "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
+}
+
+
+@worker_init.connect
+def refuse_foreign_database(**_: Any) -> None:
+    """A worker of another instance or environment must not touch this database."""
+    from requests_app.installation import installation_verify  # Django is not set up when this module is imported
+
+    installation_verify()

@@ -29,7 +29,7 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     if knobs.submit_unknown_grace_seconds < knobs.submit_timeout_seconds:
         found.append(
             Error(
-                "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS is shorter than WMS2_SUBMIT_TIMEOUT_SECONDS: a late submission could be repeated",
+                "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS is shorter than WMS2_SUBMIT_TIMEOUT_SECONDS: a late one could be repeated",
                 id="wms2.E003",
             )
         )

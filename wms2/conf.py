@@ -55,9 +55,13 @@ class Conf(BaseModel):
     timeout_active_seconds: int = 30 * 86400
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
-    retry_after_failure_seconds: int = Field(60, description="first pause of a request whose planning or submission failed; doubles")
+    retry_after_failure_seconds: int = Field(
+        60, description="first pause of a request whose planning or submission failed; doubles"
+    )
     retry_after_failure_max_seconds: int = 3600
-    submit_unknown_grace_seconds: float = Field(120.0, description="'not in queue and history' counts only after this; at least submit_timeout_seconds")
+    submit_unknown_grace_seconds: float = Field(
+        120.0, description="'not in queue and history' counts only after this; at least submit_timeout_seconds"
+    )
     schedd_suspicion_seconds: int = 900
 
     # --- admission (spec 4.4)

@@ -28,7 +28,9 @@ class WorkUnit(models.Model):
     id = models.BigAutoField(primary_key=True)
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="work_units")
     round = models.ForeignKey("requests_app.Round", on_delete=models.CASCADE, related_name="work_units")
-    dag = models.ForeignKey("dags_app.DAG", on_delete=models.PROTECT, related_name="work_units", help_text="the round's first DAG")
+    dag = models.ForeignKey(
+        "dags_app.DAG", on_delete=models.PROTECT, related_name="work_units", help_text="the round's first DAG"
+    )
     index = models.PositiveIntegerField()
     name = models.CharField(max_length=20, help_text="node of the outer DAG, mg_NNNNNN")
     state = models.CharField(max_length=20, choices=WorkUnitState.choices, default=WorkUnitState.PLANNED)
@@ -50,7 +52,8 @@ class WorkUnit(models.Model):
             models.CheckConstraint(condition=Q(state__in=WorkUnitState.values), name="work_unit_state_known"),
             models.UniqueConstraint(fields=("round", "index"), name="work_unit_once_per_round"),
             models.CheckConstraint(
-                condition=~Q(state=WorkUnitState.DONE) | (~Q(manifest_sha256="") & Q(fence__isnull=False)), name="work_unit_done_has_manifest"
+                condition=~Q(state=WorkUnitState.DONE) | (~Q(manifest_sha256="") & Q(fence__isnull=False)),
+                name="work_unit_done_has_manifest",
             ),
         )
         indexes = (
@@ -77,7 +80,9 @@ class WorkUnitClaim(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     unit = models.ForeignKey(WorkUnit, on_delete=models.CASCADE, related_name="claims")
-    input_file = models.ForeignKey("requests_app.InputFile", on_delete=models.PROTECT, null=True, blank=True, related_name="claims")
+    input_file = models.ForeignKey(
+        "requests_app.InputFile", on_delete=models.PROTECT, null=True, blank=True, related_name="claims"
+    )
     kind = BigIntegerRangeField()
     scope = BigIntegerRangeField()
     run = BigIntegerRangeField()

@@ -70,8 +70,12 @@ class ProcessingBlock(models.Model):
             models.CheckConstraint(condition=Q(status__in=BlockStatus.values), name="block_status_known"),
             models.UniqueConstraint(fields=("dataset", "block_index"), name="block_index_once_per_dataset"),
             models.UniqueConstraint(fields=("dbs_block_name",), name="dbs_block_name_once"),
-            models.UniqueConstraint(fields=("dataset",), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_dataset"),
-            models.CheckConstraint(condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id=""), name="block_archived_has_tape_rule"),
+            models.UniqueConstraint(
+                fields=("dataset",), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_dataset"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id=""), name="block_archived_has_tape_rule"
+            ),
         )
         indexes = (
             models.Index(fields=("workflow",), name="idx_processing_blocks_workflow"),

@@ -19,7 +19,6 @@ class EffectKind(models.TextChoices):
     RUCIO_PROTECT = "rucio_protect", "Protect files at their RSE"
     RUCIO_BLOCK_CLOSE = "rucio_block_close", "Close block in Rucio"
     RUCIO_TAPE = "rucio_tape", "Tape rule for the block"
-    REQMGR2_STATUS = "reqmgr2_status", "Tell ReqMgr2"
 
 
 class EffectState(models.TextChoices):
@@ -44,7 +43,9 @@ class Effect(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     request = models.ForeignKey("requests_app.Request", on_delete=models.PROTECT, related_name="effects")
-    block = models.ForeignKey("outputs_app.ProcessingBlock", on_delete=models.PROTECT, null=True, blank=True, related_name="effects")
+    block = models.ForeignKey(
+        "outputs_app.ProcessingBlock", on_delete=models.PROTECT, null=True, blank=True, related_name="effects"
+    )
     unit = models.ForeignKey("dags_app.WorkUnit", on_delete=models.PROTECT, null=True, blank=True, related_name="effects")
     kind = models.CharField(max_length=40, choices=EffectKind.choices)
     key = models.CharField(max_length=300, unique=True)
@@ -69,7 +70,9 @@ class Effect(models.Model):
         constraints = (
             models.CheckConstraint(condition=Q(state__in=EffectState.values), name="effect_state_known"),
             models.CheckConstraint(condition=Q(kind__in=EffectKind.values), name="effect_kind_known"),
-            models.CheckConstraint(condition=~Q(state=EffectState.CLAIMED) | Q(claim_expires_at__isnull=False), name="effect_claim_expires"),
+            models.CheckConstraint(
+                condition=~Q(state=EffectState.CLAIMED) | Q(claim_expires_at__isnull=False), name="effect_claim_expires"
+            ),
         )
         indexes = (
             models.Index(fields=("next_attempt_at",), name="effect_due", condition=Q(state=EffectState.PENDING)),

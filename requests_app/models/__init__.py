@@ -3,10 +3,12 @@
 from requests_app.models.audit import AuditEntry, Event, RequestTransition
 from requests_app.models.control import Installation, Lease, Limit
 from requests_app.models.inputs import InputFile
-from requests_app.models.request import CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.models.workflow import Round, Workflow, WorkflowStatus
 
 __all__ = [
+    "EVALUATED",
+    "TERMINAL",
     "AuditEntry",
     "CleanupPolicy",
     "Event",

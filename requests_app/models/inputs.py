@@ -31,7 +31,8 @@ class InputFile(models.Model):
             models.UniqueConstraint(fields=("workflow", "lfn"), name="input_file_once"),
             models.CheckConstraint(condition=Q(events__gte=0, size_bytes__gte=0), name="input_file_counts_positive"),
             models.CheckConstraint(
-                condition=Q(excluded_at__isnull=True, excluded_reason="") | (Q(excluded_at__isnull=False) & ~Q(excluded_reason="")),
+                condition=Q(excluded_at__isnull=True, excluded_reason="")
+                | (Q(excluded_at__isnull=False) & ~Q(excluded_reason="")),
                 name="input_file_exclusion_has_reason",
             ),
         )

@@ -104,14 +104,18 @@ class Request(models.Model):
     priority = models.IntegerField(default=100_000)
     urgent = models.BooleanField(default=False)
     production_steps = models.JSONField(default=list, blank=True)
-    overrides = models.JSONField(default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.overrides)")
+    overrides = models.JSONField(
+        default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.overrides)"
+    )
 
     status = models.CharField(max_length=50, choices=RequestStatus.choices, default=RequestStatus.NEW)
     status_since = models.DateTimeField(default=timezone.now)
     stop_intent = models.CharField(max_length=20, choices=StopIntent.choices, blank=True)
     hold_code = models.CharField(max_length=30, choices=HoldCode.choices, blank=True)
     hold_reason = models.TextField(blank=True)
-    next_attempt_at = models.DateTimeField(null=True, blank=True, help_text="planning or submission failed; passed over until then")
+    next_attempt_at = models.DateTimeField(
+        null=True, blank=True, help_text="planning or submission failed; passed over until then"
+    )
     failed_attempts = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True)
     waiting_for = models.TextField(blank=True, help_text="what the request waits for now, in words")
@@ -146,12 +150,16 @@ class Request(models.Model):
         ordering = ("-created_at",)
         constraints = (
             models.CheckConstraint(condition=Q(status__in=RequestStatus.values), name="request_status_known"),
-            models.CheckConstraint(condition=Q(stop_intent="") | Q(stop_intent__in=StopIntent.values), name="request_stop_intent_known"),
+            models.CheckConstraint(
+                condition=Q(stop_intent="") | Q(stop_intent__in=StopIntent.values), name="request_stop_intent_known"
+            ),
             models.CheckConstraint(condition=Q(hold_code="") | Q(hold_code__in=HoldCode.values), name="request_hold_code_known"),
             models.CheckConstraint(
                 condition=~Q(status=RequestStatus.HELD) | (~Q(hold_code="") & ~Q(hold_reason="")), name="request_held_has_reason"
             ),
-            models.CheckConstraint(condition=~Q(status=RequestStatus.STOPPING) | ~Q(stop_intent=""), name="request_stopping_has_intent"),
+            models.CheckConstraint(
+                condition=~Q(status=RequestStatus.STOPPING) | ~Q(stop_intent=""), name="request_stopping_has_intent"
+            ),
             models.CheckConstraint(condition=Q(cleanup_policy__in=CleanupPolicy.values), name="request_cleanup_policy_known"),
             models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=999_999), name="request_priority_range"),
             models.CheckConstraint(condition=~Q(request_name=F("superseded_by_request")), name="request_not_its_own_successor"),
@@ -163,10 +171,14 @@ class Request(models.Model):
             models.Index(fields=("-created_at",), name="idx_requests_created"),
             models.Index(fields=("status",), name="idx_requests_non_terminal", condition=Q(status__in=EVALUATED)),
             models.Index(
-                fields=("-urgent", "-priority", "queued_at"), name="idx_requests_admission", condition=Q(status=RequestStatus.QUEUED)
+                fields=("-urgent", "-priority", "queued_at"),
+                name="idx_requests_admission",
+                condition=Q(status=RequestStatus.QUEUED),
             ),
             models.Index(
-                fields=("previous_version_request",), name="idx_requests_version_link", condition=Q(previous_version_request__isnull=False)
+                fields=("previous_version_request",),
+                name="idx_requests_version_link",
+                condition=Q(previous_version_request__isnull=False),
             ),
         )
 

@@ -39,10 +39,17 @@ class Workflow(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(
-        unique=True, editable=False, db_default=RawSQL("nextval('workflow_number_seq')", ()), help_text="integer key for range constraints"
+        unique=True,
+        editable=False,
+        db_default=RawSQL("nextval('workflow_number_seq')", ()),
+        help_text="integer key for range constraints",
     )
     request = models.OneToOneField(
-        "requests_app.Request", to_field="request_name", on_delete=models.PROTECT, related_name="workflow", db_column="request_name"
+        "requests_app.Request",
+        to_field="request_name",
+        on_delete=models.PROTECT,
+        related_name="workflow",
+        db_column="request_name",
     )
     input_dataset = models.CharField(max_length=500, blank=True)
     input_fileset_id = models.UUIDField(null=True, blank=True)
@@ -52,6 +59,7 @@ class Workflow(models.Model):
     sandbox_url = models.TextField(blank=True)
     config_cache_id = models.CharField(max_length=100, blank=True)
     spec = models.JSONField(db_column="config_data")
+    psets = models.JSONField(default=dict, blank=True, help_text="step name -> the PSet's text, as ConfigCache gave it")
     step_metrics = models.JSONField(null=True, blank=True)
     category_throttles = models.JSONField(default=default_throttles)
 
@@ -77,7 +85,9 @@ class Workflow(models.Model):
         ordering = ("-created_at",)
         constraints = (
             models.CheckConstraint(condition=Q(status__in=WorkflowStatus.values), name="workflow_status_known"),
-            models.CheckConstraint(condition=Q(next_first_event__gte=1, next_first_lumi__gte=1), name="workflow_offsets_positive"),
+            models.CheckConstraint(
+                condition=Q(next_first_event__gte=1, next_first_lumi__gte=1), name="workflow_offsets_positive"
+            ),
         )
         indexes = (models.Index(fields=("status",), name="idx_workflows_status"),)
 
@@ -100,7 +110,9 @@ class Round(models.Model):
         ordering = ("workflow", "index")
         constraints = (
             models.UniqueConstraint(fields=("workflow", "index"), name="round_index_once"),
-            models.UniqueConstraint(fields=("workflow",), condition=Q(closed_at__isnull=True), name="one_open_round_per_workflow"),
+            models.UniqueConstraint(
+                fields=("workflow",), condition=Q(closed_at__isnull=True), name="one_open_round_per_workflow"
+            ),
         )
 
     def __str__(self) -> str:

@@ -22,7 +22,9 @@ class Schedd(models.Model):
     collector = models.CharField(max_length=255, help_text="host:port")
     name = models.CharField(max_length=255)
     state = models.CharField(max_length=20, choices=ScheddState.choices, default=ScheddState.DISCOVERED)
-    max_dagman_slots = models.PositiveIntegerField(default=500, help_text="DAGMan processes it may run: outer and inner ones together")
+    max_dagman_slots = models.PositiveIntegerField(
+        default=500, help_text="DAGMan processes it may run: outer and inner ones together"
+    )
     max_dags = models.PositiveIntegerField(null=True, blank=True, help_text="an operator's own cap on outer DAGs")
     submit_root = models.TextField(help_text="where DAG directories lie, on the schedd's file system")
     version = models.CharField(max_length=100, blank=True)

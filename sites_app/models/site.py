@@ -23,7 +23,9 @@ class Site(models.Model):
     name = models.CharField(max_length=100, primary_key=True)
     status = models.CharField(max_length=50, choices=SiteStatus.choices, default=SiteStatus.ENABLED)
     status_reason = models.TextField(blank=True)
-    status_actor = models.CharField(max_length=100, blank=True, help_text="who set the status; empty: CRIC's sync, which never undoes a person's word")
+    status_actor = models.CharField(
+        max_length=100, blank=True, help_text="who set the status; empty: CRIC's sync, which never undoes a person's word"
+    )
     total_slots = models.IntegerField(default=0)
     running_slots = models.IntegerField(default=0)
     pending_slots = models.IntegerField(default=0)
@@ -68,7 +70,9 @@ class SiteBan(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     site = models.ForeignKey(Site, on_delete=models.PROTECT, related_name="bans", db_column="site_name")
-    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, null=True, blank=True, related_name="site_bans")
+    workflow = models.ForeignKey(
+        "requests_app.Workflow", on_delete=models.CASCADE, null=True, blank=True, related_name="site_bans"
+    )
     reason = models.TextField()
     failure_data = models.JSONField(default=dict, blank=True)
     created_by = models.CharField(max_length=100, default="wms2")

@@ -1,0 +1,104 @@
+"""Reading a work unit's manifest (``merge_output.json``; docs/payload-contract.md). Typed at the edge, never trusted.
+
+Pure apart from reading the one file. Same major schema version accepted, unknown keys ignored, missing ones refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+SCHEMA = "wms2.manifest/1"
+MAX_BYTES = 256 * 1024 * 1024
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class ProcessedFile(_Model):
+    """Events of one input file that a job read."""
+
+    lfn: str
+    events: int = Field(ge=0)
+    first_event: int | None = None
+    last_event: int | None = None
+
+
+class Processed(_Model):
+    """What a job's first step really read or generated. ``lumis``: run -> [[first, last], ...]."""
+
+    events: int = Field(ge=0)
+    lumis: dict[int, list[tuple[int, int]]]
+    files: list[ProcessedFile] = Field(default_factory=list)
+
+
+class ManifestJob(_Model):
+    """One processing job's share."""
+
+    node: str
+    processed: Processed
+
+
+class ManifestFile(_Model):
+    """One merged file. ``lumis``: run -> [[lumi, events], ...]."""
+
+    lfn: str = Field(pattern=r"^/store/[A-Za-z0-9/_.+-]+\.root$")
+    size_bytes: int = Field(gt=0)
+    adler32: str = Field(pattern=r"^[0-9a-f]{8}$")
+    events: int = Field(ge=0)
+    lumis: dict[int, list[tuple[int, int]]]
+    parents: list[str] = Field(default_factory=list)
+
+
+class ManifestOutput(_Model):
+    """The merged files of one output dataset."""
+
+    dataset: str
+    module: str
+    step: str
+    files: list[ManifestFile]
+
+
+class Manifest(_Model):
+    """A unit's whole account."""
+
+    schema_: str = Field(alias="schema", pattern=r"^wms2\.manifest/1(\.\d+)?$")
+    request_name: str
+    workflow_id: str
+    dag_id: str
+    unit: str
+    fence: int
+    site: str
+    rse: str
+    jobs: list[ManifestJob] = Field(min_length=1)
+    outputs: list[ManifestOutput]
+    metrics: dict[str, object] = Field(default_factory=dict)
+
+
+class ManifestProblem(Exception):
+    """The manifest is missing, torn or not what it should be; the unit stays unaccounted."""
+
+
+def read_manifest(path: Path) -> tuple[Manifest, str]:
+    """The manifest and its sha256.
+
+    Raises:
+        ManifestProblem: says what is wrong with which file.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ManifestProblem(f"{path.name} is larger than {MAX_BYTES} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ManifestProblem(f"{path.parent.name}/{path.name}: {error.strerror or error}") from error
+    try:
+        return Manifest.model_validate_json(content), hashlib.sha256(content).hexdigest()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(p) for p in first["loc"]) or "document"
+        raise ManifestProblem(
+            f"{path.parent.name}/{path.name}: {where}: {first['msg']} ({error.error_count()} problems)"
+        ) from error

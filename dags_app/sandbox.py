@@ -1,0 +1,47 @@
+"""Packing what a DAG directory carries beside rendered text: the sandbox with the PSets, and the payload zipapp."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from dags_app.payload.build import build_payload
+from dags_app.planning.layout import pset_path
+from dags_app.planning.specs import WorkflowSpec
+from wms2.errors import PlanningRefused
+
+
+def sandbox_pack(*, workflow: WorkflowSpec, psets: Mapping[str, str]) -> bytes:
+    """``sandbox.tar.gz``: the same bytes for the same PSets.
+
+    Args:
+        psets: step name -> text of its PSet.
+
+    Raises:
+        PlanningRefused: a step has no PSet.
+    """
+    missing = [step.name for step in workflow.steps if not psets.get(step.name)]
+    if missing:
+        raise PlanningRefused(f"no PSet for step {', '.join(missing)}; release the request to fetch it from ConfigCache again")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for step in workflow.steps:
+            content = psets[step.name].encode()
+            info = tarfile.TarInfo(pset_path(step.number, step.name))
+            info.size, info.mode, info.mtime = len(content), 0o644, 0
+            tar.addfile(info, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+@cache
+def payload_bytes() -> bytes:
+    """The payload of this release, built once per process."""
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "wms2_payload.pyz"
+        build_payload(target)
+        return target.read_bytes()

@@ -1,0 +1,26 @@
+"""Reads of dags_app."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db.models import QuerySet
+
+from dags_app.models import DAG, LIVE_DAG, DAGKind
+
+
+def dag_live(workflow_id: uuid.UUID) -> DAG | None:
+    """The workflow's one live DAG."""
+    return DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
+
+
+def dag_last(workflow_id: uuid.UUID) -> DAG | None:
+    """The newest DAG, live or ended."""
+    return (
+        DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
+    )
+
+
+def rescues_of_round(round_id: int, *, kind: DAGKind) -> QuerySet[DAG]:
+    """Submissions of a round of one kind."""
+    return DAG.objects.filter(round_id=round_id, kind=kind)

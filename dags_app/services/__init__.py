@@ -1,0 +1,1 @@
+"""Writes of dags_app, one noun a module: ``plan``, ``submit``, ``watch``, ``units``, ``outcome``, ``stop``."""

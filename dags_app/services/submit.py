@@ -1,0 +1,136 @@
+"""At-most-once submission of a DAG (``control-plane.md``; ``model.md`` section 1, last paragraph).
+
+The intent (attempt and fence) is committed first; then the schedd's queue and history are searched for this DAG's id; what is
+found is adopted, otherwise submitted; then recorded. After a time-out or a crash the outcome is unknown: the next call looks
+again, and "not there" counts only when queue and history both answered and the grace has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+from django.db.models import F
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGStatus
+from dags_app.planning import writer
+from dags_app.states import dag_transition, history
+from sites_app.models import Schedd
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import ServiceRejected, StaleState
+from wms2.locks import Fenced
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The DAG runs under this cluster id; the row still has to be recorded."""
+
+    cluster: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """Nothing may be concluded now; look again next cycle."""
+
+    reason: str
+
+
+def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) -> Submitted | NotYet:
+    """Bring a READY DAG to its schedd, at most once.
+
+    Raises:
+        ServiceUnavailable: the schedd did not answer the look-up; nothing was sent.
+        ServiceRejected: the schedd refused; the intent is closed, nothing runs.
+    """
+    schedd = _schedd_of(dag)
+    condor = factory.htcondor(schedd.name, schedd.collector)
+    if dag.submit_intent_at:
+        found = condor.find_dag(str(dag.pk))
+        if found is not None:
+            return _adopt(dag, found.cluster)
+        left = dag.submit_intent_at + timedelta(seconds=conf().submit_unknown_grace_seconds) - timezone.now()
+        if left > timedelta():
+            return NotYet(
+                f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left.total_seconds()) + 1} s"
+            )
+    _open_intent(dag, fenced)
+    crash_point("submit.claimed")
+    found = condor.find_dag(str(dag.pk))
+    if found is not None:
+        return _adopt(dag, found.cluster)
+    writer.write_fence(Path(dag.submit_dir), dag.fence)
+    try:
+        cluster = condor.submit_dag(
+            Path(dag.submit_dir),
+            Path(dag.dag_file_path).name,
+            {
+                "WMS2_Instance": dag.instance,
+                "WMS2_Request": request_name,
+                "WMS2_DagID": str(dag.pk),
+                "WMS2_Fence": dag.fence,
+            },
+            priority,
+        )
+    except ServiceRejected as error:
+        _close_intent(dag, str(error), fenced)
+        raise
+    crash_point("submit.called")
+    return Submitted(cluster=cluster, adopted=False)
+
+
+def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:
+    """READY -> SUBMITTED; in the caller's transaction, together with the request's transition."""
+    dag_transition(
+        dag,
+        DAGStatus.SUBMITTED,
+        event="adopted" if submitted.adopted else "submitted",
+        detail={"cluster": submitted.cluster, "schedd": dag.schedd_name, "attempt": dag.attempt, "fence": dag.fence},
+        dagman_cluster_id=str(submitted.cluster),
+        submitted_at=timezone.now(),
+        submit_error="",
+    )
+
+
+def dag_place(*, dag: DAG, schedd: Schedd, why: dict[str, object]) -> None:
+    """Choose the schedd once; later attempts of the same row stay with it (a silent schedd means wait, never another)."""
+    dag.schedd, dag.schedd_name, dag.placement = schedd, schedd.name, why
+    DAG.objects.filter(pk=dag.pk, schedd__isnull=True).update(schedd=schedd, schedd_name=schedd.name, placement=why)
+
+
+def _schedd_of(dag: DAG) -> Schedd:
+    if dag.schedd is None:
+        raise StaleState(f"DAG {dag.pk} has no schedd yet")
+    return dag.schedd
+
+
+def _open_intent(dag: DAG, fenced: Fenced) -> None:
+    with fenced():
+        workflow = type(dag.workflow).objects.select_for_update().get(pk=dag.workflow_id)
+        workflow.fence_counter += 1
+        workflow.save(update_fields=["fence_counter"])
+        now = timezone.now()
+        rows = DAG.objects.filter(pk=dag.pk, status=DAGStatus.READY, attempt=dag.attempt)
+        if rows.update(attempt=F("attempt") + 1, fence=workflow.fence_counter, submit_intent_at=now) != 1:
+            raise StaleState(f"DAG {dag.pk}: another attempt has begun")
+        dag.attempt, dag.fence, dag.submit_intent_at = dag.attempt + 1, workflow.fence_counter, now
+        history(dag, "submit_intent", detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
+
+
+def _close_intent(dag: DAG, error: str, fenced: Fenced) -> None:
+    with fenced():
+        DAG.objects.filter(pk=dag.pk, fence=dag.fence).update(submit_intent_at=None, submit_error=error)
+        history(dag, "submit_refused", detail={"error": error})
+    dag.submit_intent_at = None
+
+
+def _adopt(dag: DAG, cluster: int) -> Submitted:
+    log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=cluster, attempt=dag.attempt)
+    return Submitted(cluster=cluster, adopted=True)

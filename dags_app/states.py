@@ -1,0 +1,60 @@
+"""The DAG's status table and its single writer (``model.md`` section 1, "DAG")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGHistory, DAGStatus
+from wms2.errors import InvalidTransition, StaleState
+
+log = structlog.get_logger(__name__)
+S = DAGStatus
+_ENDS = frozenset({S.COMPLETED, S.PARTIAL, S.FAILED, S.STOPPED, S.REMOVED})
+
+TRANSITIONS: dict[DAGStatus, frozenset[DAGStatus]] = {
+    S.PLANNING: frozenset({S.READY, S.REMOVED}),
+    S.READY: frozenset({S.SUBMITTED, S.REMOVED}),
+    S.SUBMITTED: frozenset({S.RUNNING, S.HALTED}) | _ENDS,
+    S.RUNNING: frozenset({S.HALTED}) | _ENDS,
+    S.HALTED: frozenset({S.RUNNING}) | _ENDS,
+    **dict.fromkeys(_ENDS, frozenset()),
+}
+
+
+def dag_transition(dag: DAG, to: DAGStatus, *, event: str, detail: dict[str, Any] | None = None, **changes: Any) -> None:
+    """Move a DAG along one edge with its history row, in one transaction; ``dag`` is refreshed.
+
+    Raises:
+        InvalidTransition: no such edge.
+        StaleState: the row is no longer as read, or an older fence speaks.
+    """
+    old = DAGStatus(dag.status)
+    if to not in TRANSITIONS[old]:
+        raise InvalidTransition(f"DAG {dag.id}: {old.label} cannot become {to.label}")
+    now = timezone.now()
+    values = {"status": to, **({"completed_at": now} if to in _ENDS else {}), **changes}
+    with transaction.atomic():
+        if DAG.objects.filter(pk=dag.pk, status=old, fence=dag.fence).update(**values) != 1:
+            raise StaleState(f"DAG {dag.id} is no longer {old.label} with fence {dag.fence}")
+        history(dag, event, from_status=old, to_status=to, detail=detail)
+    for name, value in values.items():
+        setattr(dag, name, value)
+    log.info("dag status", dag_id=str(dag.id), old=old.value, new=to.value, what=event)
+
+
+def history(dag: DAG, event: str, *, from_status: str = "", to_status: str = "", detail: dict[str, Any] | None = None) -> None:
+    """Append one line to the DAG's history."""
+    DAGHistory.objects.create(
+        dag=dag,
+        event_type=event,
+        from_status=from_status,
+        to_status=to_status,
+        nodes_done=dag.nodes_done,
+        nodes_failed=dag.nodes_failed,
+        nodes_running=dag.nodes_running,
+        detail=detail or {},
+    )

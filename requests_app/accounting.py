@@ -1,0 +1,104 @@
+"""Carrying completed work units from the DAG to the outputs: manifest, file rows and completion in one transaction.
+
+The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.7; ``model.md`` section 3, "A unit is done").
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from dags_app.manifest import Manifest, ManifestProblem
+from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.services.units import unit_nodes, unit_read, unit_settle, unit_unaccounted, units_to_account
+from outputs_app.services import blocks_advance, unit_register
+from outputs_app.values import MergedFile, UnitOutputs
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.models import Event
+from wms2.crash import crash_point
+from wms2.nudge import RUN_EFFECTS, nudge
+
+log = structlog.get_logger(__name__)
+
+
+def account(evaluation: Evaluation, dag: DAG, *, final: bool = False) -> int:
+    """Account every unit that DAGMan reports done; returns how many. Reads files only when counts moved, or at the end.
+
+    Raises:
+        LedgerViolation: a unit processed what it did not claim.
+    """
+    open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state__in=(WorkUnitState.DONE, WorkUnitState.ABANDONED))
+    accounted = dag.total_work_units - open_units.count()
+    if not final and int(dag.observed.get("nodes_done") or 0) <= accounted:
+        return 0
+    nodes = unit_nodes(dag)
+    if nodes is None:
+        log.info("status file not readable now", dag_id=str(dag.pk))
+        return 0
+    count = 0
+    for unit in units_to_account(dag=dag, done=nodes.done):
+        try:
+            manifest, sha256 = unit_read(unit=unit, dag=dag)
+            unit_account(evaluation, dag, unit, manifest, sha256)
+            count += 1
+        except ManifestProblem as problem:
+            unit_unaccounted(unit=unit, problem=str(problem))
+            alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
+    if count:
+        with evaluation.fenced():
+            blocks_advance(workflow_id=dag.workflow_id, request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch)
+            nudge(RUN_EFFECTS)
+    return count
+
+
+def unit_account(evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Manifest, sha256: str) -> None:
+    """One transaction: the unit is DONE, its files are rows, their registration is asked for."""
+    crash_point("register.claimed")
+    with evaluation.fenced():
+        events = unit_settle(unit=unit, dag=dag, manifest=manifest, sha256=sha256)
+        files = unit_register(
+            request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch, outputs=_outputs(unit, manifest)
+        )
+        Event.objects.create(
+            request=evaluation.request,
+            kind="work_unit.done",
+            data={"unit": unit.name, "site": manifest.site, "events": events, "files": files},
+        )
+        nudge(RUN_EFFECTS)
+    crash_point("register.recorded")
+    log.info(
+        "work unit done",
+        request_name=evaluation.request.request_name,
+        dag_id=str(dag.pk),
+        unit=unit.name,
+        site=manifest.site,
+        events=events,
+        files=files,
+    )
+
+
+def unaccounted(dag: DAG) -> list[str]:
+    """Units of the DAG's round that are done but not accounted."""
+    rows = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
+    return [f"{unit.name}: {unit.problem}" for unit in rows]
+
+
+def _outputs(unit: WorkUnit, manifest: Manifest) -> UnitOutputs:
+    return UnitOutputs(
+        unit_id=unit.pk,
+        unit_name=unit.name,
+        rse=manifest.rse,
+        files=tuple(
+            MergedFile(
+                dataset=output.dataset,
+                lfn=file.lfn,
+                size_bytes=file.size_bytes,
+                adler32=file.adler32,
+                events=file.events,
+                lumis={str(run): tuple((lumi, events) for lumi, events in pairs) for run, pairs in file.lumis.items()},
+                parents=tuple(file.parents),
+            )
+            for output in manifest.outputs
+            for file in output.files
+        ),
+    )

@@ -1,0 +1,93 @@
+"""Who may start next (spec 4.4; ``model.md`` section 3, Limits; ``control-plane.md``, Placement).
+
+Counts live DAG rows, never statuses: urgent first, then priority, then time queued. A request whose planning or submission
+failed carries ``next_attempt_at`` and is passed over. One advisory lock over admission keeps two evaluations from taking the
+same last slot. Capacity of a schedd is counted in DAGMan slots: an outer DAG and its concurrent units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from dags_app.models import DAG, LIVE_DAG
+from requests_app.limits import limit_int
+from requests_app.models import Request, RequestStatus
+from sites_app.models import Schedd, ScheddState
+
+#: Statuses that hold an admission slot although their DAG row may not exist yet.
+TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether the request starts now, where, and if not, what it waits for."""
+
+    admitted: bool
+    waits_for: str
+    schedd: Schedd | None = None
+    placement: dict[str, object] | None = None
+
+
+def slots_used() -> int:
+    """Live DAGs plus requests that keep or have taken a slot without a live DAG row."""
+    planning = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    return DAG.objects.filter(status__in=LIVE_DAG).count() + planning.count()
+
+
+def queue() -> QuerySet[Request]:
+    """QUEUED requests in admission order, those with a pause still running included."""
+    return Request.objects.filter(status=RequestStatus.QUEUED).order_by("-urgent", "-priority", "queued_at", "id")
+
+
+def eligible() -> QuerySet[Request]:
+    """The queue without those that wait for their next attempt."""
+    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=timezone.now()))
+
+
+def decide(request: Request) -> Decision:
+    """Judge one QUEUED request; call under the admission lock."""
+    if request.next_attempt_at and request.next_attempt_at > timezone.now():
+        return Decision(
+            False, f"next attempt at {request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC after: {request.last_error}"[:1000]
+        )
+    limit, used = limit_int("max_active_dags"), slots_used()
+    free = limit - used
+    if free <= 0:
+        return Decision(False, f"a free DAG slot: {used} of {limit} in use")
+    ahead = list(eligible().values_list("pk", flat=True)[: free + 1])
+    if request.pk not in ahead[:free]:
+        position = list(eligible().values_list("pk", flat=True)).index(request.pk) + 1
+        return Decision(False, f"its turn: place {position} in the queue, {free} free slots")
+    groups = limit_int("dag_max_merge_groups")
+    live = DAG.objects.filter(status__in=LIVE_DAG).count()
+    idle_needed = (live + 1) * groups * limit_int("jobs_per_work_unit")
+    if idle_needed > limit_int("idle_job_budget"):
+        return Decision(False, f"the idle-job budget: {idle_needed} of {limit_int('idle_job_budget')} would be queued")
+    return choose_schedd()
+
+
+def choose_schedd() -> Decision:
+    """The enabled schedd with most DAGMan slots left; each rejected one with its reason."""
+    per_dag = 1 + limit_int("dag_max_merge_groups")
+    candidates: list[tuple[int, str, Schedd]] = []
+    rejected: dict[str, str] = {}
+    counted = Schedd.objects.annotate(live=Count("dags", filter=Q(dags__status__in=LIVE_DAG)))
+    for schedd in counted:
+        capacity = schedd.max_dagman_slots // per_dag
+        if schedd.max_dags is not None:
+            capacity = min(capacity, schedd.max_dags)
+        if schedd.state != ScheddState.ENABLED:
+            rejected[schedd.name] = f"state {schedd.state}"
+        elif schedd.unreachable_since is not None:
+            rejected[schedd.name] = f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
+        elif schedd.live >= capacity:
+            rejected[schedd.name] = f"{schedd.live} of {capacity} DAGs ({schedd.max_dagman_slots} DAGMan slots, {per_dag} each)"
+        else:
+            candidates.append((capacity - schedd.live, schedd.name, schedd))
+    if not candidates:
+        return Decision(False, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
+    _, _, chosen = max(candidates, key=lambda c: (c[0], c[1]))
+    return Decision(True, "", chosen, {"chosen": chosen.name, "rejected": rejected})

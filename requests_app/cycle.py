@@ -1,0 +1,70 @@
+"""The life cycle's tick (spec 4.2): one leader observes every schedd once, hands out evaluations, runs effects.
+
+Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in.
+"""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from django.utils import timezone
+
+from dags_app.services.watch import schedd_observe
+from requests_app.leader import Leadership, leading
+from requests_app.models import EVALUATED, Lease, Request
+from sites_app.models import Schedd
+from wms2.conf import conf
+from wms2.errors import LeaseLost
+from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
+from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
+
+log = structlog.get_logger(__name__)
+
+
+def run_cycle(*, force: bool = False) -> bool:
+    """Run a cycle if this node leads and one is due; True when it ran."""
+    with leading() as leadership:
+        if leadership is None:
+            CYCLES_TOTAL.labels("not_leader").inc()
+            return False
+        if not force and not _due():
+            return False
+        started = time.monotonic()
+        try:
+            _cycle(leadership)
+        except LeaseLost as error:
+            CYCLES_TOTAL.labels("deposed").inc()
+            log.warning("cycle gave way", why=str(error))
+            return False
+        except Exception:  # the next tick starts anew; nothing is kept in memory
+            CYCLES_TOTAL.labels("error").inc()
+            log.exception("cycle failed")
+            return False
+        CYCLES_TOTAL.labels("ok").inc()
+        CYCLE_SECONDS.observe(time.monotonic() - started)
+        return True
+
+
+def _due() -> bool:
+    """Ticks come more often than cycles, so that a standby takes over quickly."""
+    last = Lease.objects.values_list("data", flat=True).get(name="lifecycle").get("cycle_started_epoch", 0)
+    return timezone.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
+
+
+def _cycle(leadership: Leadership) -> None:
+    now = timezone.now()
+    leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
+    for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
+        schedd_observe(schedd=schedd, instance=conf().instance)
+        leadership.renew()
+    requests = list(
+        Request.objects.filter(status__in=EVALUATED)
+        .order_by("-urgent", "-priority", "queued_at", "created_at")
+        .values_list("pk", "status")
+    )
+    for pk, _ in requests:
+        nudge(EVALUATE_REQUEST, str(pk))
+    nudge(RUN_EFFECTS)
+    ended = timezone.now()
+    leadership.renew(cycle_ended_at=ended.isoformat(), requests=len(requests), seconds=round((ended - now).total_seconds(), 3))

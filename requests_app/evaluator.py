@@ -1,0 +1,45 @@
+"""One evaluation of one request, from the lease to the log line. The only place besides the cycle that catches everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from requests_app.evaluation import evaluating
+from requests_app.lifecycle import evaluate
+from requests_app.models import EVALUATED
+from wms2.errors import StaleState
+from wms2.identity import process_name
+from wms2.metrics import EVALUATIONS_TOTAL
+
+log = structlog.get_logger(__name__)
+#: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.
+MAX_STEPS = 8
+
+
+def evaluate_one(pk: Any) -> None:
+    """Evaluate until the status stays, or there is nothing to do. Somebody else holding the lease is fine."""
+    with evaluating(pk, owner=process_name()) as evaluation:
+        if evaluation is None:
+            return
+        request = evaluation.request
+        with structlog.contextvars.bound_contextvars(request_name=request.request_name):
+            for _ in range(MAX_STEPS):
+                status = request.status
+                if status not in EVALUATED:
+                    return
+                try:
+                    evaluate(evaluation)
+                except StaleState as error:
+                    EVALUATIONS_TOTAL.labels(status, "stale").inc()
+                    log.info("evaluation gave way", why=str(error))
+                    return
+                except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
+                    EVALUATIONS_TOTAL.labels(status, "error").inc()
+                    log.exception("evaluation failed", status=status)
+                    evaluation.note(last_error=f"{type(error).__name__}: {error}"[:4000])
+                    return
+                EVALUATIONS_TOTAL.labels(status, "ok").inc()
+                if request.status == status:
+                    return

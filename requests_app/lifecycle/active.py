@@ -1,0 +1,91 @@
+"""ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; ``model.md`` section 1)."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGStatus
+from dags_app.selectors import dag_live
+from dags_app.services.outcome import Outcome, dag_outcome
+from dags_app.states import dag_transition
+from requests_app.accounting import account, unaccounted
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.lifecycle.finish import finish
+from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.states import hold_changes
+from wms2.conf import conf
+from wms2.errors import LedgerViolation, ServiceUnavailable
+
+S = RequestStatus
+
+
+def handle_active(evaluation: Evaluation) -> None:
+    """One step of a request whose DAG runs or has just ended."""
+    dag = dag_live(evaluation.request.workflow.pk)
+    try:
+        if dag is None:
+            finish(evaluation)
+        elif dag.missing_since is not None:
+            _ended(evaluation, dag)
+        else:
+            account(evaluation, dag)
+            _tell(evaluation, dag)
+    except LedgerViolation as error:
+        stop_for_ledger(evaluation, error)
+
+
+def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
+    """Never continue over a violation: stop what runs, then hold with the reason."""
+    alert(evaluation.request, "ledger_violation", str(error))
+    evaluation.transition(S.STOPPING, str(error), stop_intent=StopIntent.HOLD, hold_code=HoldCode.LEDGER, hold_reason=str(error))
+
+
+def _tell(evaluation: Evaluation, dag: DAG) -> None:
+    """Why it is not finished, in words."""
+    if dag.unanswered_since is not None:
+        silent = (timezone.now() - dag.unanswered_since).total_seconds()
+        evaluation.note(
+            waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
+        )
+        if silent > conf().schedd_suspicion_seconds:
+            alert(evaluation.request, "schedd_unreachable", f"schedd {dag.schedd_name} has been silent for {silent:.0f} s")
+        return
+    dag.refresh_from_db(fields=["units_done", "nodes_failed"])
+    evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done")
+
+
+def _ended(evaluation: Evaluation, dag: DAG) -> None:
+    """The schedd answers and the DAG is not in its queue: prove the end, sweep once more, record it."""
+    try:
+        outcome = dag_outcome(dag)
+    except ServiceUnavailable as error:
+        evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}"[:4000])
+        return
+    account(evaluation, dag, final=True)
+    if outcome.status is None:
+        evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
+        alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {outcome.why}")
+        return
+    _record_end(evaluation, dag, outcome)
+
+
+def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
+    status = outcome.status or DAGStatus.REMOVED
+    kept = {"why": outcome.why, "aborted": outcome.aborted, **outcome.evidence}
+    with evaluation.fenced():
+        dag_transition(dag, status, event="ended", detail={"why": outcome.why}, outcome=kept)
+        if outcome.aborted:
+            why = f"the DAG aborted itself (code 43): {outcome.why}"
+            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.ABORT_CODE, why))
+        elif status in (DAGStatus.REMOVED, DAGStatus.STOPPED):
+            why = f"DAGMan job {dag.dagman_cluster_id} was removed: {outcome.why}"
+            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.REMOVED, why))
+        elif status in (DAGStatus.PARTIAL, DAGStatus.FAILED):
+            evaluation.transition(S.PARTIAL, f"the DAG ended with failed work units: {outcome.why}", kept)
+    if status is DAGStatus.COMPLETED:
+        waiting = unaccounted(dag)
+        if waiting:
+            alert(evaluation.request, "units_unaccounted", f"{len(waiting)} work units done but unaccounted, e.g. {waiting[0]}")
+        else:
+            finish(evaluation)

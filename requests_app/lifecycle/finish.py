@@ -1,0 +1,80 @@
+"""After a round: the next one, or the end (``model.md`` section 1, ACTIVE -> QUEUED and -> COMPLETED)."""
+
+from __future__ import annotations
+
+from dags_app.models import WorkUnit, WorkUnitState
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.services import blocks_advance, blocks_seal
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.ledger import ledger_check, ledger_of
+from requests_app.models import HoldCode, RequestStatus
+from requests_app.rounds import round_close, round_open
+from requests_app.states import hold_changes
+from wms2.nudge import RUN_EFFECTS, nudge
+
+S = RequestStatus
+
+
+def finish(evaluation: Evaluation) -> None:
+    """No DAG is live: close the round, plan again if work is left, otherwise complete once everything is registered.
+
+    Raises:
+        LedgerViolation: the numbers do not add up.
+    """
+    request = evaluation.request
+    workflow = request.workflow
+    waiting = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
+    if waiting.exists():
+        evaluation.note(
+            waiting_for=f"{waiting.count()} work units done but unaccounted, e.g. {waiting[0].name}: {waiting[0].problem}"[:4000]
+        )
+        return
+    round_ = round_open(workflow)
+    if round_ is not None:
+        with evaluation.fenced():
+            round_close(round_=round_, reason="the DAG has ended")
+    ledger = ledger_of(workflow)
+    ledger_check(ledger)
+    if ledger.left_events > 0 or ledger.left_files > 0 or ledger.attempted_files > 0:
+        if request.status == S.PLANNING:
+            why = f"work is left that cannot be planned: {ledger.summary()}"
+            evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.SHORT, why))
+        else:
+            evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", ledger.as_dict())
+        return
+    with evaluation.fenced():
+        blocks_seal(workflow_id=workflow.pk)
+        blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+        nudge(RUN_EFFECTS)
+    _complete_when_registered(evaluation, ledger.as_dict())
+
+
+def _complete_when_registered(evaluation: Evaluation, evidence: dict[str, object]) -> None:
+    request = evaluation.request
+    open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
+    stuck = open_effects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)).order_by("id").first()
+    if stuck is not None:
+        evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
+        alert(request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")
+        return
+    count = open_effects.count()
+    if count:
+        failing = open_effects.exclude(last_error="").order_by("next_attempt_at").first()
+        why = (
+            f"; {failing.get_kind_display()} again at {failing.next_attempt_at:%H:%M:%S} UTC: {failing.last_error}"
+            if failing
+            else ""
+        )
+        evaluation.note(waiting_for=f"{count} registrations in DBS and Rucio{why}"[:4000])
+        return
+    blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
+    unfinished = blocks.exclude(status=BlockStatus.ARCHIVED)
+    if unfinished.exists():
+        evaluation.note(
+            waiting_for=f"{unfinished.count()} blocks to be archived, e.g. {unfinished[0].dbs_block_name}: {unfinished[0].status}"
+        )
+        return
+    evaluation.transition(
+        S.COMPLETED, "all work done, registered, protected and archived", {**evidence, "blocks": blocks.count()}
+    )

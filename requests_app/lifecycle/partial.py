@@ -1,0 +1,30 @@
+"""PARTIAL: rescue below the threshold, otherwise hold (error-handling 3.2; FAILED is never set here)."""
+
+from __future__ import annotations
+
+from dags_app.models import WorkUnit, WorkUnitState
+from requests_app.evaluation import Evaluation
+from requests_app.limits import limit_float, limit_int
+from requests_app.models import HoldCode, RequestStatus
+from requests_app.rounds import failure_rescues, round_open
+from requests_app.states import hold_changes
+
+S = RequestStatus
+
+
+def handle_partial(evaluation: Evaluation) -> None:
+    """Failed units over the round's units against the threshold; rescues since the last release against the maximum."""
+    round_ = round_open(evaluation.request.workflow)
+    units = WorkUnit.objects.filter(round=round_)
+    total, failed = units.count(), units.exclude(state=WorkUnitState.DONE).count()
+    rescues = failure_rescues(evaluation, round_) if round_ else 0
+    threshold, most = limit_float("error_hold_threshold"), limit_int("error_max_rescue_attempts")
+    evidence = {"work_units": total, "failed": failed, "rescues": rescues, "threshold": threshold, "max_rescues": most}
+    if total and failed / total >= threshold:
+        why = f"{failed} of {total} work units failed, the threshold is {threshold:.0%}"
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.THRESHOLD, why))
+    elif rescues >= most:
+        why = f"{failed} of {total} work units still failed after {rescues} rescues"
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
+    else:
+        evaluation.transition(S.PLANNING, f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed", evidence)

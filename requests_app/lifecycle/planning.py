@@ -1,0 +1,85 @@
+"""PLANNING: plan what is left, write it, submit it at most once (``architecture.md`` steps 5 and 6).
+
+Whoever leaves PLANNING without a submission discards the READY DAG first: QUEUED and HELD have no live DAG. While a submission
+may have happened, the request stays until queue and history have told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dags_app.models import DAG
+from dags_app.selectors import dag_live
+from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
+from requests_app.admission import choose_schedd
+from requests_app.evaluation import Evaluation
+from requests_app.lifecycle.finish import finish
+from requests_app.lifecycle.pauses import pause_fields
+from requests_app.models import HoldCode, RequestStatus
+from requests_app.planner import round_plan
+from requests_app.rounds import dag_discard, rescue_prepare
+from requests_app.states import hold_changes
+from wms2.crash import crash_point
+from wms2.errors import LedgerViolation, PlanningRefused, ServiceRejected, ServiceUnavailable
+
+S = RequestStatus
+
+
+def handle_planning(evaluation: Evaluation) -> None:
+    """A crashed attempt has its DAG row already; a round that is not over is rescued; otherwise plan what is left."""
+    try:
+        dag = dag_live(evaluation.request.workflow.pk) or rescue_prepare(evaluation) or round_plan(evaluation)
+        if dag is None:
+            finish(evaluation)
+            return
+        _submit(evaluation, dag)
+    except ServiceRejected as error:
+        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
+    except PlanningRefused as error:
+        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
+    except LedgerViolation as error:
+        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+    except ServiceUnavailable as error:
+        fields = pause_fields(evaluation.request.failed_attempts, error)
+        _leave(evaluation, S.QUEUED, f"not now: {error}", **fields)
+
+
+def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) -> None:
+    """The submission and the request's new status, in one transaction."""
+    with evaluation.fenced():
+        dag_record_submission(dag=dag, submitted=submitted)
+        evaluation.transition(
+            S.ACTIVE,
+            f"DAGMan job {submitted.cluster} at {dag.schedd_name}" + (" adopted" if submitted.adopted else ""),
+            {"dag": str(dag.pk), "cluster": submitted.cluster, "attempt": dag.attempt, "fence": dag.fence},
+        )
+    crash_point("submit.recorded")
+
+
+def _submit(evaluation: Evaluation, dag: DAG) -> None:
+    if dag.schedd is None:
+        decision = choose_schedd()
+        if decision.schedd is None:
+            raise ServiceUnavailable("htcondor", "place", f"waits for {decision.waits_for}")
+        dag_place(dag=dag, schedd=decision.schedd, why=decision.placement or {})
+    request = evaluation.request
+    outcome = dag_submit(dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced)
+    if isinstance(outcome, NotYet):
+        evaluation.note(waiting_for=outcome.reason)
+    else:
+        record_submission(evaluation, dag, outcome)
+
+
+def _leave(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:
+    """Discard a READY DAG that certainly never ran, and go; with an open intent stay and say so."""
+    dag = dag_live(evaluation.request.workflow.pk)
+    if dag is not None and dag.submit_intent_at is not None:
+        evaluation.note(
+            waiting_for=f"the outcome of submission attempt {dag.attempt} to {dag.schedd_name}: {why}"[:4000],
+            last_error=why[:4000],
+        )
+        return
+    with evaluation.fenced():
+        if dag is not None:
+            dag_discard(dag=dag, reason=why)
+        evaluation.transition(to, why, **changes)

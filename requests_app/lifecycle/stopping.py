@@ -1,0 +1,127 @@
+"""STOPPING: removal is asked for until queue and history prove the DAG gone; then the intent decides (``model.md`` section 1).
+
+A silent schedd proves nothing: the request stays and alerts. A DAG that had finished by itself is credited first.
+"""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGStatus
+from dags_app.selectors import dag_last, dag_live
+from dags_app.services.outcome import dag_outcome
+from dags_app.services.stop import dag_remove, dag_request_stop
+from dags_app.services.submit import Submitted, dag_record_submission
+from dags_app.services.watch import IN_QUEUE
+from dags_app.states import dag_transition
+from requests_app.accounting import account
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.ledger import ledger_of
+from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.rounds import dag_discard, rescue_file, round_close, round_open
+from requests_app.states import hold_changes
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import LedgerViolation, ServiceUnavailable
+
+S = RequestStatus
+
+
+def handle_stopping(evaluation: Evaluation) -> None:
+    """One step towards the intent."""
+    dag = dag_live(evaluation.request.workflow.pk)
+    try:
+        if dag is None:
+            _arrive(evaluation)
+        elif dag.status in IN_QUEUE:
+            _stop_running(evaluation, dag)
+        else:
+            _stop_unsubmitted(evaluation, dag)
+    except ServiceUnavailable as error:
+        evaluation.note(waiting_for=f"proof that the DAG is gone: {error}"[:4000], last_error=str(error)[:4000])
+        alert(evaluation.request, "stop_unanswered", f"the stop cannot be proved: {error}")
+
+
+def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
+    dag_request_stop(dag=dag, reason=evaluation.request.get_stop_intent_display())
+    if dag.missing_since is None:
+        dag_remove(dag=dag)
+        evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")
+        return
+    outcome = dag_outcome(dag)
+    _credit(evaluation, dag)
+    status = outcome.status
+    if status is None:
+        gone_seconds = (timezone.now() - dag.missing_since).total_seconds()
+        if gone_seconds < conf().submit_unknown_grace_seconds:
+            evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
+            return
+        status = DAGStatus.STOPPED  # gone from queue by our wish, and history and files stay silent about how
+    with evaluation.fenced():
+        dag_transition(
+            dag, status, event="stopped", detail={"why": outcome.why}, outcome={"why": outcome.why, **outcome.evidence}
+        )
+    _arrive(evaluation)
+
+
+def _credit(evaluation: Evaluation, dag: DAG) -> None:
+    """Final sweep. A ledger violation found here cannot stop a stop; it is told, and the request will be held for it."""
+    try:
+        account(evaluation, dag, final=True)
+    except LedgerViolation as error:
+        alert(evaluation.request, "ledger_violation", str(error))
+
+
+def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:
+    """READY: either it runs unrecorded (adopt it, then stop it), or its absence is proved (discard it)."""
+    if dag.submit_intent_at is not None and dag.schedd is not None:
+        found = factory.htcondor(dag.schedd.name, dag.schedd.collector).find_dag(str(dag.pk))
+        if found is not None:
+            with evaluation.fenced():
+                dag_record_submission(dag=dag, submitted=Submitted(cluster=found.cluster, adopted=True))
+            evaluation.note(waiting_for=f"DAGMan job {found.cluster}, found late, to be removed")
+            return
+        age = (timezone.now() - dag.submit_intent_at).total_seconds()
+        if age < conf().submit_unknown_grace_seconds:
+            evaluation.note(waiting_for=f"certainty that attempt {dag.attempt} was never submitted")
+            return
+    with evaluation.fenced():
+        dag_discard(dag=dag, reason=evaluation.request.get_stop_intent_display())
+    _arrive(evaluation)
+
+
+def _arrive(evaluation: Evaluation) -> None:
+    """No DAG is live: take the edge that the intent asks for."""
+    request = evaluation.request
+    intent = StopIntent(request.stop_intent)
+    if intent is StopIntent.ABORT:
+        _end(evaluation, S.ABORTED, "aborted; no DAG is left")
+    elif intent in (StopIntent.FAIL, StopIntent.RESTART):
+        _end(evaluation, S.FAILED, f"{intent.label.lower()}; no DAG is left")
+    elif intent is StopIntent.HOLD:
+        code = HoldCode(request.hold_code or HoldCode.OPERATOR)
+        why = request.hold_reason or "held by an operator"
+        evaluation.transition(S.HELD, why, **hold_changes(code, why))
+    elif intent is StopIntent.CLEAN:
+        evaluation.transition(S.CLEANING, "no DAG is left")
+    else:
+        _resume(evaluation)
+
+
+def _resume(evaluation: Evaluation) -> None:
+    last = dag_last(evaluation.request.workflow.pk)
+    finished = last is None or last.status == DAGStatus.COMPLETED or rescue_file(last) is None
+    if not finished:
+        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there")
+        return
+    evaluation.transition(S.QUEUED, "the DAG had finished by itself", ledger_of(evaluation.request.workflow).as_dict())
+
+
+def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
+    """Terminal: what was not done is given up; registrations of what was done go on."""
+    with evaluation.fenced():
+        round_ = round_open(evaluation.request.workflow)
+        if round_ is not None:
+            round_close(round_=round_, reason=why)
+        evaluation.transition(to, why)

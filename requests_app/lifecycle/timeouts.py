@@ -1,0 +1,51 @@
+"""Too long in one status: always an alert; SUBMITTED, PLANNING and RESUBMITTING are internal and held with the reason."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dags_app.selectors import dag_live
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.limits import limit_int
+from requests_app.models import HoldCode, RequestStatus
+from requests_app.states import hold_changes
+from wms2.conf import conf
+
+S = RequestStatus
+HELD_AFTER = {
+    S.SUBMITTED: "timeout_submitted_seconds",
+    S.PLANNING: "timeout_planning_seconds",
+    S.RESUBMITTING: "timeout_resubmitting_seconds",
+}
+ALERT_AFTER = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds", S.STOPPING: "timeout_stopping_seconds"}
+
+
+def watch_timeout(evaluation: Evaluation) -> None:
+    """Runs after the handler, on the status the request has by then."""
+    request = evaluation.request
+    status = S(request.status)
+    seconds = (timezone.now() - request.status_since).total_seconds()
+    if status in HELD_AFTER and seconds > getattr(conf(), HELD_AFTER[status]):
+        alert(
+            request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {request.last_error or request.waiting_for}"
+        )
+        if status is S.PLANNING and _intent_open(evaluation):
+            return  # a submission may have happened: only its proved outcome may end this
+        last = request.last_error or request.waiting_for or "no error was recorded"
+        why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
+        evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))
+    elif status in ALERT_AFTER:
+        name = ALERT_AFTER[status]
+        limit = limit_int(name) if name in ("timeout_queued_seconds", "timeout_active_seconds") else getattr(conf(), name)
+        if seconds > limit:
+            alert(
+                request,
+                f"slow_{status.value}",
+                f"{status.label} for {seconds / 86400:.1f} days; waits for: {request.waiting_for}",
+            )
+
+
+def _intent_open(evaluation: Evaluation) -> bool:
+    dag = dag_live(evaluation.request.workflow.pk)
+    return dag is not None and dag.submit_intent_at is not None

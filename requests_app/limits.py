@@ -1,0 +1,63 @@
+"""The knobs in force: an operator's Limit row over the frozen default of ``wms2.conf``."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from pydantic import TypeAdapter, ValidationError
+
+from requests_app.audit import audit
+from requests_app.models import Limit
+from wms2.conf import Conf, conf
+from wms2.errors import ConfigurationError
+
+#: What may be changed at run time; everything else needs a restart.
+CHANGEABLE = frozenset(
+    {
+        "max_active_dags",
+        "max_dagman_slots_per_schedd",
+        "idle_job_budget",
+        "dag_max_merge_groups",
+        "error_hold_threshold",
+        "error_max_rescue_attempts",
+        "timeout_queued_seconds",
+        "timeout_active_seconds",
+        "jobs_per_work_unit",
+        "block_target_bytes",
+    }
+)
+
+
+def limit_int(name: str) -> int:
+    """The value in force of a whole-number knob."""
+    return int(_value(name))
+
+
+def limit_float(name: str) -> float:
+    """The value in force of a fractional knob."""
+    return float(_value(name))
+
+
+def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
+    """Change a knob at run time, audited.
+
+    Raises:
+        ConfigurationError: unknown name, not changeable, or a value that ``wms2.conf`` refuses.
+    """
+    if name not in CHANGEABLE:
+        raise ConfigurationError(
+            f"{name} is not a limit that can be changed at run time; one of: {', '.join(sorted(CHANGEABLE))}"
+        )
+    try:
+        checked = TypeAdapter(Conf.model_fields[name].rebuild_annotation()).validate_python(value)
+    except ValidationError as error:
+        raise ConfigurationError(f"{name}: {error.errors()[0]['msg']}") from error
+    with transaction.atomic():
+        old = Limit.objects.filter(name=name).values_list("value", flat=True).first()
+        row, _ = Limit.objects.update_or_create(name=name, defaults={"value": checked, "actor": actor, "reason": reason})
+        audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)
+    return row
+
+
+def _value(name: str) -> float:
+    row = Limit.objects.filter(name=name).values_list("value", flat=True).first()
+    return float(row if row is not None else getattr(conf(), name))

@@ -1,0 +1,43 @@
+"""``manage.py lifecycle_tick``: the life cycle without Celery, once or in a loop; for tests and for the day Celery is broken."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from outputs_app.executor import effects_run_due
+from requests_app.cycle import run_cycle
+from requests_app.evaluator import evaluate_one
+from requests_app.models import EVALUATED, Request
+from wms2.conf import conf
+from wms2.identity import process_name
+
+
+class Command(BaseCommand):
+    """Observe, evaluate every request, run effects, in this process."""
+
+    help = "One pass of the life cycle in this process (no Celery), or a loop with --loop."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """``--loop`` and its pause."""
+        parser.add_argument("--loop", action="store_true", help="repeat every WMS2_CYCLE_SECONDS until interrupted")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run."""
+        while True:
+            tick()
+            if not options["loop"]:
+                return
+            time.sleep(conf().cycle_seconds)
+
+
+def tick() -> None:
+    """One pass."""
+    run_cycle(force=True)
+    for pk in Request.objects.filter(status__in=EVALUATED).values_list("pk", flat=True):
+        evaluate_one(pk)
+    for pk in effects_run_due(owner=process_name()):
+        evaluate_one(pk)

@@ -1,0 +1,237 @@
+"""Planning the next round: what the ledger says is left becomes jobs, units, blocks, a DAG directory and rows (spec 4.5).
+
+No transaction is open while services are asked and files are written; the rows come last, in one (``architecture.md`` step 5).
+The same ledger gives the same DAG id, so a crash in between leaves a directory that the next attempt replaces.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import structlog
+
+from dags_app.models import DAG
+from dags_app.planning import blocks, sizing, work_units, writer
+from dags_app.planning.specs import (
+    DagLimits,
+    DagSpec,
+    ExcludedFile,
+    GenerationLeft,
+    InputFileSpec,
+    JobSpec,
+    WorkflowSpec,
+    WorkUnitSpec,
+)
+from dags_app.planning.splitters import split
+from dags_app.sandbox import payload_bytes, sandbox_pack
+from dags_app.services.plan import WrittenDag, dag_record_ready
+from outputs_app.services import blocks_open, units_join_blocks
+from outputs_app.values import Membership
+from requests_app.evaluation import Evaluation
+from requests_app.inputs import exclude_files, input_specs
+from requests_app.ledger import Ledger, ledger_check, ledger_of
+from requests_app.limits import limit_int
+from requests_app.models import InputFile, Round, Workflow
+from requests_app.rounds import job_priority
+from requests_app.workflow_spec import spec_of
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import PlanningRefused
+
+log = structlog.get_logger(__name__)
+
+
+def round_plan(evaluation: Evaluation) -> DAG | None:
+    """Plan and write what is left, up to the limits of one DAG; None when nothing is left.
+
+    Raises:
+        PlanningRefused: it cannot be planned as asked.
+        LedgerViolation: the account is wrong, or the work is claimed already.
+        ServiceUnavailable: a service needed for planning did not answer.
+    """
+    workflow = evaluation.request.workflow
+    spec = spec_of(workflow)
+    ledger = ledger_of(workflow)
+    ledger_check(ledger)
+    excluded: list[ExcludedFile] = []
+    jobs = _jobs(workflow, spec, ledger, excluded)
+    if jobs is None:
+        return None
+    grouped = work_units.group_jobs(
+        jobs, jobs_per_work_unit=limit_int("jobs_per_work_unit"), bytes_per_event=sizing.bytes_per_event(spec)
+    )
+    knobs = conf()
+    filled = work_units.fill_dag(grouped, max_units=knobs.max_work_units_per_dag, max_nodes=knobs.max_nodes_per_dag)
+    if excluded:
+        with evaluation.fenced():
+            exclude_files(workflow=workflow, excluded=excluded)
+    if not filled.units:
+        return None
+    index = workflow.rounds.count()
+    dag_id = uuid.uuid5(workflow.pk, f"round {index}")
+    placed = _blocks(workflow, filled.units)
+    dag_spec = DagSpec(
+        dag_id=str(dag_id),
+        workflow_id=str(workflow.pk),
+        instance=knobs.instance,
+        round_index=index,
+        workflow=spec,
+        units=placed.units,
+        limits=_limits(),
+        max_wall_seconds=knobs.max_wall_seconds,
+    )
+    written = _write(workflow, dag_spec, dag_id)
+    crash_point("plan.called")
+    dag = _record(evaluation, workflow, dag_spec, placed, written)
+    crash_point("plan.recorded")
+    log.info(
+        "round planned",
+        request_name=evaluation.request.request_name,
+        dag_id=str(dag.pk),
+        round=index,
+        work_units=len(placed.units),
+        more=filled.more,
+    )
+    return dag
+
+
+def _jobs(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, excluded: list[ExcludedFile]) -> Iterator[JobSpec] | None:
+    """The jobs of what is left, or None. Files that no job reads are collected in ``excluded``."""
+    if spec.generation is not None:
+        if ledger.left_events == 0:
+            return None
+        _refuse_runaway(workflow, ledger)
+        left = GenerationLeft(workflow.next_first_event, workflow.next_first_lumi, ledger.left_events)
+        items = split(spec, generation_left=left)
+    else:
+        if ledger.left_files == 0 and ledger.attempted_files == 0 and ledger.left_events == 0:
+            return None
+        items = split(spec, _files(workflow))
+
+    def jobs() -> Iterator[JobSpec]:
+        for item in items:
+            if isinstance(item, ExcludedFile):
+                excluded.append(item)
+            else:
+                yield item
+
+    return jobs()
+
+
+def _files(workflow: Workflow) -> Iterator[InputFileSpec]:
+    return input_specs(workflow)
+
+
+def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:
+    """Rounds that keep losing events end at a multiple of the request; then a person looks (``model.md`` section 3)."""
+    most = int(workflow.requested_events * conf().generation_excess_factor)
+    if ledger.taken_numbers + ledger.left_events > most:
+        raise PlanningRefused(
+            f"{ledger.taken_numbers} events were planned for {workflow.requested_events} asked, {ledger.left_events} are left; "
+            f"planning them would pass {most}: most work fails, see the errors of the last round"
+        )
+
+
+def _limits() -> DagLimits:
+    knobs = conf()
+    return DagLimits(
+        max_merge_groups=limit_int("dag_max_merge_groups"),
+        max_processing=knobs.dag_max_processing,
+        max_merge=knobs.dag_max_merge,
+        max_cleanup=knobs.dag_max_cleanup,
+        processing_retries=knobs.retry_processing,
+        merge_retries=knobs.retry_merge,
+        cooloff_seconds=knobs.cooloff_base_seconds,
+        max_idle_jobs=knobs.dag_max_idle_jobs,
+        status_interval_seconds=knobs.dag_status_interval_seconds,
+        log_scan_interval_seconds=knobs.dag_log_scan_interval_seconds,
+    )
+
+
+def _blocks(workflow: Workflow, units: tuple[WorkUnitSpec, ...]) -> blocks.BlockPlan:
+    known = blocks_open(workflow_id=workflow.pk)
+    return blocks.assign_blocks(
+        units,
+        open_blocks=[
+            blocks.OpenBlock(key=f"open:{name}", dataset=name, ordinal=b.open_index, bytes=b.planned_bytes)
+            for name, b in known.items()
+            if b.open_index is not None
+        ],
+        block_counts={name: b.blocks for name, b in known.items()},
+        target_bytes=limit_int("block_target_bytes"),
+    )
+
+
+def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenDag:
+    parent = conf().submit_root / workflow.request_id
+    programs = writer.Programs(payload=payload_bytes(), sandbox=sandbox_pack(workflow=dag_spec.workflow, psets=workflow.psets))
+    try:
+        directory = writer.write_dag_directory(dag_spec, programs, parent=parent)
+    except writer.DagDirectoryConflict:
+        if DAG.objects.filter(pk=dag_id).exists():
+            raise
+        # left by an attempt that was killed before its rows; something it rests on has changed since
+        shutil.rmtree(parent / str(dag_id))
+        directory = writer.write_dag_directory(dag_spec, programs, parent=parent)
+    units = dag_spec.units
+    processing = sum(len(unit.jobs) for unit in units)
+    return WrittenDag(
+        dag_id=dag_id,
+        submit_dir=str(directory.directory),
+        files_sha256=directory.files_sha256,
+        node_counts={"Processing": processing, "Merge": len(units), "Cleanup": len(units), "Landing": len(units)},
+        total_edges=2 * processing + len(units),
+    )
+
+
+def _record(evaluation: Evaluation, workflow: Workflow, dag_spec: DagSpec, placed: blocks.BlockPlan, written: WrittenDag) -> DAG:
+    lfns = {claim.lfn for unit in placed.units for claim in unit.claims if claim.lfn}
+    files = {lfn: (pk, events) for lfn, pk, events in _file_ids(workflow, lfns)}
+    with evaluation.fenced():
+        round_ = Round.objects.create(workflow=workflow, index=dag_spec.round_index, sizing=asdict(dag_spec.workflow.resources))
+        dag, rows = dag_record_ready(
+            workflow_id=workflow.pk,
+            workflow_number=workflow.number,
+            round_id=round_.pk,
+            instance=dag_spec.instance,
+            written=written,
+            units=placed.units,
+            files=files,
+            priority=job_priority(evaluation),
+        )
+        ids = {unit.index: row.pk for unit, row in zip(placed.units, rows, strict=True)}
+        ordinals = _ordinals(workflow, placed)
+        units_join_blocks(
+            request_id=evaluation.request.pk,
+            workflow_id=workflow.pk,
+            memberships=[Membership(ids[a.unit_index], a.dataset, ordinals[a.block_key], a.bytes) for a in placed.assignments],
+        )
+        _move_offsets(workflow, placed)
+    return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)
+
+
+def _file_ids(workflow: Workflow, lfns: set[str]) -> Iterator[tuple[str, int, int]]:
+    wanted = sorted(lfns)
+    for start in range(0, len(wanted), 5000):
+        rows = InputFile.objects.filter(workflow=workflow, lfn__in=wanted[start : start + 5000])
+        yield from rows.values_list("lfn", "pk", "events")
+
+
+def _ordinals(workflow: Workflow, placed: blocks.BlockPlan) -> dict[str, int]:
+    known = {f"open:{name}": b.open_index for name, b in blocks_open(workflow_id=workflow.pk).items() if b.open_index is not None}
+    return known | {block.key: block.ordinal for block in placed.new_blocks}
+
+
+def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> None:
+    made = [job.generate for unit in placed.units for job in unit.jobs if job.generate is not None]
+    total_nodes = sum(len(unit.jobs) + work_units.EXTRA_NODES for unit in placed.units)
+    fields = {"total_nodes": workflow.total_nodes + total_nodes}
+    if made:
+        fields["next_first_event"] = max(g.last_event for g in made) + 1
+        fields["next_first_lumi"] = max(g.last_lumi for g in made) + 1
+    Workflow.objects.filter(pk=workflow.pk).update(**fields)
+    for name, value in fields.items():
+        setattr(workflow, name, value)

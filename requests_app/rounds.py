@@ -1,0 +1,116 @@
+"""Rounds: closing one, discarding a DAG that never ran, preparing a rescue (``model.md`` sections 1 and 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+from django.utils import timezone
+
+from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.services.plan import dag_record_rescue
+from dags_app.services.units import units_fail
+from dags_app.states import dag_transition
+from outputs_app.services import units_leave_blocks
+from requests_app.evaluation import Evaluation
+from requests_app.limits import limit_int
+from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
+
+log = structlog.get_logger(__name__)
+#: Ends of a DAG that leave something to rescue.
+RESCUABLE = (DAGStatus.PARTIAL, DAGStatus.FAILED, DAGStatus.STOPPED, DAGStatus.REMOVED)
+
+
+def round_open(workflow: Workflow) -> Round | None:
+    """The round in progress."""
+    return workflow.rounds.filter(closed_at__isnull=True).first()
+
+
+def round_close(*, round_: Round, reason: str) -> int:
+    """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end.
+
+    In the caller's transaction. Returns the number of units given up.
+    """
+    lost = list(WorkUnit.objects.filter(round=round_, state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE))
+    if lost:
+        units_fail(units=lost, problem=reason)
+        units_leave_blocks(unit_ids=[u.pk for u in lost])
+    Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
+    log.info("round closed", round=round_.index, given_up=len(lost), reason=reason)
+    return len(lost)
+
+
+def dag_discard(*, dag: DAG, reason: str) -> None:
+    """End a READY DAG whose absence from the schedd is proved; in the caller's transaction.
+
+    A fresh one gives everything back, also its event and lumi numbers: nobody can have used them.
+    """
+    dag_transition(dag, DAGStatus.REMOVED, event="discarded", detail={"reason": reason})
+    if dag.kind != DAGKind.FRESH:
+        return
+    units = list(WorkUnit.objects.filter(dag=dag))
+    _give_numbers_back(dag)
+    units_leave_blocks(unit_ids=[u.pk for u in units])
+    WorkUnit.objects.filter(pk__in=[u.pk for u in units]).delete()
+    dag.round.closed_at = timezone.now()
+    dag.round.save(update_fields=["closed_at"])
+
+
+def _give_numbers_back(dag: DAG) -> None:
+    """Only when this DAG took the newest numbers; otherwise the gap stays, which is harmless (error-handling 5.1)."""
+    workflow = Workflow.objects.select_for_update().get(pk=dag.workflow_id)
+    claims = WorkUnitClaim.objects.filter(unit__dag=dag)
+    events = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED)]
+    lumis = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED_LUMIS)]
+    if events and max(s.upper for s in events) == workflow.next_first_event:
+        workflow.next_first_event = min(s.lower for s in events)
+        workflow.next_first_lumi = min(s.lower for s in lumis)
+        workflow.save(update_fields=["next_first_event", "next_first_lumi"])
+
+
+def rescue_prepare(evaluation: Evaluation) -> DAG | None:
+    """The READY row of a rescue, when the open round's last DAG left one and rescues are not used up.
+
+    Otherwise the open round is closed, so that what is left can be planned anew, and None is returned.
+    """
+    workflow = evaluation.request.workflow
+    round_ = round_open(workflow)
+    if round_ is None:
+        return None
+    last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
+    file = rescue_file(last) if last is not None else None
+    unfinished = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists()
+    if last is None or file is None or last.status not in RESCUABLE or last.outcome.get("aborted") or not unfinished:
+        _close(evaluation, round_, "no rescue is possible")
+        return None
+    kind = DAGKind.STOP_RESCUE if last.status == DAGStatus.STOPPED else DAGKind.FAILURE_RESCUE
+    if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= limit_int("error_max_rescue_attempts"):
+        _close(evaluation, round_, "rescue attempts used up")
+        return None
+    with evaluation.fenced():
+        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(file), priority=job_priority(evaluation))
+
+
+def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
+    """Failure rescues of the round since the last release."""
+    released = (
+        RequestTransition.objects.filter(request=evaluation.request, from_status=RequestStatus.HELD).order_by("-id").first()
+    )
+    rescues = DAG.objects.filter(round=round_, kind=DAGKind.FAILURE_RESCUE, submitted_at__isnull=False)
+    return rescues.filter(created_at__gt=released.at).count() if released else rescues.count()
+
+
+def rescue_file(dag: DAG) -> Path | None:
+    """The newest outer rescue file of the DAG's directory."""
+    found = sorted(Path(dag.submit_dir).glob("workflow.dag.rescue[0-9][0-9][0-9]"))
+    return found[-1] if found else None
+
+
+def job_priority(evaluation: Evaluation) -> int:
+    """DAGMan's ``-Priority``: the request's priority times 1000; block priorities add below 1000."""
+    return evaluation.request.priority * 1000
+
+
+def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
+    with evaluation.fenced():
+        round_close(round_=round_, reason=reason)

@@ -1,0 +1,97 @@
+"""Making a request's workflow: the typed specification with ConfigCache's facts, output datasets, input files (spec 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dags_app.planning.specs import OutputSpec, WorkflowSpec
+from outputs_app.services import datasets_ensure
+from outputs_app.values import DatasetRecord
+from requests_app import intake
+from requests_app.evaluation import Fence
+from requests_app.inputs import inputs_import
+from requests_app.models import Request, Workflow
+from requests_app.workflow_spec import spec_to_json
+from sites_app.selectors import known_site_names
+from wms2.adapters import factory
+from wms2.adapters.types import ConfigDocument
+from wms2.conf import conf
+from wms2.crash import crash_point
+
+
+def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
+    """The workflow row with everything planning needs; repeatable, goes on where a crash stopped it.
+
+    Raises:
+        DocumentRefused, PlanningRefused, ServiceRejected: the request cannot run as it is.
+        ServiceUnavailable: ConfigCache, DBS or Rucio did not answer.
+    """
+    workflow = Workflow.objects.filter(request=request).first() or _create(request, fenced)
+    inputs_import(workflow=workflow, fenced=fenced)
+    return workflow
+
+
+def configs_of(draft: intake.Draft) -> Mapping[str, ConfigDocument]:
+    """The ConfigCache documents that a draft names, by id."""
+    base = conf().configcache_url
+    return {
+        config_id: factory.configcache().config(base or url, database, config_id)
+        for url, database, config_id in intake.config_ids(draft)
+    }
+
+
+def _create(request: Request, fenced: Fence) -> Workflow:
+    sites = known_site_names()
+    draft = intake.parse(
+        request.request_data,
+        request_name=request.request_name,
+        window=intake.MemoryWindow.from_conf(conf()),
+        known_sites=sites or None,
+    )
+    configs = configs_of(draft)
+    spec = intake.complete(draft, configs)
+    crash_point("import.claimed")
+    with fenced():
+        workflow = Workflow.objects.create(**_fields(request, spec, configs))
+        workflow.refresh_from_db()
+        datasets_ensure(workflow_id=workflow.pk, records=[_record(request, spec, output) for output in spec.outputs])
+        if tuple(request.warnings) != spec.warnings:
+            Request.objects.filter(pk=request.pk).update(warnings=list(spec.warnings))
+    return workflow
+
+
+def _fields(request: Request, spec: WorkflowSpec, configs: Mapping[str, ConfigDocument]) -> dict[str, Any]:
+    generation = spec.generation
+    return {
+        "request": request,
+        "input_dataset": spec.input.dataset if spec.input else "",
+        "splitting_algo": spec.splitting.algorithm.value,
+        "splitting_params": request.splitting_params,
+        "config_cache_id": spec.steps[0].config_cache_id,
+        "spec": spec_to_json(spec),
+        "psets": {step.name: configs[step.config_cache_id].pset for step in spec.steps},
+        "next_first_event": generation.first_event if generation else 1,
+        "next_first_lumi": generation.first_lumi if generation else 1,
+        "requested_events": generation.events if generation else 0,
+    }
+
+
+def _record(request: Request, spec: WorkflowSpec, output: OutputSpec) -> DatasetRecord:
+    step = next(step for step in spec.steps if step.name == output.step)
+    return DatasetRecord(
+        name=output.dataset,
+        step=output.step,
+        module=output.module,
+        tier=output.tier,
+        primary_dataset=output.primary_dataset,
+        processed_dataset=output.processed_dataset,
+        acquisition_era=output.acquisition_era,
+        processing_version=output.processing_version,
+        release=step.cmssw_version,
+        pset_hash=step.pset_hash,
+        global_tag=step.global_tag,
+        prep_id=request.prep_id,
+        primary_ds_type=conf().primary_ds_type if spec.input is None else "data",
+        physics_group=conf().physics_group,
+    )
