@@ -1,0 +1,201 @@
+"""HTCondor: submitting, finding, watching and steering DAGMan jobs on one schedd (``htcondor.md``; ``control-plane.md``).
+
+Every question goes to a child process with a time limit (``htcondor_process``). Questions are retried, and so are removals, holds
+and edits, which may be made twice; a submission never is: its time-out means *unknown*, and the caller looks with ``find_dag``.
+Only jobs that carry this instance's stamp are ever touched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wms2.adapters import htcondor_ads as ads
+from wms2.adapters.htcondor_process import SERVICE, Place, ask
+from wms2.adapters.observe import observed
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots
+from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.retry import CircuitBreaker, retry_call
+
+_TRIES = 3
+# A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
+_MAX_SUBMISSIONS = 20
+_PRIORITY_PARTS = 1000
+
+
+class HtcondorAdapter:
+    """One schedd.
+
+    Args:
+        schedd_name: its name in the collector.
+        collector: ``host:port``.
+        instance: our instance id, ``WMS2_Instance`` of all our jobs.
+        token_dir: directory of IDTOKENs; "" for the configuration's own methods.
+        timeout_seconds: limit of one question, per try.
+        submit_timeout_seconds: limit of a submission.
+        sleep: for pauses between tries; injected by tests.
+    """
+
+    def __init__(
+        self,
+        schedd_name: str,
+        collector: str,
+        *,
+        instance: str,
+        token_dir: str = "",
+        timeout_seconds: float = 30.0,
+        submit_timeout_seconds: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._place = Place(schedd_name, collector, token_dir)
+        self._instance = instance
+        self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
+        self._sleep = sleep
+        self.breaker = CircuitBreaker(f"{SERVICE}:{schedd_name}")
+
+    # --- submission
+
+    def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
+        """Submit a DAG once; returns the cluster of its DAGMan job. A rescue file that is there is used.
+
+        Args:
+            submit_dir: directory of the DAG, on the schedd's file system and writable for the jobs' owner.
+            dag_file: its file name there.
+            attributes: stamps of the outer DAGMan's ad; ``WMS2_Instance`` and ``WMS2_DagID`` must be among them.
+            priority: ``-Priority`` for the node jobs of both levels.
+
+        Raises:
+            ServiceUnavailable: unknown whether a job exists; look with ``find_dag`` before trying again.
+            ServiceRejected: nothing was sent (missing file, unreadable DAG, a DAG that has finished).
+        """
+        if attributes.get(ads.INSTANCE) != self._instance or not attributes.get(ads.DAG_ID):
+            detail = (
+                f"attributes must hold {ads.INSTANCE}={self._instance} and {ads.DAG_ID}, or the job could never be found again"
+            )
+            raise ServiceRejected(SERVICE, "submit_dag", detail)
+        call = {
+            "op": "submit",
+            "submit_dir": str(submit_dir.absolute()),
+            "dag_file": dag_file,
+            "attributes": ads.stamp_literals(attributes),
+            "priority": int(priority),
+        }
+        (cluster,) = self._once([call], "submit_dag", self._submit_timeout_seconds)
+        return int(cluster)
+
+    def find_dag(self, dag_id: str) -> FoundDag | None:
+        """The DAG's outer DAGMan job, in the queue or in the history; None when both answered and neither has one.
+
+        Raises:
+            ServiceUnavailable: one of them did not answer; nothing may be concluded.
+        """
+        constraint = ads.of_dag(dag_id, self._instance)
+        # Queue first: a job that leaves it between the two is then in the history.
+        queue, history = self._ask(
+            [
+                {"op": "query", "constraint": constraint, "projection": ads.DAGMAN_PROJECTION},
+                {"op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": _MAX_SUBMISSIONS},
+            ],
+            "find_dag",
+        )
+        live = sorted(ads.dagman_ads(queue, self._instance), key=lambda ad: (ad.fence or 0, ad.cluster))
+        if live:
+            latest = live[-1]
+            return FoundDag(latest.cluster, latest.fence, latest.job_status, tuple(ad.cluster for ad in live), None)
+        gone = sorted((ads.history_ad(ad) for ad in history), key=lambda ad: (ad.fence or 0, ad.cluster))
+        return FoundDag(gone[-1].cluster, gone[-1].fence, gone[-1].job_status, (), gone[-1]) if gone else None
+
+    # --- watching
+
+    def dagmans(self, instance: str) -> list[DagmanAd]:
+        """All DAGMan jobs of an instance in the queue, by one query: the DAGs' and, below them, their running units'."""
+        call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
+        (rows,) = self._ask([call], "dagmans")
+        return ads.dagman_ads(rows, instance)
+
+    def history(self, cluster: int) -> HistoryAd | None:
+        """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet)."""
+        constraint = ads.of_cluster(cluster, self._instance)
+        (rows,) = self._ask(
+            [{"op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": 1}], "history"
+        )
+        return ads.history_ad(rows[0]) if rows else None
+
+    def ping(self) -> ScheddAd:
+        """What the schedd says about itself, asked of itself."""
+        (row,) = self._ask([{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}], "ping")
+        return ads.schedd_ad(row)
+
+    def slots(self) -> list[SiteSlots]:
+        """The pool's slots per site, from the collector."""
+        (rows,) = self._ask([{"op": "slots", "projection": ads.SLOT_PROJECTION}], "slots")
+        return ads.site_slots(rows)
+
+    # --- steering
+
+    def remove(self, cluster: int, reason: str) -> int:
+        """Remove an outer DAGMan job; inner ones and node jobs go with it and both levels write rescue files.
+
+        Returns 1, or 0 when no such job of ours is in the queue. Repeatable.
+        """
+        return self._act("Remove", cluster, reason, "remove")
+
+    def hold(self, cluster: int, reason: str) -> int:
+        """Hold an outer DAGMan job. Its inner DAGMans and jobs go on: this is not a stop."""
+        return self._act("Hold", cluster, reason, "hold")
+
+    def release(self, cluster: int, reason: str) -> int:
+        """Release a held outer DAGMan job; it starts in recovery mode. 0 when it is not held."""
+        return self._act("Release", cluster, reason, "release")
+
+    def set_priority(self, dag_id: str, value: int) -> int:
+        """Give the DAG's node jobs in the queue another base priority; returns how many were changed.
+
+        ``value`` is what ``-Priority`` would be (request priority × 1000); what DAGMan added for the unit (0..999) stays. DAGMan
+        itself goes on with the old value until the next submission: call again each cycle.
+        """
+        if value % _PRIORITY_PARTS:
+            raise ValueError(f"priority {value} is not a multiple of {_PRIORITY_PARTS}: the rest belongs to the units")
+        jobs = ads.node_jobs(dag_id, self._instance)
+        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["JobPrio"]}], "set_priority")
+        parts = {row["JobPrio"] % _PRIORITY_PARTS for row in rows if row["JobPrio"] // _PRIORITY_PARTS * _PRIORITY_PARTS != value}
+        changed = 0
+        for part in sorted(parts):
+            wanted = value + part
+            constraint = f"{jobs} && JobPrio % {_PRIORITY_PARTS} == {part} && JobPrio != {wanted}"
+            changed += self._edit(constraint, "JobPrio", wanted)
+        return changed
+
+    # --- calls
+
+    def _act(self, action: str, cluster: int, reason: str, operation: str) -> int:
+        call = {"op": "act", "action": action, "constraint": ads.of_cluster(cluster, self._instance), "reason": reason}
+        (totals,) = self._ask([call], operation)
+        if totals.get("TotalPermissionDenied"):
+            raise ServiceRejected(SERVICE, operation, f"{self._place.schedd}: not allowed to {operation} cluster {cluster}")
+        if totals.get("TotalError"):
+            raise ServiceUnavailable(
+                SERVICE, operation, f"{self._place.schedd}: {operation} of cluster {cluster} failed: {totals}"
+            )
+        return int(totals.get("TotalSuccess") or 0)
+
+    def _edit(self, constraint: str, attribute: str, value: int) -> int:
+        call = {"op": "edit", "constraint": constraint, "attribute": attribute, "value": str(value)}
+        try:
+            (changed,) = self._ask([call], "set_priority")
+        except ServiceUnavailable:
+            # The bindings raise the same error when nothing matches: the jobs may have ended meanwhile.
+            (left,) = self._ask([{"op": "query", "constraint": constraint, "projection": ["ClusterId"]}], "set_priority")
+            if left:
+                raise
+            return 0
+        return int(changed)
+
+    def _ask(self, calls: Sequence[Mapping[str, Any]], operation: str) -> list[Any]:
+        return retry_call(lambda: self._once(calls, operation, self._timeout_seconds), tries=_TRIES, sleep=self._sleep)
+
+    def _once(self, calls: Sequence[Mapping[str, Any]], operation: str, limit_seconds: float) -> list[Any]:
+        with observed(SERVICE, operation):
+            return self.breaker.call(lambda: ask(self._place, calls, operation=operation, limit_seconds=limit_seconds), operation)

@@ -1,0 +1,222 @@
+"""HTCondor's ads as our types, and the constraints that select them. Pure: no ``htcondor2``, no calls.
+
+Attribute names are HTCondor's own or the stamps below, which every job of WMS2 carries. Renaming a stamp orphans running DAGs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wms2.adapters.types import DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+SERVICE = "htcondor"
+INSTANCE, REQUEST, DAG_ID, FENCE = "WMS2_Instance", "WMS2_Request", "WMS2_DagID", "WMS2_Fence"
+STAMPS = (INSTANCE, REQUEST, DAG_ID, FENCE)
+SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
+UNKNOWN_SITE = "Unknown"
+# DAGMan jobs run in the scheduler universe; an inner one knows its outer's cluster.
+_DAGMAN = "JobUniverse == 7"
+_OUTER = f"{_DAGMAN} && DAGManJobId =?= undefined"
+
+_COUNTERS = {
+    "dag_status": "DAG_Status",
+    "nodes_total": "DAG_NodesTotal",
+    "nodes_done": "DAG_NodesDone",
+    "nodes_failed": "DAG_NodesFailed",
+    "nodes_futile": "DAG_NodesFutile",
+    "nodes_prerun": "DAG_NodesPrerun",
+    "nodes_queued": "DAG_NodesQueued",
+    "nodes_postrun": "DAG_NodesPostrun",
+    "nodes_ready": "DAG_NodesReady",
+    "nodes_unready": "DAG_NodesUnready",
+    "jobs_submitted": "DAG_JobsSubmitted",
+    "jobs_idle": "DAG_JobsIdle",
+    "jobs_held": "DAG_JobsHeld",
+    "jobs_running": "DAG_JobsRunning",
+    "jobs_completed": "DAG_JobsCompleted",
+    "counted_at_seconds": "DAG_AdUpdateTime",
+}
+_COMMON = ("ClusterId", "JobStatus", "NumJobStarts", "QDate", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
+DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "EnteredCurrentStatus"]
+HISTORY_PROJECTION = [
+    *_COMMON,
+    "ExitCode",
+    "ExitBySignal",
+    "ExitSignal",
+    "RemoveReason",
+    "CompletionDate",
+    "EnteredCurrentStatus",
+]
+SCHEDD_PROJECTION = [
+    "Name",
+    "CondorVersion",
+    "JobQueueBirthdate",
+    "TotalJobAds",
+    "TotalSchedulerJobsRunning",
+    "TotalSchedulerJobsIdle",
+    "MaxRunningSchedulerJobsPerOwner",
+    "RecentDaemonCoreDutyCycle",
+]
+SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
+
+_ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Ad = Mapping[str, Any]
+
+
+def literal(value: str | int) -> str:
+    """A value as a ClassAd literal, quoted so that no text can end the string or be expanded as a macro.
+
+    Raises:
+        ServiceRejected: control characters or ``$``, which submit files expand even inside strings.
+    """
+    if isinstance(value, int):
+        return str(int(value))
+    if "$" in value or any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise ServiceRejected(SERVICE, "literal", f"{value!r} holds a '$' or a control character; it cannot stand in a job ad")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def stamp_literals(attributes: Mapping[str, str | int]) -> dict[str, str]:
+    """Attributes for a job ad with their values as literals.
+
+    Raises:
+        ServiceRejected: a name that is no attribute name, a value that cannot be quoted.
+    """
+    for name in attributes:
+        if not _ATTRIBUTE_NAME.fullmatch(name):
+            raise ServiceRejected(SERVICE, "submit_dag", f"{name!r} is not an attribute name")
+    return {name: literal(value) for name, value in attributes.items()}
+
+
+def of_dag(dag_id: str, instance: str) -> str:
+    """Constraint: the outer DAGMan jobs of one DAG."""
+    return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def of_cluster(cluster: int, instance: str) -> str:
+    """Constraint: one outer DAGMan job. The instance is asked for too: after a lost queue cluster numbers begin again."""
+    return f"ClusterId == {int(cluster)} && {_OUTER} && {INSTANCE} =?= {literal(instance)}"
+
+
+def all_dagmans(instance: str) -> str:
+    """Constraint: all outer DAGMan jobs of an instance, and all inner ones of anybody (``dagman_ads`` keeps ours)."""
+    return f"{_DAGMAN} && (DAGManJobId isnt undefined || {INSTANCE} =?= {literal(instance)})"
+
+
+def node_jobs(dag_id: str, instance: str) -> str:
+    """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
+    return f"JobUniverse != 7 && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
+    """Outer DAGMans of the instance and the inner ones under them; inner ones are given what they do not carry themselves."""
+    rows = list(ads)
+    outer = {int(ad["ClusterId"]): ad for ad in rows if ad.get("DAGManJobId") is None and ad.get(INSTANCE) == instance}
+    found = [_dagman_ad(ad, ad, None) for ad in outer.values()]
+    for ad in rows:
+        parent = _number(ad.get("DAGManJobId"))
+        if parent in outer:
+            found.append(_dagman_ad(ad, outer[parent], parent))
+    return found
+
+
+def _dagman_ad(ad: Ad, outer: Ad, parent: int | None) -> DagmanAd:
+    return DagmanAd(
+        cluster=int(ad["ClusterId"]),
+        parent_cluster=parent,
+        node=str(ad.get("DAGNodeName") or ""),
+        dag_id=str(outer.get(DAG_ID) or ""),
+        request_name=str(outer.get(REQUEST) or ""),
+        fence=_number(outer.get(FENCE)),
+        job_status=int(ad["JobStatus"]),
+        hold_reason=str(ad.get("HoldReason") or "") if ad["JobStatus"] == JobStatus.HELD else "",
+        job_starts=_number(ad.get("NumJobStarts")) or 0,
+        queued_at_seconds=int(ad["QDate"]),
+        status_since_seconds=int(ad["EnteredCurrentStatus"]),
+        in_recovery=bool(ad.get("DAG_InRecovery")),
+        **_counters(ad),
+    )
+
+
+def history_ad(ad: Ad) -> HistoryAd:
+    """One ad of the history."""
+    removed = ad["JobStatus"] == JobStatus.REMOVED
+    by_signal = bool(ad.get("ExitBySignal"))
+    return HistoryAd(
+        cluster=int(ad["ClusterId"]),
+        dag_id=str(ad.get(DAG_ID) or ""),
+        request_name=str(ad.get(REQUEST) or ""),
+        fence=_number(ad.get(FENCE)),
+        job_status=int(ad["JobStatus"]),
+        # A job that was held, released and removed still has the exit code of its earlier run.
+        exit_code=None if removed or by_signal else _number(ad.get("ExitCode")),
+        exit_signal=_number(ad.get("ExitSignal")) if by_signal else None,
+        remove_reason=str(ad.get("RemoveReason") or "") if removed else "",
+        job_starts=_number(ad.get("NumJobStarts")) or 0,
+        queued_at_seconds=int(ad["QDate"]),
+        # CompletionDate is 0 for a removed job.
+        ended_at_seconds=_number(ad.get("CompletionDate")) or _number(ad.get("EnteredCurrentStatus")),
+        in_recovery=bool(ad.get("DAG_InRecovery")),
+        **_counters(ad),
+    )
+
+
+def schedd_ad(ad: Ad) -> ScheddAd:
+    """A schedd's own ad."""
+    duty = ad.get("RecentDaemonCoreDutyCycle")
+    return ScheddAd(
+        name=str(ad["Name"]),
+        version=version_of(str(ad.get("CondorVersion") or "")),
+        job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
+        total_jobs=_number(ad.get("TotalJobAds")) or 0,
+        running_dagmans=_number(ad.get("TotalSchedulerJobsRunning")) or 0,
+        idle_dagmans=_number(ad.get("TotalSchedulerJobsIdle")) or 0,
+        max_dagmans_per_owner=_number(ad.get("MaxRunningSchedulerJobsPerOwner")),
+        duty_cycle=float(duty) if isinstance(duty, int | float) else None,
+    )
+
+
+def version_of(text: str) -> str:
+    """``25.14.1`` of ``$CondorVersion: 25.14.1 2026-10-16 … $``; the text itself when it looks otherwise."""
+    match = re.search(r"\d+\.\d+\.\d+", text)
+    return match.group(0) if match else text
+
+
+def site_slots(ads: Iterable[Ad]) -> list[SiteSlots]:
+    """Totals per site. Dynamic slots are parts of a partitionable one, whose ``Cpus`` and ``Memory`` are what is left."""
+    totals: dict[str, list[int]] = {}
+    for ad in ads:
+        kind = ad.get("SlotType")
+        if kind == "Dynamic":
+            continue
+        free, free_memory = _amount(ad, "Cpus"), _amount(ad, "Memory")
+        cpus, memory = _amount(ad, "TotalSlotCpus", free), _amount(ad, "TotalSlotMemory", free_memory)
+        if kind != "Partitionable" and ad.get("State") != "Unclaimed":
+            free, free_memory = 0, 0
+        total = totals.setdefault(str(ad.get(SITE_ATTRIBUTE) or UNKNOWN_SITE), [0, 0, 0, 0, 0])
+        for place, amount in enumerate((1, cpus, free, memory, free_memory)):
+            total[place] += amount
+    return [SiteSlots(site, *numbers) for site, numbers in sorted(totals.items())]
+
+
+def _counters(ad: Ad) -> dict[str, int | None]:
+    return {field: _number(ad.get(attribute)) for field, attribute in _COUNTERS.items()}
+
+
+def _amount(ad: Ad, attribute: str, default: int | None = None) -> int:
+    number = _number(ad.get(attribute))
+    if number is None:
+        number = default
+    if number is None:
+        raise ServiceUnavailable(SERVICE, "slots", f"slot {ad.get('Name')} has no {attribute}")
+    return number
+
+
+def _number(value: object) -> int | None:
+    # bool is an int to Python but not a count.
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
