@@ -171,7 +171,8 @@ class HtcondorAdapter:
     # --- calls
 
     def _act(self, action: str, cluster: int, reason: str, operation: str) -> int:
-        call = {"op": "act", "action": action, "constraint": ads.of_cluster(cluster, self._instance), "reason": reason}
+        constraint = ads.of_cluster(cluster, self._instance)
+        call = {"op": "act", "action": action, "constraint": constraint, "reason": ads.reason_text(reason)}
         (totals,) = self._ask([call], operation)
         if totals.get("TotalPermissionDenied"):
             raise ServiceRejected(SERVICE, operation, f"{self._place.schedd}: not allowed to {operation} cluster {cluster}")

@@ -62,6 +62,7 @@ SCHEDD_PROJECTION = [
 ]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
 
+_MAX_REASON = 500
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Ad = Mapping[str, Any]
@@ -79,6 +80,12 @@ def literal(value: str | int) -> str:
         raise ServiceRejected(SERVICE, "literal", f"{value!r} holds a '$' or a control character; it cannot stand in a job ad")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def reason_text(reason: str) -> str:
+    """A reason that survives the bindings: they drop one that holds a double quote, and end it at a backslash (measured)."""
+    printable = "".join(char if char.isprintable() else " " for char in reason)
+    return printable.replace('"', "'").replace("\\", "/")[:_MAX_REASON]
 
 
 def stamp_literals(attributes: Mapping[str, str | int]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The process that talks to HTCondor: ``python -m wms2.adapters.htcondor_child``, a JSON question on stdin, the answer on stdout.
 
-The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or more,
-holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A process
-can be killed, and has its own working directory, configuration and environment, which a submission needs.
+The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or
+more, holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A
+process can be killed, and has its own working directory, configuration and environment, which a submission needs.
 
 Question: ``{"schedd", "collector", "token_dir", "limit_seconds", "calls": [{"op", …}, …]}``; the calls are made in order. Answer:
 ``{"results": […]}`` or ``{"error": {"kind": "unavailable" | "rejected", "detail"}}`` for the first call that failed.
