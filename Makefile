@@ -1,9 +1,44 @@
-# Every target starts from a bare clone and may be repeated. `make help` lists them.
+# Every target starts from a bare clone, may be repeated, and leaves no process behind. `make` lists them.
+#   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
+#   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help pool-check
+.PHONY: help setup demo demo-check test check ci stop clean-state shell-env manage pool-check lock
+export ARGS REQUEST
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+setup: ## install everything: .venv, HTCondor, the Rucio server
+	@deploy/bootstrap setup
+
+demo: ## run all of WMS2 with a demo request (or REQUEST=file.json) until Ctrl-C
+	@deploy/bootstrap demo
+
+demo-check: ## the demo from an empty state, verified, then stopped
+	@deploy/bootstrap demo-check
+
+test: ## all tests on their own stack; ARGS="..." goes to pytest
+	@deploy/bootstrap test
+
+check: ## static checks: ruff, mypy, import contracts, migrations, deployment settings
+	@deploy/bootstrap check
+
+ci: check test demo-check ## what .ci/run runs
+
+stop: ## stop whatever this checkout started
+	@deploy/bootstrap stop
+
+clean-state: ## stop, and remove this checkout's databases, queues, storage and secrets
+	@deploy/bootstrap clean-state
+
+shell-env: ## the line that gives your shell the demo's settings
+	@deploy/bootstrap shell-env
+
+manage: ## manage.py with the demo's settings; ARGS="showmigrations"
+	@deploy/bootstrap manage
 
 pool-check: ## start an HTCondor pool, run a hand-written DAG on it, stop the pool
 	@deploy/bootstrap pool-check
+
+lock: ## write requirements/*.txt anew from requirements/*.in
+	@requirements/lock

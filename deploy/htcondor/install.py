@@ -149,7 +149,7 @@ def elf_programs(prefix: Path) -> Iterator[Path]:
 def patch_programs(prefix: Path) -> int:
     """Bind every program to the prefix's loader and libraries; returns how many were patched."""
     runtime = prefix / "rt"
-    patchelf = [runtime / LOADER, "--library-path", runtime, prefix / "usr/bin/patchelf"]
+    patchelf = [str(runtime / LOADER), "--library-path", str(runtime), str(prefix / "usr/bin/patchelf")]
     count = 0
     for program in elf_programs(prefix):
         if b"/ld-linux-x86-64.so" not in program.read_bytes()[:4096]:

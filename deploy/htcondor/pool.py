@@ -52,12 +52,11 @@ class Release:
 
 def _version(condor_version: Path) -> str:
     # CONDOR_CONFIG=ONLY_ENV: no configuration of the host is read, none needs to exist.
-    output = subprocess.run(
-        [str(condor_version)], env={**os.environ, "CONDOR_CONFIG": "ONLY_ENV"}, capture_output=True, text=True, check=False, timeout=60
-    ).stdout
-    found = re.search(r"CondorVersion: (\d+\.\d+\.\d+)", output)
+    environment = {**os.environ, "CONDOR_CONFIG": "ONLY_ENV"}
+    result = subprocess.run([str(condor_version)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    found = re.search(r"CondorVersion: (\d+\.\d+\.\d+)", result.stdout)
     if not found:
-        raise PoolError(f"{condor_version} does not say its version: it printed {output.strip()[:200]!r}")
+        raise PoolError(f"{condor_version} does not say its version: {(result.stdout + result.stderr).strip()[:200]!r}")
     return found.group(1)
 
 
@@ -78,7 +77,7 @@ def release_on_path(path: str) -> Release | None:
     base = sbin.parent
     libexec = next((d for d in (base / "libexec/condor", base / "libexec", base / "lib/condor/libexec") if d.is_dir()), None)
     if libexec is None:
-        raise PoolError(f"{master} is on PATH but there is no libexec directory beside it in {base}: take it off PATH or repair it")
+        raise PoolError(f"{master} is on PATH but {base} has no libexec directory beside it: take it off PATH or repair it")
     lib = next((d for d in (base / "lib/condor", base / "lib64/condor", base / "lib") if d.is_dir()), base / "lib")
     return Release(Path(tool).resolve().parent, sbin, libexec, lib, base / "share/condor", _version(Path(tool)))
 

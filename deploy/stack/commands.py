@@ -1,66 +1,197 @@
-"""The commands behind the Makefile."""
+"""The commands behind the Makefile. Each starts from a bare clone, may be repeated, and leaves no process behind."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import pwd
+import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from deploy.htcondor.pool import Pool
-from deploy.htcondor.sites import write_site_configuration
-from deploy.stack import paths, ports, pool_check, tools
+from deploy.stack import checks, demo, environment, paths, pool_check, process, setup, stacks, venv
 from deploy.stack.errors import Interrupted, StackError
-from deploy.stack.paths import Layout
-from deploy.stack.services import htcondor
-from deploy.stack.steps import kill_running_commands, say
-from deploy.stack.supervisor import Supervisor, interruptible
+from deploy.stack.paths import ENV_FILE, KINDS, Layout
+from deploy.stack.steps import cancel, say, seconds_since_start
+from deploy.stack.supervisor import Supervisor, holder, interruptible
+
+VERIFY_SECONDS = 1800.0
+STOP_SECONDS = 180.0
 
 
-def _user() -> str:
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-def pool_of(layout: Layout, kind: str, chosen: Mapping[str, int]) -> Pool:
-    directory = layout.kind(kind)
-    release = tools.ensure_htcondor(layout)
-    write_site_configuration(directory / "siteconf", directory / "storage")
-    job_environment = {
-        "SITECONF_ROOT": str(directory / "siteconf"),
-        "PATH": f"{directory}/worker/bin:/usr/local/bin:/usr/bin:/bin",
-        "WMS2_STACK": str(directory),
-    }
-    series = release.version.split(".")[0]
-    return Pool(directory / f"htcondor-{series}", release, chosen["htcondor"], _user(), job_environment)
-
-
-def command_pool_check(layout: Layout) -> int:
-    """Start the pool, run the hand-written DAG on it, stop the pool."""
-    directory = layout.kind("test")
-    with Supervisor(directory, say) as supervisor:
-        chosen = ports.allocate("test", directory, layout.tools / "ports.json")
-        service = htcondor.service(pool_of(layout, "test", chosen), {"PATH": os.environ["PATH"], "HOME": str(Path.home())})
-        supervisor.start([service])
-        where = directory / "submit/pool-check"
-        if where.exists():
-            shutil.rmtree(where)
-        begun = time.monotonic()
-        site = pool_check.run_example(where, service.environment)
-        say(f"the example DAG ran at {site} in {time.monotonic() - begun:.1f} s: every event once")
-    say("pool stopped")
+def command_setup(layout: Layout) -> int:
+    """Install everything: the Python environment, HTCondor, the Rucio server."""
+    setup.run_all(layout)
+    say(f"set up; state in {layout.state_root}, tools in {layout.tools}")
     return 0
 
 
-COMMANDS: Mapping[str, Callable[[Layout], int]] = {"pool-check": command_pool_check}
+def command_demo(layout: Layout) -> int:
+    """Start everything, import the demo request (or REQUEST=file.json), show its progress until Ctrl-C."""
+    setup.run_all(layout)
+    with Supervisor(layout.kind("demo"), say) as supervisor:
+        stack = stacks.assemble(layout, "demo")
+        demo.start(stack, supervisor)
+        password = demo.fresh_login(stack)
+        for document in demo.documents(stack):
+            name = demo.import_request(stack, document)
+            say(f"imported {name} from {document.name}" if name else f"going on with what {document.name} began")
+        demo.announce(stack, password)
+        demo.stay_up(stack, supervisor)
+    return 0
+
+
+def command_demo_check(layout: Layout) -> int:
+    """Run the demo from an empty state, verify what it made, stop everything."""
+    setup.run_all(layout)
+    directory = layout.kind("check")
+    with Supervisor(directory, say) as supervisor:
+        stacks.empty(directory)
+        stack = stacks.assemble(layout, "check")
+        demo.start(stack, supervisor)
+        for document in demo.documents(stack):
+            say(f"imported {demo.import_request(stack, document)}")
+        say(f"running after {seconds_since_start():.0f} s")
+        code = demo.verify(stack, supervisor, VERIFY_SECONDS)
+        say("verified" if code == 0 else f"the verification failed (code {code}); logs in {directory}/logs")
+    say("everything is stopped")
+    return code
+
+
+def command_test(layout: Layout) -> int:
+    """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything."""
+    setup.run_all(layout)
+    directory = layout.kind("test")
+    with Supervisor(directory, say) as supervisor:
+        stacks.empty(directory)
+        stack = stacks.assemble(layout, "test")
+        stacks.start_backends(stack, supervisor)
+        say(f"test stack running after {seconds_since_start():.0f} s")
+        code = _pytest(stack)
+    say("everything is stopped")
+    return code
+
+
+def _pytest(stack: stacks.Stack) -> int:
+    arguments = shlex.split(os.environ.get("ARGS", ""))
+    places = ["-o", f"cache_dir={stack.layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest"]
+    argv = [str(stack.layout.python), "-m", "pytest", *places, *arguments]
+    own = {**stack.environment, "HYPOTHESIS_STORAGE_DIRECTORY": str(stack.layout.state_root / "cache/hypothesis")}
+    run = subprocess.Popen(argv, env=own, cwd=stack.layout.source, stdin=subprocess.DEVNULL)
+    try:
+        return run.wait()
+    except Interrupted:
+        run.send_signal(signal.SIGINT)  # pytest ends its fixtures and says how far it came
+        try:
+            run.wait(30)
+        except subprocess.TimeoutExpired:
+            run.kill()
+        raise
+
+
+def command_check(layout: Layout) -> int:
+    """Static checks: ruff, mypy, import contracts, migrations, deployment settings."""
+    layout.state_root.mkdir(parents=True, exist_ok=True)
+    venv.ensure(layout)
+    return checks.run_all(layout)
+
+
+def command_pool_check(layout: Layout) -> int:
+    """Start the pool of the test stack alone, run the hand-written DAG on it, stop the pool."""
+    setup.run_all(layout)
+    directory = layout.kind("test")
+    with Supervisor(directory, say) as supervisor:
+        stacks.empty(directory)
+        stack = stacks.assemble(layout, "test")
+        supervisor.start([service for group in stack.services for service in group if service.name == "htcondor"])
+        begun = time.monotonic()
+        site = pool_check.run_example(directory / "submit/pool-check", stack.environment)
+        say(f"the example DAG ran at {site} in {time.monotonic() - begun:.1f} s: every event once")
+    say("everything is stopped")
+    return 0
+
+
+def command_stop(layout: Layout) -> int:
+    """Stop whatever this checkout started, also what an ended command left."""
+    for kind in KINDS:
+        directory = layout.kind(kind)
+        pid = holder(directory)
+        if pid:
+            say(f"{kind}: asking its supervisor (pid {pid}) to stop")
+            os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + STOP_SECONDS
+            while holder(directory) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            if holder(directory):
+                raise StackError(f"the supervisor of {directory} (pid {pid}) did not stop in {STOP_SECONDS:.0f} s")
+        left = process.sweep(directory)
+        for line in left:
+            say(f"{kind}: ended {line}")
+        if not pid and not left:
+            say(f"{kind}: nothing was running")
+    return 0
+
+
+def command_clean_state(layout: Layout) -> int:
+    """Stop everything and remove this checkout's state: databases, queues, storage, secrets."""
+    command_stop(layout)
+    for kind in KINDS:
+        directory = layout.kind(kind)
+        if directory.exists():
+            with Supervisor(directory, say):
+                stacks.empty(directory)
+            shutil.rmtree(directory)
+            say(f"removed {directory}")
+    return 0
+
+
+def _demo_env_file(layout: Layout) -> Path:
+    path = layout.kind("demo") / ENV_FILE
+    if not path.exists():
+        raise StackError("the demo has not been started from this checkout: run `make demo` first")
+    return path
+
+
+def command_shell_env(layout: Layout) -> int:
+    """Print the shell line that gives a shell the demo's settings."""
+    path = _demo_env_file(layout)
+    print(f"set -a; . {shlex.quote(str(path))}; set +a")
+    return 0
+
+
+def command_manage(layout: Layout) -> int:
+    """Run manage.py with the demo's settings; its arguments come in ARGS."""
+    settings = environment.read_env_file(_demo_env_file(layout))
+    settings["PATH"] = settings["PATH"].replace("$PATH", environment.caller_path())
+    own = {**environment.base(os.environ, settings["PATH"]), **settings}
+    argv = [str(layout.python), "manage.py", *shlex.split(os.environ.get("ARGS", "help"))]
+    return subprocess.run(argv, env=own, cwd=layout.source, check=False).returncode
+
+
+COMMANDS: Mapping[str, Callable[[Layout], int]] = {
+    "setup": command_setup,
+    "demo": command_demo,
+    "demo-check": command_demo_check,
+    "test": command_test,
+    "check": command_check,
+    "pool-check": command_pool_check,
+    "stop": command_stop,
+    "clean-state": command_clean_state,
+    "shell-env": command_shell_env,
+    "manage": command_manage,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="deploy/bootstrap", description=__doc__)
-    parser.add_argument("command", choices=sorted(COMMANDS))
+    listed = "\n".join(f"  {name:<12} {(function.__doc__ or '').strip()}" for name, function in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="deploy/bootstrap", description=f"{__doc__}\n\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     options = parser.parse_args(arguments)
     try:
         with interruptible():
@@ -69,6 +200,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"wms2: {error}", file=sys.stderr)
         return 1
     except Interrupted as interruption:
-        kill_running_commands()
+        cancel()
         say("interrupted; everything is stopped")
         return 128 + interruption.signal_number

@@ -16,19 +16,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deploy.stack import mirror, paths
+from deploy.stack.environment import passed_on, without_sourced
 from deploy.stack.errors import StackError
 
 SERVICE_USER = "wms2"
-INTERPRETERS = (
-    *(f"{directory}/{name}" for name in ("python3.11", "python3.12", "python3.13", "python3") for directory in ("/usr/bin", "/usr/local/bin")),
-)
+INTERPRETER_NAMES = ("python3.11", "python3.12", "python3.13", "python3")
+INTERPRETERS = tuple(f"{place}/{name}" for name in INTERPRETER_NAMES for place in ("/usr/bin", "/usr/local/bin"))
+# What the Makefile hands to a command.
+COMMAND_VARIABLES = ("ARGS", "REQUEST", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 PROBE = "import sys, venv; sys.exit(0 if sys.version_info >= (3, 11) else 3)"
-# Of the caller's environment only this reaches the servers' user: what decides how the network and pip are used,
-# and the WMS2 settings. HOME, PATH and the like are root's and would be unreadable or wrong.
-KEPT_PREFIXES = ("WMS2_", "PIP_", "SSL_CERT_")
-KEPT = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "all_proxy",
-        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR", "ARGS", "REQUEST",
-        "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")  # fmt: skip
 
 
 def say(message: str) -> None:
@@ -45,8 +41,8 @@ def service_user() -> pwd.struct_passwd:
     if useradd is None:
         raise StackError(f"there is no user {SERVICE_USER!r} and no useradd to make one: create it, or run as an ordinary user")
     say(f"creating the system user {SERVICE_USER} (servers never run as root)")
-    command = [useradd, "--system", "--user-group", "--home-dir", str(paths.SYSTEM_BASE), "--shell", "/usr/sbin/nologin", SERVICE_USER]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = ("--system", "--user-group", "--home-dir", str(paths.SYSTEM_BASE), "--shell", "/usr/sbin/nologin")
+    result = subprocess.run([useradd, *options, SERVICE_USER], capture_output=True, text=True, check=False)
     try:
         return pwd.getpwnam(SERVICE_USER)  # another checkout may have made it at the same moment
     except KeyError:
@@ -80,8 +76,8 @@ def give_directory(path: Path, user: pwd.struct_passwd) -> None:
         os.chown(path, user.pw_uid, user.pw_gid)
     if not succeeds_as(user, lambda: os.access(path, os.R_OK | os.W_OK | os.X_OK)):
         raise StackError(
-            f"the user {user.pw_name} cannot write to {path}: give it the directory (chown {user.pw_name} {path}) and let it pass "
-            "through the directories above, or choose another place with WMS2_STATE_DIR / WMS2_TOOLS_DIR"
+            f"the user {user.pw_name} cannot write to {path}: give it the directory (chown {user.pw_name} {path}) and let it "
+            "pass through the directories above, or choose another place with WMS2_STATE_DIR / WMS2_TOOLS_DIR"
         )
 
 
@@ -107,6 +103,16 @@ def real_inputs(source: Path) -> Path | None:
     return candidate if candidate.is_dir() else None
 
 
+def readable_inputs(source: Path, state_root: Path, user: pwd.struct_passwd) -> Path | None:
+    """The real input documents, or a copy of them that the servers' user can read."""
+    inputs = real_inputs(source)
+    if inputs is None or succeeds_as(user, lambda: mirror.is_readable(inputs)):
+        return inputs
+    copy = state_root / "real-inputs"
+    copy_as(user, inputs, copy)
+    return copy
+
+
 def copy_as(user: pwd.struct_passwd, source: Path, target: Path) -> None:
     """Copy a tree that only root can read to a place of the user's."""
     packed = mirror.pack(source)
@@ -130,13 +136,32 @@ def prepare_source(source: Path, state_root: Path, user: pwd.struct_passwd) -> P
     return copy
 
 
+def readable_request(file: Path, state_root: Path, user: pwd.struct_passwd) -> Path:
+    """The request document named by REQUEST, or a copy of it that the servers' user can read."""
+    if not file.is_file():
+        raise StackError(f"REQUEST={file}: no such file")
+    if succeeds_as(user, lambda: os.access(file, os.R_OK)):
+        return file
+    content, copy = file.read_bytes(), state_root / "requests" / file.name
+
+    def write() -> bool:
+        copy.parent.mkdir(exist_ok=True)
+        return copy.write_bytes(content) >= 0
+
+    if not succeeds_as(user, write):
+        raise StackError(f"user {user.pw_name} can neither read {file} nor write a copy of it to {copy}")
+    return copy
+
+
 def kept_environment(user: pwd.struct_passwd) -> dict[str, str]:
-    environment = {k: v for k, v in os.environ.items() if k in KEPT or k.startswith(KEPT_PREFIXES)}
+    """The environment of the servers' user: HOME, PATH and the like of root would be unreadable or wrong."""
+    environment = passed_on(os.environ) | {k: os.environ[k] for k in COMMAND_VARIABLES if k in os.environ}
     environment |= {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(paths.SYSTEM_BASE)}
     environment |= {"USER": user.pw_name, "LOGNAME": user.pw_name, "XDG_CACHE_HOME": str(paths.SYSTEM_BASE / "cache")}
     condor = shutil.which("condor_master")
     if condor and succeeds_as(user, lambda: os.access(condor, os.X_OK)):
-        environment["PATH"] = f"{environment['PATH']}:{Path(condor).parent}:{Path(shutil.which('condor_version') or condor).parent}"
+        tools = shutil.which("condor_version") or condor
+        environment["PATH"] += f":{Path(condor).parent}:{Path(tools).parent}"
     environment.pop("PIP_CACHE_DIR", None)  # root's; pip would refuse a cache it does not own
     return environment
 
@@ -150,11 +175,10 @@ def launch_as_service_user(arguments: Sequence[str]) -> None:
     give_directory(here.tools, user)
     python = interpreter_for(user)
     environment = kept_environment(user)
-    inputs = real_inputs(here.source)
-    if inputs and not succeeds_as(user, lambda: mirror.is_readable(inputs)):
-        copy = here.state_root / "real-inputs"
-        copy_as(user, inputs, copy)
-        inputs = copy
+    request = os.environ.get("REQUEST")
+    if request:
+        environment["REQUEST"] = str(readable_request(Path(request).absolute(), here.state_root, user))
+    inputs = readable_inputs(here.source, here.state_root, user)
     source = prepare_source(here.source, here.state_root, user)
     environment |= {"WMS2_STATE_DIR": str(here.state_root), "WMS2_TOOLS_DIR": str(here.tools)}
     if inputs:
@@ -166,15 +190,20 @@ def launch_as_service_user(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     try:
+        restored = without_sourced(os.environ)
+        os.environ.clear()
+        os.environ.update(restored)
         if os.geteuid() == 0:
             launch_as_service_user(arguments)
-        inputs = real_inputs(paths.checkout())
+        inputs, request = real_inputs(paths.checkout()), os.environ.get("REQUEST")
         if inputs:
             os.environ["WMS2_REAL_INPUTS"] = str(inputs.resolve())
+        if request:
+            os.environ["REQUEST"] = str(Path(request).absolute())
     except StackError as error:
         print(f"wms2: {error}", file=sys.stderr)
         return 1
-    os.execv(sys.executable, [sys.executable, "-m", "deploy.stack", *arguments])  # noqa: S606
+    return os.execv(sys.executable, [sys.executable, "-m", "deploy.stack", *arguments])  # noqa: S606
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     <base>/tools/          HTCondor prefixes and the Rucio environment, installed once (keyed by version)
     <base>/<8 hex>/        state of one checkout (the hex digits come from the checkout's path)
-        demo/ test/        state of one kind of stack: databases, pool, logs, secrets, DAG directories
+        demo/ test/ check/ state of one kind of stack: databases, pool, logs, secrets, DAG directories
         src/               copy of a checkout that the servers' user cannot read (root only)
 
 ``<base>`` is /var/lib/wms2 for root, else $XDG_STATE_HOME/wms2 (tools: $XDG_DATA_HOME/wms2).
@@ -20,7 +20,8 @@ from pathlib import Path
 from deploy.stack.errors import StackError
 
 SYSTEM_BASE = Path("/var/lib/wms2")
-KINDS = ("demo", "test")
+# demo keeps its state from run to run; test and check (of `make demo-check`) begin empty each time.
+KINDS = ("demo", "test", "check")
 ENV_FILE = "env"
 # Linux: sun_path holds 108 bytes with the closing zero.
 SOCKET_PATH_BYTES = 107
@@ -79,14 +80,14 @@ class Layout:
 
 
 def state_root_from(environment: Mapping[str, str]) -> Path | None:
-    """WMS2_STATE_DIR as the user set it; in a shell that sourced a stack's ``env`` file it names the kind's directory."""
+    """WMS2_STATE_DIR as the user set it."""
     value = environment.get("WMS2_STATE_DIR", "")
     if not value:
         return None
     path = Path(value)
     if not path.is_absolute():
         raise StackError(f"WMS2_STATE_DIR must be an absolute path, not {value!r}")
-    return path.parent if path.name in KINDS and (path / ENV_FILE).exists() else path
+    return path
 
 
 def check_state_root(path: Path) -> None:
@@ -94,14 +95,15 @@ def check_state_root(path: Path) -> None:
     resolved = path.resolve()
     if resolved.is_relative_to("/tmp"):  # noqa: S108  (the very directory that is refused)
         raise StackError(
-            f"the state directory {path} is below /tmp, where DAGMan refuses to keep its logs: set WMS2_STATE_DIR to another place"
+            f"the state directory {path} is below /tmp, where DAGMan refuses to keep its logs: "
+            "set WMS2_STATE_DIR to another place"
         )
     longest = max(len(kind) for kind in KINDS)
     needed = len(os.fsencode(resolved)) + 1 + longest + LONGEST_SOCKET_BELOW_KIND
     if needed > SOCKET_PATH_BYTES:
         raise StackError(
-            f"the state directory {path} is {needed - SOCKET_PATH_BYTES} bytes too long: sockets below it would need {needed} bytes, "
-            f"{SOCKET_PATH_BYTES} are allowed. Set WMS2_STATE_DIR to a shorter path"
+            f"the state directory {path} is {needed - SOCKET_PATH_BYTES} bytes too long: sockets below it would need {needed} "
+            f"bytes, {SOCKET_PATH_BYTES} are allowed. Set WMS2_STATE_DIR to a shorter path"
         )
 
 

@@ -19,8 +19,9 @@ def submit(directory: Path, environment: Mapping[str, str]) -> int:
     """Copy the example there and submit it; returns the outer DAGMan's cluster."""
     shutil.copytree(EXAMPLE, directory, dirs_exist_ok=True)
     result = subprocess.run(
-        ["condor_submit_dag", "workflow.dag"], cwd=directory, env=dict(environment), capture_output=True, text=True, check=False, timeout=60
-    )
+        ["condor_submit_dag", "workflow.dag"],
+        cwd=directory, env=dict(environment), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
     found = re.search(r"submitted to cluster (\d+)", result.stdout)
     if result.returncode != 0 or not found:
         raise StackError(f"condor_submit_dag failed: {result.stdout}{result.stderr}")
@@ -60,5 +61,6 @@ def run_example(directory: Path, environment: Mapping[str, str], seconds: float 
     cluster = submit(directory, environment)
     ended = outcome(cluster, environment, seconds)
     if ended != ("4", "0", "0"):
-        raise StackError(f"the example DAG ended with JobStatus, ExitCode, DAG_Status = {ended}: see {directory}/workflow.dag.dagman.out")
+        log = directory / "workflow.dag.dagman.out"
+        raise StackError(f"the example DAG ended with JobStatus, ExitCode, DAG_Status = {ended}: see {log}")
     return verify(directory)

@@ -39,7 +39,7 @@ def spawn(
     """Start a foreground process in a session of its own, output appended to ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
-        return subprocess.Popen(  # noqa: PLW1509  (the supervisor starts processes from its main thread only)
+        return subprocess.Popen(
             [str(word) for word in argv],
             env=dict(environment),
             cwd=cwd,
@@ -47,7 +47,7 @@ def spawn(
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent(stop_signal),
+            preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
         )
 
 

@@ -19,6 +19,7 @@ from deploy.stack.process import die_with_parent
 _BEGUN = time.monotonic()
 _print_lock = threading.Lock()
 _commands: set[subprocess.Popen[bytes]] = set()
+_cancelled = threading.Event()
 
 
 def say(message: str) -> None:
@@ -44,11 +45,19 @@ def run_logged(argv: Sequence[str | Path], *, log: Path, environment: Mapping[st
     """Run a set-up command to its end, output in ``log``; raises StackError with the log's end when it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     words = [str(word) for word in argv]
+    if _cancelled.is_set():
+        raise StackError(f"interrupted before `{' '.join(words[:4])} ...`")
     with log.open("wb") as stream:
-        command = subprocess.Popen(  # noqa: PLW1509
-            words, env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=die_with_parent(signal.SIGKILL),
-        )  # fmt: skip
+        command = subprocess.Popen(
+            words,
+            env=dict(environment),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
+        )
         _commands.add(command)
         try:
             code = command.wait(seconds)
@@ -73,8 +82,9 @@ def kill_session(command: subprocess.Popen[bytes]) -> None:
     command.wait(30)
 
 
-def kill_running_commands() -> None:
-    """On interruption: end the set-up commands of all threads."""
+def cancel() -> None:
+    """On interruption: end the set-up commands and the waiting of all threads; no new command starts."""
+    _cancelled.set()
     for command in list(_commands):
         try:
             os.killpg(command.pid, signal.SIGKILL)
@@ -91,5 +101,16 @@ def locked(path: Path, what: str) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"{what}: another set-up is working on it, waiting ({path})")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            _wait_for(stream.fileno(), path)
         yield
+
+
+def _wait_for(descriptor: int, path: Path) -> None:
+    # Not a blocking flock: a thread inside it could not be interrupted.
+    while not _cancelled.wait(0.2):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            continue
+    raise StackError(f"interrupted while waiting for {path}")

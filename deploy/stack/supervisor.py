@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TextIO
@@ -27,18 +26,19 @@ from deploy.stack.services.base import Service
 RESTARTS_ALLOWED = 5
 RESTART_WINDOW_SECONDS = 60.0
 LOCK_FILE = "supervisor.lock"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM raise ``Interrupted`` once; later ones are ignored, so that taking down is not cut short."""
+    """A first signal raises ``Interrupted``; later ones are ignored, so that taking down is not cut short."""
 
     def handler(number: int, _frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield
     finally:
@@ -46,18 +46,10 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, previous)
 
 
-@dataclass(slots=True)
-class _Running:
-    service: Service
-    process: subprocess.Popen[bytes]
-    started: deque[float] = field(default_factory=deque)
-
-
 def holder(kind_directory: Path) -> int | None:
     """The pid of the supervisor that runs this stack now, or None."""
-    path = kind_directory / LOCK_FILE
     try:
-        stream = path.open("r+")
+        stream = (kind_directory / LOCK_FILE).open("r+")
     except FileNotFoundError:
         return None
     with stream:
@@ -68,13 +60,48 @@ def holder(kind_directory: Path) -> int | None:
     return None
 
 
+class _Process:
+    """A started Service."""
+
+    def __init__(self, service: Service, marker: str) -> None:
+        self.service = service
+        self._marker = marker
+        self._deaths: deque[float] = deque()
+        self._process = self._spawn()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        service = self.service
+        service.prepare()
+        marked = {**service.environment, process.MARKER: self._marker}
+        return process.spawn(service.argv, environment=marked, cwd=service.cwd, log=service.log, stop_signal=service.stop_signal)
+
+    def ended(self) -> int | None:
+        return self._process.poll()
+
+    def restart(self) -> None:
+        """Start it again; StackError when it keeps dying."""
+        now = time.monotonic()
+        self._deaths.append(now)
+        while now - self._deaths[0] > RESTART_WINDOW_SECONDS:
+            self._deaths.popleft()
+        if len(self._deaths) > RESTARTS_ALLOWED:
+            raise StackError(f"{self.service.name} died {len(self._deaths)} times within a minute: see {self.service.log}")
+        self._process = self._spawn()
+
+    def stop(self) -> str | None:
+        """Stop it; a complaint when it had to be killed."""
+        if process.terminate(self._process, self.service.stop_signal, self.service.stop_seconds):
+            return None
+        return f"{self.service.name} did not stop in {self.service.stop_seconds:.0f} s and was killed"
+
+
 class Supervisor:
     """The running services of one stack. Use as a context manager; leaving it stops everything."""
 
     def __init__(self, kind_directory: Path, say: Callable[[str], None]) -> None:
         self._directory = kind_directory
         self._say = say
-        self._running: list[_Running] = []
+        self._running: list[_Process] = []
         self._lock: TextIO | None = None
 
     def __enter__(self) -> Supervisor:
@@ -84,9 +111,8 @@ class Supervisor:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise StackError(
-                f"the stack in {self._directory} is already running (pid {holder(self._directory)}): stop it first with `make stop`"
-            ) from None
+            pid = holder(self._directory)
+            raise StackError(f"{self._directory} is in use by pid {pid}: stop it first with `make stop`") from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
@@ -105,51 +131,40 @@ class Supervisor:
     def start(self, services: Sequence[Service]) -> None:
         """Start a group of services that do not need each other, then wait until all of them serve."""
         for service in services:
-            service.prepare()
-            self._running.append(_Running(service, self._spawn(service)))
             self._say(f"{service.name}: starting")
-        for running in self._running[-len(services) :] if services else []:
+            self._running.append(_Process(service, str(self._directory)))
+        for running in self._running[len(self._running) - len(services) :]:
             self._await(running)
             running.service.finish()
 
-    def _spawn(self, service: Service) -> subprocess.Popen[bytes]:
-        environment = {**service.environment, process.MARKER: str(self._directory)}
-        return process.spawn(service.argv, environment=environment, cwd=service.cwd, log=service.log, stop_signal=service.stop_signal)
-
-    def _await(self, running: _Running) -> None:
+    def _await(self, running: _Process) -> None:
         service, begun = running.service, time.monotonic()
         while True:
-            if running.process.poll() is not None:
-                raise StackError(f"{service.name} ended with code {running.process.returncode} while starting: see {service.log}")
+            code = running.ended()
+            if code is not None:
+                raise StackError(f"{service.name} ended with code {code} while starting: see {service.log}")
             missing = service.problem()
             if missing is None:
-                self._say(f"{service.name}: serving after {time.monotonic() - begun:.1f} s")
+                self._say(f"{service.name}: serving")
                 return
             if time.monotonic() - begun > service.start_seconds:
-                raise StackError(f"{service.name} did not serve within {service.start_seconds:.0f} s ({missing}): see {service.log}")
+                limit = f"{service.start_seconds:.0f} s"
+                raise StackError(f"{service.name} did not serve within {limit} ({missing}): see {service.log}")
             time.sleep(0.1)
 
     def check(self) -> None:
         """Restart services that died; one that keeps dying ends the stack."""
         for running in self._running:
-            code = running.process.poll()
-            if code is None:
-                continue
-            service, now = running.service, time.monotonic()
-            running.started.append(now)
-            while now - running.started[0] > RESTART_WINDOW_SECONDS:
-                running.started.popleft()
-            if len(running.started) > RESTARTS_ALLOWED:
-                raise StackError(f"{service.name} died {len(running.started)} times within a minute: see {service.log}")
-            self._say(f"{service.name} ended with code {code}; starting it again (log: {service.log})")
-            service.prepare()
-            running.process = self._spawn(service)
+            code = running.ended()
+            if code is not None:
+                self._say(f"{running.service.name} ended with code {code}; starting it again (log: {running.service.log})")
+                running.restart()
 
     def stop(self) -> None:
         """Stop all services, last started first, then whatever they left."""
         while self._running:
-            running = self._running.pop()
-            if not process.terminate(running.process, running.service.stop_signal, running.service.stop_seconds):
-                self._say(f"{running.service.name} did not stop in {running.service.stop_seconds:.0f} s and was killed")
+            complaint = self._running.pop().stop()
+            if complaint:
+                self._say(complaint)
         for leftover in process.sweep(self._directory):
             self._say(f"ended what a service left: {leftover}")

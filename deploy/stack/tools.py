@@ -1,6 +1,6 @@
-"""What is installed once per user and shared by checkouts: the HTCondor prefixes.
+"""What is installed once per user and shared by checkouts: the HTCondor prefixes and the Rucio server's environment.
 
-An HTCondor that is already on PATH is used and nothing is installed.
+An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series.
 """
 
 from __future__ import annotations
@@ -10,17 +10,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.htcondor import pool
-from deploy.htcondor.install import InstallError, install, installed_version
+from deploy.htcondor.install import installed_version
+from deploy.rucio import environment as rucio_environment
+from deploy.rucio.settings import from_environment
+from deploy.stack import venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
-from deploy.stack.steps import locked, say
+from deploy.stack.steps import locked, run_logged, say
 
 # WMS2_HTCONDOR chooses the series; each comes from the Debian suite that has it.
 SUITES: Mapping[str, str] = {"23": "trixie", "25": "sid"}
+DEFAULT_SERIES = "23"
+INSTALL_SECONDS = 900.0
+RUCIO_INSTALL = (
+    "import os; from deploy.rucio import environment, settings; environment.install(settings.from_environment(os.environ))"
+)
 
 
 def htcondor_series(environment: Mapping[str, str] = os.environ) -> str:
-    series = environment.get("WMS2_HTCONDOR", "") or "23"
+    series = environment.get("WMS2_HTCONDOR", "") or DEFAULT_SERIES
     if series not in SUITES:
         raise StackError(f"WMS2_HTCONDOR={series!r} is not known: use one of {', '.join(SUITES)}")
     return series
@@ -40,16 +48,41 @@ def installed_htcondor(layout: Layout) -> pool.Release | None:
     return pool.release_in_prefix(prefix) if installed_version(prefix) else None
 
 
-def ensure_htcondor(layout: Layout) -> pool.Release:
-    """The HTCondor to use, installed when needed."""
+def ensure_htcondor(layout: Layout) -> None:
+    """Install HTCondor unless one is there."""
+    if installed_htcondor(layout) is not None:
+        return
+    prefix, suite = htcondor_prefix(layout), SUITES[htcondor_series()]
+    log = layout.tools / f"{prefix.name}.log"
+    with locked(layout.tools / f"{prefix.name}.lock", "htcondor"):
+        say(f"htcondor: installing from Debian {suite} into {prefix} (log: {log})")
+        argv = (venv.interpreter(), "-m", "deploy.htcondor.install", "--suite", suite)
+        places = ("--prefix", prefix, "--cache", layout.tools / "cache/debs")
+        run_logged((*argv, *places), log=log, environment=os.environ, cwd=layout.source, seconds=INSTALL_SECONDS)
+    say("htcondor: installed")
+
+
+def htcondor(layout: Layout) -> pool.Release:
+    """The HTCondor to use; it must have been ensured."""
     release = installed_htcondor(layout)
     if release is None:
-        prefix = htcondor_prefix(layout)
-        with locked(layout.tools / f"{prefix.name}.lock", "htcondor"):
-            try:
-                install(SUITES[htcondor_series()], prefix, layout.tools / "cache/debs")
-            except InstallError as error:
-                raise StackError(f"HTCondor could not be installed into {prefix}: {error}") from error
-        release = pool.release_in_prefix(prefix)
-    say(f"htcondor: {release.version} in {release.bin}")
+        raise StackError("HTCondor is not installed: run `make setup`")
     return release
+
+
+def rucio_venv(layout: Layout) -> Path:
+    """The Rucio server's environment. Named by its locks: another checkout's server may be running from another one."""
+    return layout.tools / f"rucio-{rucio_environment.checksum()[:8]}"
+
+
+def ensure_rucio(layout: Layout) -> None:
+    """Install the Rucio server unless it is there."""
+    state = layout.tools / "rucio-install"
+    places = {"STATE": str(state), "VENV": str(rucio_venv(layout)), "PYTHON": venv.interpreter()}
+    if rucio_environment.is_finished(from_environment(places)):
+        return
+    log = layout.tools / "rucio-install.log"
+    say(f"rucio: installing the server into {rucio_venv(layout)} (log: {state}/log/install.log)")
+    argv = (venv.interpreter(), "-c", RUCIO_INSTALL)
+    run_logged(argv, log=log, environment={**os.environ, **places}, cwd=layout.source, seconds=INSTALL_SECONDS)
+    say("rucio: installed")

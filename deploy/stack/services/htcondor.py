@@ -16,9 +16,8 @@ from deploy.stack.services.base import Service
 def _ask(pool: condor.Pool, environment: Mapping[str, str], *command: str) -> list[str] | None:
     """Lines a tool printed; None when the daemon it asks does not answer yet."""
     try:
-        result = subprocess.run(
-            [str(pool.release.bin / command[0]), *command[1:]], env=dict(environment), capture_output=True, text=True, check=False, timeout=20
-        )
+        argv = [str(pool.release.bin / command[0]), *command[1:]]
+        result = subprocess.run(argv, env=dict(environment), capture_output=True, text=True, check=False, timeout=20)
     except subprocess.TimeoutExpired:
         return None
     return result.stdout.split() if result.returncode == 0 else None

@@ -1,0 +1,1 @@
+"""The demo's request documents and the programs that show and verify it."""

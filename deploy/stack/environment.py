@@ -1,0 +1,119 @@
+"""Which environment variables reach which process.
+
+Owns: what of the caller's environment is passed on, the variables WMS2 reads its settings from (the contract between
+``deploy/`` and ``wms2/settings``), and the ``env`` file a person can source.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.htcondor.pool import SCHEDD_NAME, Pool
+from deploy.stack.identity import Identity, write_private
+from deploy.stack.paths import ENV_FILE, KINDS
+
+# Passed on from the caller: how the network and pip are used, language, time zone, and every WMS2 setting.
+PASSED_PREFIXES = ("WMS2_", "PIP_", "SSL_CERT_")
+PASSED = frozenset({
+    "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+    "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
+})  # fmt: skip
+LOOPBACK = "127.0.0.1,localhost"
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of the caller's environment that set-up and services may see."""
+    return {k: v for k, v in environment.items() if k in PASSED or k.startswith(PASSED_PREFIXES)}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of an ``env`` file."""
+    words = shlex.split(path.read_text(), comments=True)
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def without_sourced(environment: Mapping[str, str]) -> dict[str, str]:
+    """Undo a sourced ``env`` file, so that one stack's services are not taken for a choice made for another stack."""
+    state = Path(environment.get("WMS2_STATE_DIR", "") or "/nonexistent")
+    if state.name not in KINDS or not (state / ENV_FILE).exists():
+        return dict(environment)
+    sourced = read_env_file(state / ENV_FILE)
+    kept = {k: v for k, v in environment.items() if sourced.get(k) != v or k == "PATH"}
+    return kept | {"WMS2_STATE_DIR": str(state.parent)}
+
+
+def base(environment: Mapping[str, str], path: str) -> dict[str, str]:
+    """What every service gets: no Python or condor settings of a person, loopback never through a proxy."""
+    result = {k: v for k, v in passed_on(environment).items() if not k.startswith(("WMS2_", "PIP_"))}
+    for name in ("no_proxy", "NO_PROXY"):
+        result[name] = f"{result[name]},{LOOPBACK}" if result.get(name) else LOOPBACK
+    result |= {"PATH": path, "LANG": result.get("LANG", "C.UTF-8"), "PYTHONUNBUFFERED": "1"}
+    return result | {name: environment[name] for name in ("HOME", "USER", "LOGNAME") if name in environment}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the services of one stack answer."""
+
+    database_url: str
+    broker_url: str
+    simulators_port: int
+    web_port: int
+    rucio_home: Path
+    rucio_account: str
+
+
+def contract(kind: str, directory: Path, identity: Identity, pool: Pool, endpoints: Endpoints) -> dict[str, str]:
+    """The settings of WMS2 for this stack; ``docs/configuration.md`` explains each."""
+    simulators = f"http://127.0.0.1:{endpoints.simulators_port}"
+    return {
+        "WMS2_STATE_DIR": str(directory),
+        "WMS2_DATABASE_URL": endpoints.database_url,
+        "WMS2_BROKER_URL": endpoints.broker_url,
+        "WMS2_SECRET_KEY": identity.django_secret_key,
+        "WMS2_INSTANCE": identity.instance,
+        "WMS2_ENVIRONMENT": "test" if kind == "test" else "demo",
+        "WMS2_DEBUG": "0",
+        "WMS2_ALLOWED_HOSTS": LOOPBACK,
+        "WMS2_STATIC_ROOT": str(directory / "static"),
+        "WMS2_REQMGR2_URL": f"{simulators}/reqmgr2/data",
+        "WMS2_CONFIGCACHE_URL": f"{simulators}/couchdb",
+        "WMS2_DBS_READER_URL": f"{simulators}/dbs/prod/global/DBSReader",
+        "WMS2_DBS_WRITER_URL": f"{simulators}/dbs/prod/global/DBSWriter",
+        "WMS2_CRIC_URL": simulators,
+        "WMS2_RUCIO_HOME": str(endpoints.rucio_home),
+        "WMS2_RUCIO_ACCOUNT": endpoints.rucio_account,
+        "WMS2_RUCIO_SCOPE": "cms",
+        "CONDOR_CONFIG": str(pool.config_file),
+        "WMS2_CONDOR_TOKEN_DIR": str(pool.client_token_directory),
+        "WMS2_SCHEDD_NAME": SCHEDD_NAME,
+        "WMS2_COLLECTOR": pool.collector,
+        "WMS2_SUBMIT_ROOT": str(directory / "submit"),
+        "WMS2_CYCLE_SECONDS": "5",
+        "DJANGO_SETTINGS_MODULE": "wms2.settings",
+    }
+
+
+def knobs(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Further WMS2 settings the caller chose (any field of ``wms2/conf.py``), which the contract does not set."""
+    ours = {"WMS2_HTCONDOR", "WMS2_TOOLS_DIR", "WMS2_STACK"}
+    chosen = {k: v for k, v in environment.items() if k.startswith("WMS2_") and k not in settings and k not in ours}
+    cycle = environment.get("WMS2_CYCLE_SECONDS")
+    return chosen | ({"WMS2_CYCLE_SECONDS": cycle} if cycle else {})
+
+
+def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:
+    """Write the settings so that ``set -a; . <file>`` gives a person the stack's environment."""
+    path = directory / ENV_FILE
+    lines = ["# Settings of this stack, written at its start. Use: set -a; . <this file>; set +a"]
+    lines += [f'{name}={shlex.quote(value)}' + (':"$PATH"' if name == "PATH" else "") for name, value in settings.items()]
+    write_private(path, "\n".join(lines) + "\n")
+    return path
+
+
+def caller_path() -> str:
+    return os.environ.get("PATH", os.defpath)

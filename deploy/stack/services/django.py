@@ -1,0 +1,82 @@
+"""WMS2's own processes: web, Celery worker, Celery beat and Flower; and the management commands run before them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.stack.paths import Layout
+from deploy.stack.services import http
+from deploy.stack.services.base import Service
+from deploy.stack.steps import run_logged
+
+WORKER_NAME = "wms2@localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Wms2:
+    """The WMS2 of one stack. ``environment`` is complete: PATH and the settings."""
+
+    layout: Layout
+    directory: Path
+    environment: Mapping[str, str]
+    web_port: int
+    flower_port: int
+
+    def _log(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
+
+    def manage(self, *arguments: str, seconds: float = 300.0) -> None:
+        """Run a management command to its end; output in ``logs/manage-<command>.log``."""
+        argv = (str(self.layout.python), "manage.py", *arguments)
+        log = self._log(f"manage-{arguments[0]}")
+        run_logged(argv, log=log, environment=self.environment, cwd=self.layout.source, seconds=seconds)
+
+    def _service(self, name: str, program: str, *arguments: str, problem: Callable[[], str | None]) -> Service:
+        return Service(
+            name=name,
+            argv=(self.layout.venv / "bin" / program, *arguments),
+            log=self._log(name),
+            environment=self.environment,
+            cwd=self.layout.source,
+            problem=problem,
+            stop_seconds=60.0,  # a worker ends its task first
+        )
+
+    def web(self) -> Service:
+        url = f"http://127.0.0.1:{self.web_port}/admin/login/"
+        threads = ("--workers", "2", "--threads", "4", "--worker-class", "gthread")
+        options = ("--bind", f"127.0.0.1:{self.web_port}", *threads, "--no-control-socket")  # that socket is one per user
+        return self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: http.problem(url))
+
+    def _worker_problem(self) -> str | None:
+        argv = [str(self.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "2", "-d", WORKER_NAME]
+        try:
+            result = subprocess.run(
+                argv, env=dict(self.environment), cwd=self.layout.source, capture_output=True, check=False, timeout=30
+            )
+        except subprocess.TimeoutExpired:
+            return "it does not answer a Celery ping"
+        return None if result.returncode == 0 else "it does not answer a Celery ping"
+
+    def worker(self) -> Service:
+        options = ("worker", "-E", "-c", "2", "--hostname", WORKER_NAME, "--loglevel", "INFO")
+        return self._service("worker", "celery", "-A", "wms2", *options, problem=self._worker_problem)
+
+    def beat(self) -> Service:
+        schedule = self.directory / "celery/beat-schedule"
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+
+        def problem() -> str | None:
+            # Beat answers no question; it writes its schedule once it runs.
+            return None if list(schedule.parent.glob("beat-schedule*")) else "it has not written its schedule"
+
+        options = ("beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO")
+        return self._service("beat", "celery", "-A", "wms2", *options, problem=problem)
+
+    def flower(self) -> Service:
+        url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
+        options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}")
+        return self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))

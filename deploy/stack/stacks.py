@@ -1,0 +1,144 @@
+"""One stack: which services it has and what they are told. Three kinds: demo, check (a fresh demo) and test."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.htcondor.pool import Pool, PoolError
+from deploy.htcondor.sites import write_site_configuration
+from deploy.simulators.worker.install import install as install_worker_programs
+from deploy.stack import environment, identity, ports, process, tools, venv
+from deploy.stack.errors import StackError
+from deploy.stack.paths import Layout
+from deploy.stack.services import external, htcondor, postgres, simulators, valkey
+from deploy.stack.services.base import Service
+from deploy.stack.services.django import Wms2
+from deploy.stack.services.rucio import Rucio
+from deploy.stack.supervisor import Supervisor
+
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+PORTS_REGISTER = "ports.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Everything about one stack that is known before it starts."""
+
+    layout: Layout
+    kind: str
+    directory: Path
+    ports: Mapping[str, int]
+    pool: Pool
+    rucio: Rucio
+    services: tuple[tuple[Service, ...], ...]
+    settings: Mapping[str, str]
+    environment: Mapping[str, str]
+    wms2: Wms2
+
+    @property
+    def web_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['web']}"
+
+
+def empty(directory: Path) -> None:
+    """Remove a stack's state but its ports and its lock, which the caller holds."""
+    for entry in directory.iterdir() if directory.exists() else ():
+        if entry.name in (ports.PORTS_FILE, "supervisor.lock"):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            _remove_tree(entry)
+        else:
+            entry.unlink()
+
+
+def _remove_tree(tree: Path) -> None:
+    # Jobs may leave directories without write permission behind.
+    for place, _, _ in os.walk(tree):
+        Path(place).chmod(stat.S_IRWXU)
+    shutil.rmtree(tree)
+
+
+def _worker_node(layout: Layout, directory: Path) -> dict[str, str]:
+    """Programs and site configuration of the pool's worker nodes; returns the environment every job gets."""
+    programs = directory / "worker/bin"
+    install_worker_programs(programs, layout.python)
+    python = programs / "python3"
+    python.unlink(missing_ok=True)
+    python.symlink_to(venv.interpreter())
+    write_site_configuration(directory / "siteconf", directory / "storage")
+    return {
+        "PATH": f"{programs}:{SYSTEM_PATH}",
+        "SITECONF_ROOT": str(directory / "siteconf"),
+        "LANG": "C.UTF-8",
+        process.MARKER: str(directory),
+    }
+
+
+def _pool(layout: Layout, directory: Path, port: int) -> Pool:
+    release = tools.htcondor(layout)
+    series = release.version.split(".")[0]
+    user = pwd.getpwuid(os.getuid()).pw_name
+    return Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory))
+
+
+def assemble(layout: Layout, kind: str) -> Stack:
+    """Prepare a stack's directory and describe its services. The caller holds the stack's lock."""
+    directory = layout.kind(kind)
+    for name in ("logs", "submit"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    try:
+        chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
+        pool = _pool(layout, directory, chosen["htcondor"])
+    except (PoolError, OSError) as error:
+        raise StackError(str(error)) from error
+    own = identity.load(kind, directory)
+    path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
+    bare = {**environment.base(os.environ, path), process.MARKER: str(directory)}
+    first: list[Service] = []
+    database_url, rucio_database = os.environ.get("WMS2_DATABASE_URL", ""), ""
+    if database_url:
+        external.check_database(layout.python, database_url, bare)
+    else:
+        server = postgres.embedded(directory, layout.venv, bare, durable=kind == "demo")
+        database_url, rucio_database = server.url(), server.url(postgres.RUCIO_DATABASE)
+        first.append(server.service())
+    broker_url = os.environ.get("WMS2_BROKER_URL", "")
+    if broker_url:
+        external.check_broker(layout.python, broker_url, bare)
+    else:
+        broker_url = valkey.url(directory)
+        first.append(valkey.service(directory, layout.venv, bare))
+    rucio = Rucio(layout, directory, chosen["rucio"], tools.rucio_venv(layout), rucio_database, bare)
+    endpoints = environment.Endpoints(
+        database_url, broker_url, chosen["simulators"], chosen["web"], rucio.client_home, rucio.account
+    )  # fmt: skip
+    settings = environment.contract(kind, directory, own, pool, endpoints)
+    settings |= environment.knobs(os.environ, settings)
+    second = (
+        htcondor.service(pool, bare),
+        simulators.service(layout, directory, chosen["simulators"], bare),
+        rucio.service(),
+    )
+    complete = {**bare, **settings}
+    wms2 = Wms2(layout, directory, complete, chosen["web"], chosen["flower"])
+    return Stack(layout, kind, directory, chosen, pool, rucio, (tuple(first), second), settings, complete, wms2)
+
+
+def start_backends(stack: Stack, supervisor: Supervisor) -> None:
+    """Start everything WMS2 stands on, and write the ``env`` file."""
+    for group in stack.services:
+        supervisor.start(group)
+    environment.write_env_file(stack.directory, {"PATH": stack.environment["PATH"], **stack.settings})
+
+
+def start_wms2(stack: Stack, supervisor: Supervisor) -> None:
+    """Bring the database up to date and start WMS2's own processes."""
+    stack.wms2.manage("migrate", "--noinput")
+    stack.wms2.manage("collectstatic", "--noinput", "--verbosity", "0")
+    supervisor.start([stack.wms2.web(), stack.wms2.worker(), stack.wms2.beat(), stack.wms2.flower()])
