@@ -1,0 +1,68 @@
+"""The evaluation lease: one at a time, lost ones write nothing, a dead one's expires."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from requests_app.evaluation import evaluating
+from requests_app.models import Request, RequestStatus
+from tests.support.rows import request_row
+from wms2.errors import LeaseLost
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_second_evaluation_finds_the_request_taken() -> None:
+    request = request_row(RequestStatus.QUEUED)
+    with evaluating(request.pk, owner="a") as first:
+        assert first is not None
+        with evaluating(request.pk, owner="b") as second:
+            assert second is None
+    with evaluating(request.pk, owner="b") as third:
+        assert third is not None
+
+
+def test_the_lease_of_a_dead_process_expires_and_its_late_writes_are_refused() -> None:
+    request = request_row(RequestStatus.QUEUED)
+    with evaluating(request.pk, owner="dead") as old:
+        assert old is not None
+        Request.objects.filter(pk=request.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        with evaluating(request.pk, owner="new") as new:
+            assert new is not None
+            with pytest.raises(LeaseLost), old.fenced():
+                raise AssertionError("the block of a lost lease must not run")
+            with pytest.raises(LeaseLost):
+                old.note(waiting_for="never seen")
+            with new.fenced():
+                Request.objects.filter(pk=request.pk).update(last_error="written by the new one")
+    assert Request.objects.get(pk=request.pk).last_error == "written by the new one"
+    assert Request.objects.get(pk=request.pk).waiting_for == ""
+
+
+def test_a_verb_in_between_stops_the_evaluations_writes() -> None:
+    request = request_row(RequestStatus.QUEUED)
+    with evaluating(request.pk, owner="a") as evaluation:
+        assert evaluation is not None
+        Request.objects.filter(pk=request.pk).update(status=RequestStatus.ABORTED)
+        with pytest.raises(LeaseLost), evaluation.fenced():
+            raise AssertionError("the status has changed")
+
+
+def test_a_long_evaluation_keeps_its_lease(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    from requests_app import evaluation as module
+
+    short = module.conf().model_copy(update={"lease_seconds": 0.3})
+    monkeypatch.setattr(module, "conf", lambda: short)
+    request = request_row(RequestStatus.QUEUED)
+    with evaluating(request.pk, owner="a") as held:
+        assert held is not None
+        first = Request.objects.get(pk=request.pk).lease_expires_at
+        deadline = time.monotonic() + 10
+        while Request.objects.get(pk=request.pk).lease_expires_at == first and time.monotonic() < deadline:
+            time.sleep(0.02)
+        renewed = Request.objects.get(pk=request.pk).lease_expires_at
+    assert renewed > first

@@ -1,0 +1,169 @@
+"""Builders of rows: each makes the smallest valid thing and takes what the test is about as keywords."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit
+from dags_app.planning.specs import (
+    GenerationSpec,
+    InputSpec,
+    OutputSpec,
+    ResourceSpec,
+    SplittingAlgo,
+    SplittingSpec,
+    StepSpec,
+    WorkflowSpec,
+)
+from outputs_app.services import datasets_ensure
+from outputs_app.values import DatasetRecord
+from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
+from requests_app.workflow_spec import spec_to_json
+from sites_app.models import Schedd, ScheddState
+
+_numbers = itertools.count(1)
+
+
+def request_row(status: RequestStatus = RequestStatus.SUBMITTED, **fields: Any) -> Request:
+    """A request in any status, consistent with the row's own constraints."""
+    values: dict[str, Any] = {
+        "request_name": f"tester_Request_{next(_numbers)}",
+        "requestor": "tester",
+        "request_data": {},
+        "status": status,
+        "queued_at": timezone.now(),
+    }
+    if status == RequestStatus.HELD:
+        values |= {"hold_code": HoldCode.OPERATOR, "hold_reason": "for a test"}
+    if status == RequestStatus.STOPPING:
+        values |= {"stop_intent": StopIntent.ABORT}
+    return Request.objects.create(**values | fields)
+
+
+def output_spec(name: str = "Tester", tier: str = "GEN-SIM", step: str = "GenSim", module: str = "RAWSIMoutput") -> OutputSpec:
+    """A kept output; dataset /Primary<name>/Era-Proc-v1/<tier>."""
+    primary = f"Primary{name}"
+    return OutputSpec(
+        step=step,
+        module=module,
+        tier=tier,
+        dataset=f"/{primary}/Era-Proc-v1/{tier}",
+        merged_lfn_base=f"/store/mc/Era/{primary}/{tier}/Proc-v1",
+        unmerged_lfn_base=f"/store/unmerged/Era/{primary}/{tier}/Proc-v1",
+        primary_dataset=primary,
+        processed_dataset="Era-Proc-v1",
+        acquisition_era="Era",
+        processing_string="Proc",
+        processing_version=1,
+    )
+
+
+def generation_spec(request_name: str = "tester", *, events: int = 3200, **fields: Any) -> WorkflowSpec:
+    """One step that generates ``events`` events, 100 a job, 10 a lumi."""
+    values: dict[str, Any] = {
+        "request_name": request_name,
+        "campaign": "Campaign",
+        "steps": (
+            StepSpec(1, "GenSim", "config1", "CMSSW_14_0_0", ("el8_amd64_gcc12",), "140X_mc", 1, 0, output_modules=("RAWSIMoutput",)),
+        ),
+        "outputs": (output_spec(),),
+        "resources": ResourceSpec(cores=1, memory_mb=2000, time_per_event_seconds=0.1, size_per_event_kb=10),
+        "splitting": SplittingSpec(SplittingAlgo.EVENT_BASED, events_per_job=100),
+        "generation": GenerationSpec(
+            run=1, first_event=1, first_lumi=1, events=events, events_per_job=100, events_per_lumi=10
+        ),
+        "input": None,
+        "site_whitelist": ("T1_US_FNAL", "T2_CH_CERN"),
+    }
+    return WorkflowSpec(**values | fields)
+
+
+def input_spec(request_name: str = "tester", *, algorithm: SplittingAlgo = SplittingAlgo.FILE_BASED, **splitting: Any) -> WorkflowSpec:
+    """One step over an input dataset."""
+    return generation_spec(
+        request_name,
+        generation=None,
+        input=InputSpec(dataset="/Input/Era-v1/RAW"),
+        splitting=SplittingSpec(algorithm, **({"files_per_job": 1} | splitting)),
+    )
+
+
+def workflow_row(request: Request | None = None, spec: WorkflowSpec | None = None, **fields: Any) -> Workflow:
+    """The workflow of a request, with its output datasets."""
+    request = request or request_row(RequestStatus.QUEUED)
+    spec = spec or generation_spec(request.request_name)
+    generation = spec.generation
+    values: dict[str, Any] = {
+        "request": request,
+        "splitting_algo": spec.splitting.algorithm.value,
+        "spec": spec_to_json(spec),
+        "psets": {step.name: "process = None\n" for step in spec.steps},
+        "next_first_event": generation.first_event if generation else 1,
+        "next_first_lumi": generation.first_lumi if generation else 1,
+        "requested_events": generation.events if generation else 0,
+    }
+    workflow = Workflow.objects.create(**values | fields)
+    workflow.refresh_from_db()
+    datasets_ensure(workflow_id=workflow.pk, records=[dataset_record(o) for o in spec.outputs])
+    return workflow
+
+
+def dataset_record(output: OutputSpec) -> DatasetRecord:
+    """What DBS would be told."""
+    return DatasetRecord(
+        name=output.dataset,
+        step=output.step,
+        module=output.module,
+        tier=output.tier,
+        primary_dataset=output.primary_dataset,
+        processed_dataset=output.processed_dataset,
+        acquisition_era=output.acquisition_era,
+        processing_version=output.processing_version,
+        release="CMSSW_14_0_0",
+        pset_hash="abc",
+        global_tag="140X_mc",
+        prep_id="TEST-1",
+        primary_ds_type="mc",
+        physics_group="DataOps",
+    )
+
+
+def schedd_row(name: str = "schedd@test", **fields: Any) -> Schedd:
+    """An enabled schedd."""
+    values: dict[str, Any] = {"pool": "pool", "collector": "127.0.0.1:1", "state": ScheddState.ENABLED, "submit_root": "/nowhere"}
+    return Schedd.objects.create(name=name, **values | fields)
+
+
+def round_row(workflow: Workflow, index: int = 0, **fields: Any) -> Round:
+    """A round."""
+    return Round.objects.create(workflow=workflow, index=index, **fields)
+
+
+def dag_row(workflow: Workflow, status: DAGStatus = DAGStatus.RUNNING, **fields: Any) -> DAG:
+    """A DAG of the workflow's open round (made when absent)."""
+    round_ = fields.pop("round", None) or workflow.rounds.filter(closed_at__isnull=True).first() or round_row(workflow)
+    pk = uuid.uuid4()
+    values: dict[str, Any] = {
+        "id": pk,
+        "directory_id": pk,
+        "workflow": workflow,
+        "round": round_,
+        "kind": DAGKind.FRESH,
+        "dag_file_path": "/nowhere/workflow.dag",
+        "submit_dir": "/nowhere",
+        "instance": "test",
+        "status": status,
+    }
+    if status not in (DAGStatus.PLANNING, DAGStatus.READY):
+        values |= {"dagman_cluster_id": str(next(_numbers)), "fence": next(_numbers), "submitted_at": timezone.now()}
+    return DAG.objects.create(**values | fields)
+
+
+def unit_row(dag: DAG, index: int = 0, **fields: Any) -> WorkUnit:
+    """A planned unit of the DAG."""
+    values = {"workflow": dag.workflow, "round": dag.round, "dag": dag, "index": index, "name": f"mg_{index:06d}", "jobs": 8}
+    return WorkUnit.objects.create(**values | fields)
