@@ -5,7 +5,7 @@ cmsRun ends with 0 after skipping a file or reading nothing; here both are failu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import codes
 from .codes import PayloadError
@@ -15,12 +15,26 @@ from .lumis import LumiSet, describe, lumi_set
 
 
 @dataclass(frozen=True)
+class ReadFile:
+    """An input file with the number of events read; ``first_event`` (from 0) when the job was given only a part of it."""
+
+    lfn: str
+    events: int
+    first_event: int | None = None
+
+    @property
+    def last_event(self) -> int | None:
+        """Last event read of a part; None for a whole file, and for a part without events."""
+        return None if self.first_event is None or self.events == 0 else self.first_event + self.events - 1
+
+
+@dataclass(frozen=True)
 class Processed:
-    """What a step really read or generated. ``files`` are (LFN, events) of its input files, empty for generation."""
+    """What a step really read or generated. ``files`` is empty for generation."""
 
     events: int
     lumis: LumiSet
-    files: tuple[tuple[str, int], ...]
+    files: tuple[ReadFile, ...]
 
 
 def processed_by(report: FrameworkReport) -> Processed:
@@ -31,10 +45,16 @@ def processed_by(report: FrameworkReport) -> Processed:
     inputs = report.primary_inputs
     if inputs:
         lumis = {lumi for file in inputs for lumi in lumi_set(file.lumis)}
-        return Processed(sum(f.events_read for f in inputs), lumis, tuple((f.lfn, f.events_read) for f in inputs))
+        return Processed(sum(f.events_read for f in inputs), lumis, tuple(ReadFile(f.lfn, f.events_read) for f in inputs))
     counted = report.metric("ProcessingSummary", "NumberEvents")
     events = int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
     return Processed(events, {lumi for file in report.outputs for lumi in lumi_set(file.lumis)}, ())
+
+
+def with_ranges(done: Processed, job: UnitJob) -> Processed:
+    """``done`` with the first event of each file that the job was given a part of."""
+    starts = {file.lfn: file.first_event for file in job.files}
+    return replace(done, files=tuple(replace(file, first_event=starts.get(file.lfn)) for file in done.files))
 
 
 def check_not_skipped(report: FrameworkReport, step: str) -> None:
@@ -53,7 +73,7 @@ def check_first_step(job: UnitJob, done: Processed, step: str) -> None:
     elif job.mask is not None:
         _same_lumis(step, job.mask_lumis, done.lumis)
     else:
-        _same_files(step, {file.lfn for file in job.files}, {lfn for lfn, _ in done.files})
+        _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
         _same_events(step, sum(_events_of(file.first_event, file.last_event, file.events) for file in job.files), done.events)
 
 

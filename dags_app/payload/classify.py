@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import codes
-from .scripts import SUCCESS_CATEGORY
+from .formats import SUCCESS_CATEGORY
 
 #: Codes that come from the request or from WMS2's own documents: the same job would end the same way again.
 PERMANENT_CODES = frozenset({codes.CONFIG_NOT_FOUND, codes.CONFIG_UNREADABLE, codes.CONFIG_INVALID, codes.INVALID_DOCUMENT})

@@ -12,7 +12,7 @@ from . import codes, documents, names, storage
 from .codes import PayloadError, exit_status
 from .collecting import NodeReport, read_merge_input
 from .documents import UnitDocument
-from .manifest import MANIFEST_FILE, MANIFEST_SCHEMA
+from .formats import MANIFEST_FILE, MANIFEST_SCHEMA
 from .processes import stop_requests_as_errors
 from .reading import load_document
 from .reports import AttemptReport
@@ -22,7 +22,7 @@ from .storage import Volume
 ROLE = "cleanup"
 
 
-def run_cleanup(node: str, attempt: int, directory: Path) -> int:
+def run_cleanup(directory: Path, node: str, attempt: int) -> int:
     """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
     with AttemptReport(node, attempt, ROLE, read_slot(), directory, directory / "work") as report, stop_requests_as_errors():
         volume = storage.site_volume(report.slot.site)

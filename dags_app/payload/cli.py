@@ -10,43 +10,54 @@ import argparse
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from . import cleanup, collecting, election, job, merge, post, scripts
+from . import scripts
 from .codes import PayloadError, exit_status
 
-_WORKER_COMMANDS = {"job": job.run_job, "merge": merge.run_merge_job, "cleanup": cleanup.run_cleanup}
+#: Where each command is. Loaded when it is run: DAGMan starts a script per node and attempt, and each needs only its own.
+_COMMANDS = {
+    "job": ("job", "run_job"),
+    "merge": ("merge", "run_merge_job"),
+    "cleanup": ("cleanup", "run_cleanup"),
+    "elect": ("election", "elect"),
+    "reelect": ("election", "reelect"),
+    "collect": ("collecting", "collect"),
+    "post": ("post", "run_post"),
+}
+_ON_WORKER = {"job", "merge", "cleanup"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its process status."""
-    options = _parser().parse_args(arguments)
-    here = Path.cwd()
-    if options.command in _WORKER_COMMANDS:
-        try:
-            return _WORKER_COMMANDS[options.command](options.node, options.attempt, here)
-        except PayloadError as error:
-            print(f"wms2_payload {options.command}: {error.message}", file=sys.stderr)
-            return exit_status(error.code)
-    place = here / options.unit if options.command == "reelect" else here
-    sys.excepthook = _logging_hook(place, options.command)
+    options = vars(_parser().parse_args(arguments))
+    command, here = options.pop("command"), Path.cwd()
+    if command in _ON_WORKER:
+        return _worker(command, here, options)
+    place = here / options["unit"] if command == "reelect" else here
+    sys.excepthook = _logging_hook(place, command)
     try:
-        return _script(options, here)
+        return _load(command)(here, **options)
     except PayloadError as error:
-        scripts.log(place, f"{options.command}: {error.message}")
+        scripts.log(place, f"{command}: {error.message}")
         return 1
 
 
-def _script(options: argparse.Namespace, here: Path) -> int:
-    if options.command == "elect":
-        return election.elect(here, options.nodes_log, options.job_id, options.return_value)
-    if options.command == "reelect":
-        return election.reelect(here, options.unit, options.retry)
-    if options.command == "collect":
-        return collecting.collect(here)
-    call = post.PostCall(options.node, options.return_value, options.retry, options.max_retries, options.job_id)
-    return post.run_post(here, call)
+def _worker(command: str, here: Path, options: dict[str, Any]) -> int:
+    try:
+        return _load(command)(here, **options)
+    except PayloadError as error:  # before there was anything to report on
+        print(f"wms2_payload {command}: {error.message}", file=sys.stderr)
+        return exit_status(error.code)
+
+
+def _load(command: str) -> Callable[..., int]:
+    module, name = _COMMANDS[command]
+    function: Callable[..., int] = getattr(import_module(f".{module}", __package__), name)
+    return function
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,12 +13,9 @@ from typing import Any
 from . import codes, documents, files, lumis, scripts
 from .codes import PayloadError
 from .documents import UnitDocument
+from .formats import MERGE_INPUT_FILE, MERGE_INPUT_SCHEMA, POST_SCHEMA, REPORT_SCHEMA, SUCCESS_CATEGORY, post_name
 from .lumis import LumiCounts
 from .reading import Value, check_schema, load_document
-from .reports import REPORT_SCHEMA
-
-MERGE_INPUT_SCHEMA = "wms2.merge_input/1"
-MERGE_INPUT_FILE = "merge_input.json"
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,9 @@ def collect(directory: Path) -> int:
 
 
 def _accepted_report(directory: Path, node: str) -> str:
-    post = load_document(directory / f"{node}.post.json", scripts.POST_SCHEMA)
-    if post["classification"]["category"].text() != scripts.SUCCESS_CATEGORY or not post["final"].boolean():
-        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {node}.post.json")
+    post = load_document(directory / post_name(node), POST_SCHEMA)
+    if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
     return post["report"].text()
 
 

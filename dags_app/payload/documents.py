@@ -11,15 +11,9 @@ from uuid import UUID
 
 from . import codes, lumis
 from .codes import PayloadError
+from .formats import JOB_FILE, JOB_SCHEMA, UNIT_FILE, UNIT_SCHEMA
 from .lumis import LumiSet
 from .reading import Value, load_document
-
-JOB_SCHEMA = "wms2.job/1"
-UNIT_SCHEMA = "wms2.unit/1"
-
-JOB_FILE = "job.json"
-UNIT_FILE = "unit.json"
-SANDBOX_FILE = "sandbox.tar.gz"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import codes, eventlog, files, scripts
 from .codes import PayloadError
-from .slot import SITE_ATTRIBUTE
+from .formats import SITE_ATTRIBUTE
 
 _RESCUE = re.compile(r"group\.dag\.rescue(\d{3})")
 _MERGE_DONE = re.compile(r"^DONE merge\s*$", re.MULTILINE)

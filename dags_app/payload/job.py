@@ -13,6 +13,7 @@ from pathlib import Path
 from . import codes, documents, names, storage
 from .codes import PayloadError, exit_status
 from .documents import JobDocument, UnitDocument
+from .formats import SANDBOX_FILE
 from .processes import stop_requests_as_errors
 from .reports import AttemptReport, OutputRecord
 from .slot import read_slot
@@ -22,7 +23,7 @@ ROLE = "processing"
 WORK = "work"
 
 
-def run_job(node: str, attempt: int, directory: Path) -> int:
+def run_job(directory: Path, node: str, attempt: int) -> int:
     """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
     work = directory / WORK
     shutil.rmtree(work, ignore_errors=True)  # a job that HTCondor started again in the same place
@@ -30,7 +31,7 @@ def run_job(node: str, attempt: int, directory: Path) -> int:
     with AttemptReport(node, attempt, ROLE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
-        sandbox = unpack_sandbox(directory / documents.SANDBOX_FILE, work / "sandbox")
+        sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
         done = run_chain(JobContext(job, unit, unit.job(node), sandbox, work, report))
         report.exit_step = "stageOut"
         _stage_out(report, volume, job, unit, done)
@@ -79,4 +80,4 @@ def _parents(report: AttemptReport) -> tuple[str, ...]:
 
     A later step reads a file of this job that nobody keeps, so the parents of its output are the job's inputs too.
     """
-    return tuple(sorted({lfn for lfn, _ in report.processed.files})) if report.processed else ()
+    return tuple(sorted({file.lfn for file in report.processed.files})) if report.processed else ()

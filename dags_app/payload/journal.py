@@ -12,9 +12,8 @@ from pathlib import Path
 
 from . import codes, files
 from .codes import PayloadError
+from .formats import MERGE_JOURNAL_SCHEMA
 from .reading import load_document
-
-JOURNAL_SCHEMA = "wms2.merge_journal/1"
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,11 @@ class Journal:
         """LFNs that merge jobs of this unit have set out to write; empty before the first."""
         if not self.path.is_file():
             return set()
-        return set(load_document(self.path, JOURNAL_SCHEMA)["merged"].texts())
+        return set(load_document(self.path, MERGE_JOURNAL_SCHEMA)["merged"].texts())
 
     def plan(self, lfns: set[str]) -> None:
         """Record ``lfns`` durably; PayloadError when the storage refuses."""
-        document = {"schema": JOURNAL_SCHEMA, "unit": self.unit, "dag_id": self.dag_id, "merged": sorted(lfns)}
+        document = {"schema": MERGE_JOURNAL_SCHEMA, "unit": self.unit, "dag_id": self.dag_id, "merged": sorted(lfns)}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             files.write_atomic(self.path, json.dumps(document, indent=1) + "\n")

@@ -12,13 +12,10 @@ from typing import Any
 from . import lumis
 from .collecting import NodeReport, StepFigures
 from .documents import JobDocument, Output, UnitDocument
+from .formats import MANIFEST_SCHEMA, utc_now
 from .merging import Content
-from .reports import utc_now
 from .slot import Slot
 from .storage import StoredFile
-
-MANIFEST_SCHEMA = "wms2.manifest/1"
-MANIFEST_FILE = "merge_output.json"
 
 
 @dataclass(frozen=True)

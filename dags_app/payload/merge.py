@@ -14,8 +14,9 @@ from . import documents, files, merging, names, storage
 from .codes import exit_status
 from .collecting import NodeReport, read_merge_input
 from .documents import JobDocument, Output, Step, UnitDocument
+from .formats import MANIFEST_FILE
 from .journal import Journal
-from .manifest import MANIFEST_FILE, MergedFile, build_manifest
+from .manifest import MergedFile, build_manifest
 from .merge_tools import run_merge
 from .merging import Content, MergeGroup
 from .processes import Finished, stop_requests_as_errors
@@ -36,7 +37,7 @@ class PlannedFile:
     group: MergeGroup
 
 
-def run_merge_job(node: str, attempt: int, directory: Path) -> int:
+def run_merge_job(directory: Path, node: str, attempt: int) -> int:
     """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
     work = directory / WORK
     shutil.rmtree(work, ignore_errors=True)

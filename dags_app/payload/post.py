@@ -15,10 +15,18 @@ from . import eventlog, files, scripts
 from .classify import AttemptFacts, Classification, classify
 from .codes import PayloadError
 from .eventlog import JobHistory
-from .manifest import MANIFEST_FILE, MANIFEST_SCHEMA
+from .formats import (
+    MANIFEST_FILE,
+    MANIFEST_SCHEMA,
+    POST_SCHEMA,
+    REPORT_SCHEMA,
+    SITE_ATTRIBUTE,
+    attempts_name,
+    post_name,
+    report_name,
+    utc_now,
+)
 from .reading import Value, load_document
-from .reports import REPORT_SCHEMA, report_name, utc_now
-from .slot import SITE_ATTRIBUTE
 
 MERGE_NODE = "merge"
 JOB_LOG = "cluster.log"
@@ -37,8 +45,9 @@ class PostCall:
     job_id: str
 
 
-def run_post(directory: Path, call: PostCall) -> int:
+def run_post(directory: Path, node: str, return_value: int, retry: int, max_retries: int, job_id: str) -> int:
     """Judge the attempt and leave its side files in ``directory``; the POST script's exit status."""
+    call = PostCall(node, return_value, retry, max_retries, job_id)
     report, problem = _read_report(directory, call)
     history = eventlog.job_history(directory / JOB_LOG, call.job_id, SITE_ATTRIBUTE)
     if call.node == MERGE_NODE and report is not None and not problem and report["exit_code"].integer() == 0:
@@ -55,7 +64,7 @@ def run_post(directory: Path, call: PostCall) -> int:
     record = _record(directory, call, report, history, verdict)
     _append_attempt(directory, record)
     record["log_tail"] = files.tail_text(directory / f"{call.node}.{call.retry}.err", _LOG_TAIL_LINES)
-    files.write_json(directory / f"{call.node}.post.json", record)
+    files.write_json(directory / post_name(call.node), record)
     return verdict.exit_status
 
 
@@ -95,7 +104,7 @@ def _record(
 ) -> dict[str, Any]:
     whole: dict[str, Any] = report.raw if report is not None else {}
     return {
-        "schema": scripts.POST_SCHEMA,
+        "schema": POST_SCHEMA,
         "node_name": call.node,
         "timestamp": utc_now(),
         "attempt": call.retry,
@@ -155,7 +164,7 @@ def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
 
 def _append_attempt(directory: Path, record: dict[str, Any]) -> None:
     """Add the attempt to the node's history; a POST script that DAGMan runs again for the same job adds nothing."""
-    path = directory / f"{record['node_name']}.attempts.jsonl"
+    path = directory / attempts_name(record["node_name"])
     last = files.tail_text(path, 1, max_bytes=1024 * 1024)
     if last and _same_call(last, record):
         return

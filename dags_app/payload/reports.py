@@ -9,33 +9,21 @@ from __future__ import annotations
 import io
 import tarfile
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from . import codes, files, lumis, slot
-from .checks import Processed
+from .checks import Processed, ReadFile
 from .codes import PayloadError
+from .formats import REPORT_SCHEMA, logs_name, report_name, utc_now
 from .lumis import LumiCounts
 from .slot import Slot
 from .storage import StoredFile
 
-REPORT_SCHEMA = "wms2.report/1"
-
 _MESSAGE_CHARACTERS = 4000
 _LOG_BYTES = 256 * 1024
 _LOGS_BYTES = 8 * 1024 * 1024
-
-
-def report_name(node: str, attempt: int) -> str:
-    """File name of an attempt's report."""
-    return f"{node}.{attempt}.report.json"
-
-
-def utc_now() -> str:
-    """The time as the side files write it: UTC, ISO 8601, whole seconds."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True)
@@ -102,9 +90,8 @@ class AttemptReport:
         return isinstance(error, PayloadError)
 
     def _write(self) -> None:
-        name = f"{self.node}.{self.attempt}.logs.tar.gz"
         if self.steps_directory.is_dir():
-            write_logs(self.steps_directory, self.directory / name)
+            write_logs(self.steps_directory, self.directory / logs_name(self.node, self.attempt))
         files.write_json(self.directory / report_name(self.node, self.attempt), self.document())
 
     def document(self) -> dict[str, Any]:
@@ -130,11 +117,15 @@ class AttemptReport:
             "processed": {
                 "events": done.events if done else 0,
                 "lumis": lumis.compact(done.lumis) if done else {},
-                "files": [{"lfn": lfn, "events": events} for lfn, events in done.files] if done else [],
+                "files": [_read_document(file) for file in done.files] if done else [],
             },
             "outputs": [_output_document(output) for output in self.outputs],
             "cgroup_peak_mb": slot.cgroup_peak_mb(),
         }
+
+
+def _read_document(file: ReadFile) -> dict[str, Any]:
+    return {"lfn": file.lfn, "events": file.events, "first_event": file.first_event, "last_event": file.last_event}
 
 
 def _step_document(step: StepRecord) -> dict[str, Any]:

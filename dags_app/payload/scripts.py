@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from . import files
-from .reports import utc_now
+from .formats import utc_now
 
 SITE_INCLUDE = "site.inc"
 AVOID_INCLUDE = "avoid.inc"
@@ -22,9 +22,6 @@ ORPHANS_FILE = "orphans.jsonl"
 
 SITE_MACRO = "ELECTED_SITE"
 UNIT_AVOID_MACRO = "UNIT_AVOID"
-
-POST_SCHEMA = "wms2.post/1"
-SUCCESS_CATEGORY = "success"
 
 _AVOID = re.compile(r"^\s*\w*AVOID\s*=(.*)$", re.MULTILINE)
 _SITE = re.compile(rf"^\s*{SITE_MACRO}\s*=\s*(\S+)\s*$", re.MULTILINE)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from . import codes
 from .codes import PayloadError
+from .formats import SITE_ATTRIBUTE
 
-#: ClassAd attributes; the planner stamps the WMS2_ ones, a CMS glidein advertises the site.
-SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
+#: ClassAd attributes that the planner stamps on every job.
 FENCE_ATTRIBUTE = "WMS2_Fence"
 UNIT_ATTRIBUTE = "WMS2_Unit"
 

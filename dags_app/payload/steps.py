@@ -77,7 +77,7 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     code = exit_code_of(finished, report)
     context.attempt.steps.append(_record(step, finished, report, code))
     if upstream is None:
-        context.attempt.processed = checks.processed_by(report)
+        context.attempt.processed = checks.with_ranges(checks.processed_by(report), context.unit_job)
     if code != codes.SUCCESS:
         raise PayloadError(code, f"step {step.name}: {_explain(finished, report, directory)}")
     _check(context, step, upstream, report, directory)

@@ -1,0 +1,79 @@
+"""Fixtures of the payload tests: the built zipapp, launchers of the simulated programs, and a workbench on top of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dags_app.payload.build import build_payload
+from deploy.simulators.worker.install import install
+from tests.payload.psets import GENERATE, READ, pset
+from tests.payload.workbench import Workbench, generating_node, job_document, output, step
+
+
+@pytest.fixture(scope="session")
+def payload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zipapp."""
+    path = tmp_path_factory.mktemp("payload") / "wms2_payload.pyz"
+    build_payload(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the simulated cmsRun and hadd."""
+    directory = tmp_path_factory.mktemp("programs")
+    install(directory, Path(sys.executable))
+    return directory
+
+
+@pytest.fixture
+def bench(tmp_path: Path, payload: Path, programs: Path) -> Workbench:
+    """An empty workbench."""
+    return Workbench(tmp_path, payload, programs)
+
+
+@pytest.fixture
+def one_step(bench: Workbench) -> Workbench:
+    """A unit of two nodes that generate 20 events in 2 lumis each."""
+    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
+    bench.prepare(
+        job,
+        [generating_node(0, 20, 10), generating_node(1, 20, 10)],
+        {"step1_Gen.py": pset("GEN", GENERATE, {"GENoutput": "GEN"})},
+    )
+    return bench
+
+
+def chain(bench: Workbench, nodes: int, events: int, per_lumi: int) -> None:
+    """A unit of a chain of three steps whose middle output is not kept and whose last step has two outputs."""
+    steps = [
+        step(1, "GenSim", ["FEVTDEBUGoutput"]),
+        step(2, "Digi", ["FEVTDEBUGHLToutput"], ("GenSim", "FEVTDEBUGoutput"), keep_output=False),
+        step(3, "Reco", ["AODSIMoutput", "MINIAODSIMoutput"], ("Digi", "FEVTDEBUGHLToutput")),
+    ]
+    outputs = [
+        output("GenSim", "FEVTDEBUGoutput", "GEN-SIM"),
+        output("Reco", "AODSIMoutput", "AODSIM"),
+        output("Reco", "MINIAODSIMoutput", "MINIAODSIM"),
+    ]
+    psets = {
+        "step1_GenSim.py": pset("SIM", GENERATE, {"FEVTDEBUGoutput": "GEN-SIM"}),
+        "step2_Digi.py": pset("HLT", READ, {"FEVTDEBUGHLToutput": "GEN-SIM-DIGI"}),
+        "step3_Reco.py": pset("RECO", READ, {"AODSIMoutput": "AODSIM", "MINIAODSIMoutput": "MINIAODSIM"}),
+    }
+    job = job_document(steps, outputs, min_bytes=2_000, max_bytes=40_000)
+    bench.prepare(job, [generating_node(index, events, per_lumi, 2**32 - 100, 7) for index in range(nodes)], psets)
+
+
+@pytest.fixture(scope="session")
+def real_inputs() -> Iterator[Path]:
+    """The folder of documents that CMS's own systems wrote; tests that need it skip where it is absent."""
+    folder = Path(os.environ.get("WMS2_REAL_INPUTS") or Path(__file__).parents[2].parent / "shared" / "real-inputs")
+    if not folder.is_dir():
+        pytest.skip(f"no real input documents: {folder} is absent (set WMS2_REAL_INPUTS)")
+    yield folder

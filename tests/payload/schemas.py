@@ -1,0 +1,19 @@
+"""Validates side files against the JSON Schemas in ``docs/schemas``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
+SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+_REGISTRY: Registry[Any] = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in SCHEMAS.values())
+
+
+def validate(name: str, document: dict[str, Any]) -> None:
+    """Raises jsonschema's ValidationError when the document does not follow the schema."""
+    Draft202012Validator(SCHEMAS[name], registry=_REGISTRY).validate(document)

@@ -1,0 +1,126 @@
+"""A whole work unit as processes: eight generating jobs of a three-step chain, collect, merge, cleanup."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uproot
+
+from dags_app.payload.files import adler32
+from tests.payload.conftest import chain
+from tests.payload.schemas import validate
+from tests.payload.workbench import Workbench
+
+NODES, EVENTS, PER_LUMI = 8, 30, 10
+FIRST_EVENT = 2**32 - 100  # the numbers of the jobs cross the 32-bit border
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
+    """The unit after its processing nodes and collect."""
+    bench = Workbench(tmp_path_factory.mktemp("unit"), payload, programs)
+    chain(bench, NODES, EVENTS, PER_LUMI)
+    for index in range(NODES):
+        bench.process("job", f"proc_{index:06d}")
+    assert bench.script("collect") == 0
+    return bench
+
+
+def merged_files(bench: Workbench) -> dict[str, list[dict[str, Any]]]:
+    manifest = bench.read("merge_output.json")
+    return {output["tier"]: output["files"] for output in manifest["outputs"]}
+
+
+def event_numbers(path: Path) -> list[tuple[int, int, int]]:
+    with uproot.open(path) as file:
+        columns = file["Events"].arrays(["run", "luminosityBlock", "event"], library="np")
+    return [tuple(map(int, row)) for row in zip(columns["run"], columns["luminosityBlock"], columns["event"], strict=True)]
+
+
+def test_every_report_follows_its_schema(unit: Workbench) -> None:
+    for index in range(NODES):
+        validate("report", unit.read(f"proc_{index:06d}.0.report.json"))
+        validate("post", unit.read(f"proc_{index:06d}.post.json"))
+    validate("merge_input", unit.read("merge_input.json"))
+
+
+def test_only_kept_outputs_are_staged_out(unit: Workbench) -> None:
+    report = unit.read("proc_000000.0.report.json")
+    assert [(o["step"], o["module"]) for o in report["outputs"]] == [
+        ("GenSim", "FEVTDEBUGoutput"),
+        ("Reco", "AODSIMoutput"),
+        ("Reco", "MINIAODSIMoutput"),
+    ]
+    assert not list(unit.storage().rglob("*.part"))
+
+
+def test_merging_is_exact_and_repeating_it_changes_no_name(unit: Workbench) -> None:
+    unit.process("merge", "merge")
+    first = merged_files(unit)
+    validate("manifest", unit.read("merge_output.json"))
+    wanted = set(range(FIRST_EVENT, FIRST_EVENT + NODES * EVENTS))
+    for tier, files in first.items():
+        assert len(files) > 1, f"{tier}: the limits were meant to give several merged files"
+        rows = [row for file in files for row in event_numbers(unit.stored(file["lfn"]))]
+        assert len(rows) == len(wanted) and {event for _, _, event in rows} == wanted
+        assert sorted({lumi for _, lumi, _ in rows}) == list(range(7, 7 + NODES * EVENTS // PER_LUMI))
+        assert rows == sorted(rows), "merged files follow the order of the lumis"
+
+    unit.process("merge", "merge", attempt=1)
+    again = merged_files(unit)
+    assert {t: [f["lfn"] for f in files] for t, files in first.items()} == {
+        t: [f["lfn"] for f in files] for t, files in again.items()
+    }
+    on_disk = {str(path.relative_to(unit.storage())) for path in (unit.storage() / "store/mc").rglob("*") if path.is_file()}
+    assert on_disk == {file["lfn"][1:] for files in again.values() for file in files}
+
+
+def test_the_manifest_tells_the_truth_about_each_file(unit: Workbench) -> None:
+    for files in merged_files(unit).values():
+        for file in files:
+            path = unit.stored(file["lfn"])
+            assert (path.stat().st_size, adler32(path)) == (file["size_bytes"], file["adler32"])
+            rows = event_numbers(path)
+            assert file["events"] == len(rows)
+            counted = {lumi: sum(1 for _, number, _ in rows if number == lumi) for lumi, _ in file["lumis"]["1"]}
+            assert dict(map(tuple, file["lumis"]["1"])) == counted
+
+
+def test_the_manifest_names_what_every_node_processed_and_what_the_steps_took(unit: Workbench) -> None:
+    manifest = unit.read("merge_output.json")
+    assert [job["processed"]["events"] for job in manifest["jobs"]] == [EVENTS] * NODES
+    assert manifest["jobs"][1]["processed"]["lumis"] == {"1": [[10, 12]]}
+    assert set(manifest["metrics"]["steps"]) == {"GenSim", "Digi", "Reco"}
+    assert len(manifest["metrics"]["steps"]["Reco"]["peak_rss_mb"]) == NODES
+    assert manifest["fence"] == unit.fence and manifest["rse"] == "T1_US_FNAL_Disk"
+
+
+def test_a_merge_that_groups_otherwise_removes_what_the_earlier_one_left(unit: Workbench) -> None:
+    before = {file["lfn"] for files in merged_files(unit).values() for file in files}
+    job = json.loads((unit.dag / "job.json").read_text())
+    small = {**job, "merge": {**job["merge"], "max_bytes": 10**9}}
+    (unit.dag / "job.json").write_text(json.dumps(small))
+    unit.process("merge", "merge", attempt=2)
+    after = {file["lfn"] for files in merged_files(unit).values() for file in files}
+    (unit.dag / "job.json").write_text(json.dumps(job))
+    assert after < before
+    assert all(unit.stored(lfn).is_file() for lfn in after) and not any(unit.stored(lfn).exists() for lfn in before - after)
+
+
+def test_cleanup_removes_unmerged_files_and_journal_only_once_the_merged_ones_are_there(unit: Workbench) -> None:
+    lfn = next(iter(merged_files(unit).values()))[0]["lfn"]
+    away = unit.stored(lfn).rename(unit.root / "away.root")
+    refused = unit.run("cleanup", "cleanup")
+    assert refused.value != 0 and refused.report["exit_code"] == 95007
+    assert list((unit.storage() / "store/unmerged").rglob("*.root")), "nothing may be removed"
+
+    away.rename(unit.stored(lfn))
+    assert unit.run("cleanup", "cleanup", attempt=1).value == 0
+    assert not [path for path in (unit.storage() / "store/unmerged").rglob("*") if path.is_file()]
+    assert unit.stored(lfn).is_file()
+    assert unit.run("cleanup", "cleanup", attempt=2).value == 0, "removing what is gone is no failure"

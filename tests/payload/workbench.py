@@ -1,0 +1,252 @@
+"""Runs a work unit's nodes as processes, the way HTCondor and DAGMan do it: scratch directory, transfer, ads, scripts.
+
+Only HTCondor is missing; the payload is the built zipapp and the programs on PATH are the simulated ones.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WORKFLOW_ID = "8f14e45f-ceea-467f-8a1c-9b1d2f3a4b5c"
+SITES = {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}
+EXECUTE_EVENT = (
+    "001 ({cluster:03d}.000.000) 2026-11-21 10:00:00 Job executing on host: <127.0.0.1:9618>\n"
+    '\tSlotName: slot1_1@localhost\n\tCpus = 1\n\tGLIDEIN_CMSSite = "{site}"\n...\n'
+)
+TERMINATE_EVENT = (
+    "005 ({cluster:03d}.000.000) 2026-11-21 10:00:07 Job terminated.\n\t(1) Normal termination (return value {value})\n"
+    "\t\tUsr 0 00:00:02, Sys 0 00:00:01  -  Run Remote Usage\n"
+    "\tPartitionable Resources :    Usage  Request Allocated\n\t   Memory (MB)          :       44       64        64\n...\n"
+)
+
+
+def step(number: int, name: str, outputs: list[str], source: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """A step of ``job.json``; ``source`` is (step, module)."""
+    return {
+        "number": number,
+        "name": name,
+        "pset": f"psets/step{number}_{name}.py",
+        "cmssw_version": "CMSSW_14_0_0",
+        "scram_arch": ["el8_amd64_gcc12"],
+        "global_tag": "140X_mcRun3_v1",
+        "threads": 1,
+        "event_streams": 0,
+        "input_step": source[0] if source else None,
+        "input_module": source[1] if source else None,
+        "keep_output": True,
+        "output_modules": outputs,
+        "seeding": "AutomaticSeeding",
+        **more,
+    }
+
+
+def output(step_name: str, module: str, tier: str) -> dict[str, Any]:
+    """A kept output of ``job.json``."""
+    return {
+        "step": step_name,
+        "module": module,
+        "tier": tier,
+        "dataset": f"/Primary/Era-Proc-v1/{tier}",
+        "merged_lfn_base": f"/store/mc/Era/Primary/{tier}/Proc-v1",
+        "unmerged_lfn_base": f"/store/unmerged/Era/Primary/{tier}/Proc-v1",
+    }
+
+
+def job_document(steps: list[dict[str, Any]], outputs: list[dict[str, Any]], **merge: int) -> dict[str, Any]:
+    """A whole ``job.json``."""
+    return {
+        "schema": "wms2.job/1",
+        "instance": "test-1",
+        "request_name": "request_1",
+        "workflow_id": WORKFLOW_ID,
+        "dag_id": "dag-1",
+        "round": 0,
+        "steps": steps,
+        "outputs": outputs,
+        "merge": {"min_bytes": 1, "max_bytes": 10**9, "max_events": 10**9, **merge},
+    }
+
+
+def generating_node(index: int, events: int, per_lumi: int, first_event: int = 1, first_lumi: int = 1) -> dict[str, Any]:
+    """The ``index``-th of nodes that generate ``events`` events each, one after the other."""
+    lumis = -(-events // per_lumi)
+    start = first_event + index * events
+    return {
+        "node": f"proc_{index:06d}",
+        "events": events,
+        "generate": {
+            "run": 1,
+            "first_event": start,
+            "last_event": start + events - 1,
+            "first_lumi": first_lumi + index * lumis,
+            "last_lumi": first_lumi + (index + 1) * lumis - 1,
+            "events_per_lumi": per_lumi,
+        },
+        "files": [],
+        "mask": None,
+    }
+
+
+def reading_node(index: int, files: list[dict[str, Any]], mask: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A node that reads files."""
+    return {"node": f"proc_{index:06d}", "events": 0, "generate": None, "files": files, "mask": mask}
+
+
+def input_file(lfn: str, events: int, first: int | None = None, last: int | None = None) -> dict[str, Any]:
+    """An input file of ``unit.json``."""
+    return {"lfn": lfn, "size_bytes": 1, "events": events, "first_event": first, "last_event": last, "parents": []}
+
+
+@dataclass(slots=True)
+class Workbench:
+    """A DAG directory with one unit, two sites with storage, and the means to run nodes."""
+
+    root: Path
+    payload: Path
+    programs: Path
+    unit: str = "mg_000000"
+    site: str = "T1_US_FNAL"
+    fence: int = 1
+    variables: dict[str, str] = field(default_factory=dict)
+    clusters: int = 100
+
+    @property
+    def dag(self) -> Path:
+        return self.root / "dag"
+
+    @property
+    def place(self) -> Path:
+        return self.dag / self.unit
+
+    def storage(self, site: str | None = None) -> Path:
+        return self.root / "storage" / SITES[site or self.site]
+
+    def stored(self, lfn: str, site: str | None = None) -> Path:
+        return Path(f"{self.storage(site)}{lfn}")
+
+    def prepare(self, job: dict[str, Any], nodes: list[dict[str, Any]], psets: dict[str, str]) -> None:
+        """Write the directory as the planner would, and the sites."""
+        self.place.mkdir(parents=True)
+        (self.dag / "job.json").write_text(json.dumps(job))
+        (self.dag / "avoid.inc").write_text("DAG_AVOID = \n")
+        self.stamp(self.fence)
+        unit = {"schema": "wms2.unit/1", "unit": self.unit, "index": int(self.unit[3:]), "jobs": nodes}
+        (self.place / "unit.json").write_text(json.dumps(unit))
+        with tarfile.open(self.dag / "sandbox.tar.gz", "w:gz") as archive:
+            for name, text in psets.items():
+                entry = tarfile.TarInfo(f"psets/{name}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        for site, rse in SITES.items():
+            directory = self.root / "siteconf" / site
+            directory.mkdir(parents=True)
+            protocols = [{"protocol": "file", "access": "local", "prefix": str(self.root / "storage" / rse)}]
+            volumes = [{"site": site, "volume": rse, "protocols": protocols, "type": "DISK", "rse": rse}]
+            (directory / "storage.json").write_text(json.dumps(volumes))
+            (self.root / "storage" / rse).mkdir(parents=True)
+        (self.place / "site.inc").write_text(f"ELECTED_SITE = {self.site}\n")
+        (self.place / "elected.log").write_text(f"2026-11-21T10:00:00Z {self.site}\n")
+
+    def stamp(self, fence: int) -> None:
+        """What WMS2 does before a submission."""
+        self.fence = fence
+        (self.dag / "fence.dag.inc").write_text(f'VARS ALL_NODES My.WMS2_Fence="{fence}"\n')
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        return {
+            "PATH": f"{self.programs}:/usr/bin:/bin",
+            "SITECONF_ROOT": str(self.root / "siteconf"),
+            "_CONDOR_JOB_AD": str(scratch / ".job.ad"),
+            "_CONDOR_MACHINE_AD": str(scratch / ".machine.ad"),
+            **self.variables,
+        }
+
+    def start(self, command: str, node: str, attempt: int = 0) -> Attempt:
+        """Start an attempt in its own scratch directory, with what the submit file of its role transfers."""
+        self.clusters += 1
+        scratch = self.root / "execute" / f"dir_{self.clusters}"
+        scratch.mkdir(parents=True)
+        inputs = {
+            "job": ["../job.json", "../sandbox.tar.gz", "unit.json"],
+            "merge": ["../job.json", "unit.json", "merge_input.json"],
+            "cleanup": ["../job.json", "unit.json", "merge_input.json", "merge_output.json"],
+        }[command]
+        for name in inputs:
+            shutil.copy(self.place / name, scratch)
+        job_ad = f'ClusterId = {self.clusters}\nProcId = 0\nGlobalJobId = "schedd@test#{self.clusters}.0#1"\n'
+        (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n')
+        (scratch / ".machine.ad").write_text(f'GLIDEIN_CMSSite = "{self.site}"\nCpus = 1\n')
+        stderr = (self.place / f"{node}.{attempt}.err").open("wb")
+        with stderr:
+            process = subprocess.Popen(
+                [str(self.payload), command, "--node", node, "--attempt", str(attempt)],
+                cwd=scratch,
+                env=self.environment(scratch),
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+            )
+        return Attempt(self, node, attempt, scratch, self.clusters, process, {path.name for path in scratch.iterdir()})
+
+    def run(self, command: str, node: str, attempt: int = 0) -> Attempt:
+        """Run an attempt to its end and bring its files back."""
+        started = self.start(command, node, attempt)
+        started.finish()
+        return started
+
+    def script(self, *words: object, directory: Path | None = None) -> int:
+        """Run a DAGMan script in the unit's directory."""
+        command = [str(self.payload), *map(str, words)]
+        return subprocess.run(command, cwd=directory or self.place, env={"PATH": "/usr/bin:/bin"}, check=False).returncode
+
+    def post(self, done: Attempt, max_retries: int = 3) -> int:
+        """The POST script of an attempt."""
+        return self.script("post", done.node, done.value, done.attempt, max_retries, f"{done.cluster}.0")
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON side file of the unit."""
+        document: dict[str, Any] = json.loads((self.place / name).read_text())
+        return document
+
+    def process(self, command: str, node: str, attempt: int = 0) -> Attempt:
+        """An attempt and its POST script, both to end well."""
+        done = self.run(command, node, attempt)
+        assert done.value == 0, (self.place / f"{node}.{attempt}.report.json").read_text()
+        assert self.post(done) == 0
+        return done
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A started attempt."""
+
+    bench: Workbench
+    node: str
+    attempt: int
+    scratch: Path
+    cluster: int
+    popen: subprocess.Popen[bytes]
+    given: set[str]
+    value: int = -1
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return self.bench.read(f"{self.node}.{self.attempt}.report.json")
+
+    def finish(self) -> None:
+        """Wait; transfer every new file at the top of the scratch directory; log the events."""
+        self.value = self.popen.wait(120)
+        for name in sorted({path.name for path in self.scratch.iterdir()} - self.given):
+            if (self.scratch / name).is_file():
+                shutil.copy(self.scratch / name, self.bench.place)
+        for log in ("cluster.log", "group.dag.nodes.log"):
+            with (self.bench.place / log).open("a") as stream:
+                stream.write(EXECUTE_EVENT.format(cluster=self.cluster, site=self.bench.site))
+                stream.write(TERMINATE_EVENT.format(cluster=self.cluster, value=self.value))
+        shutil.rmtree(self.scratch)
