@@ -21,6 +21,8 @@ _SUB_DOCUMENT = re.compile(r"(Step|Task)[1-9]\d{0,2}", re.ASCII)
 _RECOGNISING_KEYS = (USED_TOP | set(IRRELEVANT)) - {"_id", "_rev"}
 #: Deeper nesting is no ReqMgr2 document, and would overflow the stack of whoever copies it.
 _MAX_DEPTH = 30
+#: Longer integers cannot be written as JSON again.
+_MAX_BITS = 4096
 
 
 def _refused(name: str, text: str) -> DocumentRefused:
@@ -56,6 +58,8 @@ def check_storable(raw: object) -> None:
             findings.problem(path, "must be a finite number, not NaN or infinity")
         elif isinstance(value, str):
             _check_text(path or "document", value, "text", findings)
+        elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            findings.problem(path, f"must be a number of a usual size, not {shown(value)}")
         elif value is not None and not isinstance(value, bool | int | float):
             findings.problem(path, f"{type(value).__name__} is not a JSON type")
     findings.refuse_if_any()

@@ -32,7 +32,7 @@ REQUEST_NAME = NameRule(
     "request name", r"[A-Za-z0-9][A-Za-z0-9._-]*", 150, "letters, digits, '.', '_' and '-', at most 150, no '..'"
 )
 STEP_NAME = NameRule("step name", r"[A-Za-z][A-Za-z0-9_-]*", 50, "a letter, then letters, digits, '_' and '-', at most 50")
-CAMPAIGN = NameRule("campaign", r"[A-Za-z0-9_-]+", 80, "letters, digits, '_' and '-', at most 80")
+CAMPAIGN = NameRule("campaign", r"[A-Za-z0-9_][A-Za-z0-9_-]*", 80, "letters, digits, '_' and '-' (not first), at most 80")
 ERA = NameRule("acquisition era", r"[A-Za-z][A-Za-z0-9_]*", 100, "a letter, then letters, digits and '_', at most 100 (no '-')")
 PROCESSING_STRING = NameRule("processing string", r"[A-Za-z0-9_]+", 100, "letters, digits and '_', at most 100 (no '-')")
 FILTER = NameRule("filter name", r"[A-Za-z0-9_]+", 100, "letters, digits and '_', at most 100")
@@ -50,8 +50,8 @@ SITE = NameRule("CMS site", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T2_CH
 RSE = NameRule("site or RSE", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T1_US_FNAL_Disk")
 CMSSW = NameRule("CMSSW release", r"CMSSW(_\d+){3}(_[A-Za-z0-9_]+)?", 100, "like CMSSW_14_0_0 or CMSSW_14_0_0_patch1")
 SCRAM_ARCH = NameRule("architecture", r"[a-z0-9]+_[a-z0-9]+_[a-z0-9]+", 60, "like el8_amd64_gcc12")
-GLOBAL_TAG = NameRule("global tag", r"[A-Za-z0-9._:-]+", 100, "letters, digits, '.', '_', ':' and '-', at most 100")
-CONFIG_ID = NameRule("ConfigCache id", r"[A-Za-z0-9_-]+", 100, "letters, digits, '_' and '-', at most 100")
+GLOBAL_TAG = NameRule("global tag", r"[A-Za-z0-9_][A-Za-z0-9._:-]*", 100, "letters, digits, '.', '_', ':' and '-', at most 100")
+CONFIG_ID = NameRule("ConfigCache id", r"[A-Za-z0-9][A-Za-z0-9_-]*", 100, "letters, digits, '_' and '-', at most 100")
 COUCH_DB = NameRule("CouchDB name", r"[a-z][a-z0-9_-]*", 100, "a small letter, then small letters, digits, '_' and '-'")
 URL = NameRule(
     "URL", r"https?://[A-Za-z0-9.-]+(:\d{1,5})?(/[A-Za-z0-9._~-]+)*/?", 300, "http(s)://host[:port]/path, without a user"

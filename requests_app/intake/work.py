@@ -60,10 +60,11 @@ def read_generation(document: Mapping[str, object], first: StepView, time_per_ev
 def read_input(first: StepView, time_per_event_seconds: float, supported: Collection[SplittingAlgo], findings: Findings) -> Work:
     """An input dataset and how it is cut; an algorithm that is not among ``supported`` is refused by name."""
     dataset = findings.require(*first.value("InputDataset"), name(lexicon.DATASET), "")
-    algorithm = findings.read(*first.value("SplittingAlgo"), _algorithm, _DEFAULT_ALGORITHM)
+    field, value = first.value("SplittingAlgo")
+    algorithm = findings.read(field, value, _algorithm, SplittingAlgo.FILE_BASED) if is_set(value) else _DEFAULT_ALGORITHM
     if algorithm not in supported:
-        default = "" if is_set(first.own.get("SplittingAlgo")) else ", the default when SplittingAlgo is not given"
-        findings.later(f"{first.prefix}SplittingAlgo", f"{algorithm} splitting{default}")
+        default = "" if is_set(value) else ", the default when SplittingAlgo is not given"
+        findings.later(field, f"{algorithm} splitting{default}")
     per_job, per_lumi = _events_per_job(first, time_per_event_seconds, findings), 0
     if first.prefix and is_set(first.own.get("EventsPerLumi")):
         per_job, per_lumi = _whole_lumis(first, per_job, findings)

@@ -1,0 +1,156 @@
+"""What later versions will do is refused by name, and nothing of a document is passed over in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requests_app.intake import known
+from tests.intake.factory import chain, problems, read, reprocessing, with_step
+
+ASKED: dict[str, Any] = {
+    "MCPileup": "/MinBias/PU-v1/GEN-SIM",
+    "DataPileup": "/MinBias/PU-v1/RAW",
+    "DeterministicPileup": True,
+    "SecondaryInputDataset": "/MinBias/PU-v1/RAW",
+    "RequiresGPU": "required",
+    "JobExtraMatchRequirements": "HasCVMFS",
+    "LumiList": {"1": [[1, 2]]},
+    "RunWhitelist": [1],
+    "RunBlacklist": [1],
+    "BlockWhitelist": ["/a/b/RAW#1"],
+    "BlockBlacklist": ["/a/b/RAW#1"],
+    "IncludeParents": "True",
+    "TransientOutputModules": ["RAWoutput"],
+    "IgnoredOutputModules": ["RAWoutput"],
+    "LheInputFiles": True,
+    "OverrideCatalog": "trivialcatalog_file:/x",
+    "OpenRunningTimeout": 7200,
+    "RunNumber": 3,
+    "ValidStatus": "VALID",
+}
+HARMLESS: dict[str, Any] = {
+    "DeterministicPileup": False, "RequiresGPU": "forbidden", "JobExtraMatchRequirements": "", "LumiList": {}, "RunWhitelist": [],
+    "RunBlacklist": [], "BlockWhitelist": [], "BlockBlacklist": [], "IncludeParents": "False", "TransientOutputModules": [],
+    "IgnoredOutputModules": [], "LheInputFiles": False, "OverrideCatalog": None, "OpenRunningTimeout": 0, "RunNumber": 0,
+    "ValidStatus": "PRODUCTION", "MCPileup": None, "DataPileup": "",
+}  # fmt: skip
+
+
+def test_the_list_of_features_is_the_whole_table() -> None:
+    assert ASKED.keys() == known.FEATURES.keys()
+
+
+@pytest.mark.parametrize("field", ASKED)
+def test_a_feature_to_come_is_refused_at_the_top_and_in_a_step(field: str) -> None:
+    for found in (problems(chain(**{field: ASKED[field]})), problems(with_step(2, **{field: ASKED[field]}))):
+        ((name, problem),) = found.items()
+        assert name.removeprefix("Step2.") == field
+        assert problem.startswith("not yet supported: ")
+
+
+def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:
+    assert read(chain(**HARMLESS)).warnings == ()
+    assert read(reprocessing(**HARMLESS)).warnings == ()
+
+
+@pytest.mark.parametrize(("field", "value"), [("IncludeParents", "maybe"), ("OpenRunningTimeout", "long"), ("RunNumber", -1)])
+def test_a_feature_field_that_cannot_be_read_is_refused(field: str, value: Any) -> None:
+    assert field in problems(chain(**{field: value}))
+
+
+@pytest.mark.parametrize("request_type", ["TaskChain", "DQMHarvest", "StoreResults", "Resubmission"])
+def test_request_types_to_come_are_refused_by_name(request_type: str) -> None:
+    assert problems(chain(RequestType=request_type)) == {"RequestType": f"not yet supported: {request_type}"}
+
+
+@pytest.mark.parametrize("request_type", ["MonteCarlo", "stepchain", 7, ["StepChain"]])
+def test_other_request_types_are_unknown(request_type: Any) -> None:
+    assert "unknown request type" in problems(chain(RequestType=request_type))["RequestType"]
+
+
+def test_a_document_of_no_type_is_refused() -> None:
+    assert "is missing" in problems(chain(RequestType=...))["RequestType"]
+
+
+def test_features_inside_tasks_are_told_although_the_type_is_refused() -> None:
+    found = problems({"RequestType": "TaskChain", "TaskChain": 1, "RequestString": "x", "Task1": {"MCPileup": "/a/b/RAW"}})
+
+    assert set(found) == {"RequestType", "Task1.MCPileup", "SiteWhitelist"}
+
+
+def test_site_lists_per_step_are_refused() -> None:
+    assert problems(with_step(3, SiteWhitelist=["T2_CH_CERN"])) == {
+        "Step3.SiteWhitelist": "not yet supported: site lists per step"
+    }
+
+
+def test_skims_are_refused() -> None:
+    assert problems(reprocessing(SkimName1="DIMUON", SkimInput1="RECOoutput")) == {
+        "SkimName1": "not yet supported: skims",
+        "SkimInput1": "not yet supported: skims",
+    }
+
+
+def test_a_later_step_with_an_input_dataset_is_refused() -> None:
+    assert "Step2.InputDataset" in problems(with_step(2, InputDataset="/a/b/RAW"))
+
+
+def test_trusting_site_lists_is_refused_where_it_would_change_something() -> None:
+    assert set(problems(reprocessing(TrustSitelists=True))) == {"TrustSitelists"}
+    assert set(problems(with_step(2, chain(TrustPUSitelists=True), MCPileup="/a/b/RAW"))) == {
+        "TrustPUSitelists",
+        "Step2.MCPileup",
+    }
+    assert read(chain(TrustSitelists=True, TrustPUSitelists="true")).warnings == (
+        "TrustSitelists: has no effect: the request reads no such files",
+        "TrustPUSitelists: has no effect: the request reads no such files",
+    )
+
+
+def test_harvesting_is_accepted_with_a_warning_that_stays() -> None:
+    (warning,) = read(chain(EnableHarvesting=True, DQMHarvestUnit="byRun", DQMConfigCacheID="e" * 32)).warnings
+
+    assert warning.startswith("EnableHarvesting: DQM harvesting is not done")
+    assert read(chain(EnableHarvesting=False)).warnings == ()
+
+
+@pytest.mark.parametrize("field", ["CustodialSites", "NonCustodialSites"])
+def test_wishes_for_copies_are_warned_of(field: str) -> None:
+    assert [warning.split(":")[0] for warning in read(chain(**{field: ["T1_US_FNAL_Disk"]})).warnings] == [field]
+    assert read(chain(**{field: []})).warnings == ()
+
+
+def test_a_request_that_is_over_in_reqmgr2_is_warned_of() -> None:
+    assert "aborted-completed" in read(chain(RequestStatus="aborted-completed")).warnings[0]
+    assert read(chain(RequestStatus="staged")).warnings == ()
+
+
+def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
+    warnings = read(with_step(1, chain(Priority=5, Flavour="vanilla"), EventPerJob=5)).warnings
+
+    assert warnings == (
+        "Priority: unknown field, not used",
+        "Flavour: unknown field, not used",
+        "Step1.EventPerJob: unknown field, not used (did you mean EventsPerJob?)",
+    )
+
+
+def test_a_flood_of_unknown_fields_is_told_in_short() -> None:
+    warnings = read(chain(**{f"Zz{number}" * 50: 1 for number in range(200)})).warnings
+
+    assert len(warnings) == 31
+    assert warnings[-1] == "document: 170 more unknown fields, not used"
+    assert max(map(len, warnings)) < 200
+
+
+def test_planner_arguments_have_no_place_in_a_request() -> None:
+    assert "only plan_request" in problems(reprocessing(SplittingParams={"job_time_limit": 5}))["SplittingParams"]
+    assert "Step1.SplittingParams" in problems(with_step(1, SplittingParams={"job_time_limit": 5}))
+
+
+def test_every_field_left_alone_has_its_reason() -> None:
+    assert all(reason for reason in [*known.IRRELEVANT.values(), *known.IRRELEVANT_STEP.values(), *known.WARNED.values()])
+    tables = [known.USED_TOP, set(known.IRRELEVANT), set(known.WARNED), set(known.FEATURES), set(known.TRUST)]
+    assert sum(map(len, tables)) == len(set().union(*tables))

@@ -1,0 +1,154 @@
+"""Completing a request with its ConfigCache documents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from requests_app.intake import config_ids
+from tests.intake.factory import CHAIN_CONFIGS, Config, Module, chain, incomplete, problems, read, reprocessing, typed, with_step
+from wms2.adapters.types import ConfigDocument, OutputModule
+
+
+def test_kept_steps_write_their_modules_to_cms_names() -> None:
+    spec = typed(chain())
+
+    assert [(output.step, output.module, output.dataset) for output in spec.outputs] == [
+        ("Gen", "LHEoutput", "/MinBias_TuneCP5/Run3TestGS-140X_test-v2/LHE"),
+        ("Gen", "RAWSIMoutput", "/MinBias_TuneCP5/Run3TestGS-140X_test-v2/GEN-SIM"),
+        ("Reco", "ALCARECOoutput", "/MinBias_TuneCP5/Run3TestDR-TkAlMinBias-140X_test-v2/ALCARECO"),
+        ("Reco", "AODSIMoutput", "/MinBias_TuneCP5/Run3TestDR-140X_test-v2/AODSIM"),
+    ]
+    skim = spec.outputs[2]
+    assert skim.merged_lfn_base == "/store/mc/Run3TestDR/MinBias_TuneCP5/ALCARECO/TkAlMinBias-140X_test-v2"
+    assert skim.unmerged_lfn_base == "/store/unmerged/Run3TestDR/MinBias_TuneCP5/ALCARECO/TkAlMinBias-140X_test-v2"
+    assert (skim.primary_dataset, skim.processed_dataset, skim.tier) == (
+        "MinBias_TuneCP5",
+        "Run3TestDR-TkAlMinBias-140X_test-v2",
+        "ALCARECO",
+    )
+    assert (skim.acquisition_era, skim.processing_string, skim.processing_version) == ("Run3TestDR", "140X_test", 2)
+
+
+def test_steps_know_all_their_modules_and_their_configurations_hash() -> None:
+    gen, digi, _ = typed(chain()).steps
+
+    assert gen.output_modules == ("LHEoutput", "RAWSIMoutput")
+    assert digi.output_modules == ("PREMIXRAWoutput",)
+    assert not digi.keep_output
+    assert gen.pset_hash == CHAIN_CONFIGS["a" * 32].pset_hash
+
+
+def test_a_reprocessing_takes_the_primary_dataset_of_its_input() -> None:
+    assert {output.dataset for output in typed(reprocessing()).outputs} == {
+        "/MuonEG/Run2024C-Test_v1-v1/AOD",
+        "/MuonEG/Run2024C-Test_v1-v1/MINIAOD",
+    }
+
+
+def test_what_the_adapter_answers_fits() -> None:
+    document = ConfigDocument(pset="process", pset_hash="f" * 32, output_modules=(OutputModule("AODoutput", "AOD", ""),))
+
+    assert typed(reprocessing(), {"d" * 32: document}).outputs[0].tier == "AOD"  # type: ignore[dict-item]
+
+
+def test_the_configurations_to_fetch_are_named_once_each() -> None:
+    document = with_step(
+        2, chain(ConfigCacheUrl="https://cmsweb-testbed.cern.ch/couchdb/", CouchDBName="my_cache"), ConfigCacheID="a" * 32
+    )
+
+    assert config_ids(read(document)) == (
+        ("https://cmsweb-testbed.cern.ch/couchdb", "my_cache", "a" * 32),
+        ("https://cmsweb-testbed.cern.ch/couchdb", "my_cache", "c" * 32),
+    )
+    assert config_ids(read(reprocessing())) == (("https://cmsweb.cern.ch/couchdb", "reqmgr_config_cache", "d" * 32),)
+
+
+def test_a_missing_configuration_is_told_by_step() -> None:
+    configs = {key: config for key, config in CHAIN_CONFIGS.items() if key != "b" * 32}
+
+    assert incomplete(chain(), configs) == {"Step2.ConfigCacheID": f"ConfigCache has no document {'b' * 32}"}
+    assert set(incomplete(reprocessing(), {})) == {"ConfigCacheID"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(()),
+        Config((Module("AODoutput", "AOD"),), pset=""),
+        Config((Module("../x", "AOD"),)),
+        Config((Module("AODoutput", "aod"),)),
+        Config((Module("AODoutput", ""),)),
+        Config((Module("AODoutput", "AOD/../../x"),)),
+        Config((Module("AODoutput", "AOD", "skim-me"),)),
+        Config(tuple(Module(f"out{number}", "AOD") for number in range(60))),
+    ],
+    ids=["no module", "no configuration", "label", "tier", "no tier", "tier as path", "filter", "too many"],
+)
+def test_a_configuration_that_names_no_legal_output_is_refused(config: Config) -> None:
+    assert "ConfigCacheID" in incomplete(reprocessing(), {"d" * 32: config})
+
+
+def test_a_step_must_read_a_module_that_exists() -> None:
+    found = incomplete(with_step(2, InputFromOutputModule="NOSUCHoutput"))
+
+    assert found == {"Step2.InputFromOutputModule": "NOSUCHoutput is no output module of Gen (it has: LHEoutput, RAWSIMoutput)"}
+
+
+def test_two_steps_may_not_write_one_dataset() -> None:
+    configs = {**CHAIN_CONFIGS, "c" * 32: Config((Module("AODSIMoutput", "GEN-SIM"),))}
+    document = chain(AcquisitionEra="Era", ProcessingString="same")
+
+    assert "both write /MinBias_TuneCP5/Era-same-v2/GEN-SIM" in incomplete(document, configs)["Step3.KeepOutput"]
+
+
+def test_two_steps_may_not_write_one_module_and_tier() -> None:
+    configs = {**CHAIN_CONFIGS, "c" * 32: Config((Module("RAWSIMoutput", "GEN-SIM"),))}
+
+    assert "both write RAWSIMoutput with GEN-SIM" in incomplete(chain(), configs)["Step3.KeepOutput"]
+
+
+def test_a_transient_step_may_write_what_another_keeps() -> None:
+    configs = {**CHAIN_CONFIGS, "b" * 32: Config((Module("RAWSIMoutput", "GEN-SIM"),))}
+    document = with_step(3, InputFromOutputModule="RAWSIMoutput")
+
+    assert len(typed(document, configs).outputs) == 4
+
+
+def test_declared_outputs_must_be_those_that_are_written() -> None:
+    written = [output.dataset for output in typed(chain()).outputs]
+
+    assert typed(chain(OutputDatasets=list(reversed(written)))) == typed(chain())
+    found = incomplete(chain(OutputDatasets=written[:1]))
+    assert set(found) == {"OutputDatasets"}
+    assert all(dataset in found["OutputDatasets"] for dataset in written)
+
+
+def test_all_outputs_have_one_primary_dataset() -> None:
+    assert "Step3.PrimaryDataset" in problems(with_step(3, PrimaryDataset="Other"))
+    assert "PrimaryDataset" in problems(reprocessing(PrimaryDataset="Other"))
+    assert read(with_step(3, PrimaryDataset="MinBias_TuneCP5")).primary_dataset == "MinBias_TuneCP5"
+    assert read(with_step(1, chain(PrimaryDataset="FromTop"), PrimaryDataset=...)).primary_dataset == "FromTop"
+    assert problems(with_step(1, PrimaryDataset=...)) == {"Step1.PrimaryDataset": "is missing"}
+
+
+def test_lfns_that_dbs_cannot_hold_are_refused() -> None:
+    configs = {"d" * 32: Config((Module("AODoutput", "A" * 50, "f" * 90),))}
+    document = reprocessing(AcquisitionEra="E" * 100, ProcessingString="s" * 90, InputDataset=f"/{'P' * 99}/x-v1/RAW")
+
+    found = incomplete(document, configs)["ProcessingString"]
+    assert "no legal processed dataset" in found
+    assert "more than 500 characters" in found
+
+
+def test_the_specification_has_everything_planning_needs() -> None:
+    spec = typed(chain(EnableHarvesting=True, SiteBlacklist=["T2_CH_CERN"], MinMergeSize=5, MaxMergeSize=6, MaxMergeEvents=7))
+
+    assert (spec.request_name, spec.campaign) == ("tester_Run3Test_260101_120000_1234", "Run3Test")
+    assert (spec.min_merge_bytes, spec.max_merge_bytes, spec.max_merge_events) == (5, 6, 7)
+    assert (spec.site_whitelist, spec.site_blacklist) == (("T1_US_FNAL", "T2_CH_CERN"), ("T2_CH_CERN",))
+    assert spec.generation is not None
+    assert spec.input is None
+    assert len(spec.warnings) == 1
+    assert replace(spec, warnings=()).warnings == ()

@@ -1,0 +1,159 @@
+"""What plan_request takes from a document: only what says how work is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dags_app.planning.specs import SplittingAlgo
+from requests_app.intake import prepare_plan_spec
+from tests.intake.factory import Document, chain, real_document, reprocessing, with_step
+from wms2.errors import DocumentRefused
+
+
+def _refused(document: Document, *, files_given: bool = True) -> dict[str, str]:
+    with pytest.raises(DocumentRefused) as refused:
+        prepare_plan_spec(document, files_given=files_given)
+    return {problem.field: problem.problem for problem in refused.value.problems}
+
+
+def test_a_generation_needs_no_names_and_no_files() -> None:
+    document = chain(RequestName=..., Campaign="a b", AcquisitionEra=..., ConfigCacheUrl=..., CMSSWVersion=..., StepChain=...)
+
+    spec = prepare_plan_spec(document, files_given=False)
+
+    assert spec.generation is not None
+    assert (spec.generation.events, spec.generation.events_per_job) == (10_000, 1_000)
+    assert spec.site_whitelist == ("T1_US_FNAL", "T2_CH_CERN")
+
+
+def test_a_real_template_can_be_planned_as_it_comes() -> None:
+    spec = prepare_plan_spec(real_document("SC_ProdPsi.json"), files_given=False)
+
+    assert spec.generation is not None
+    assert (spec.generation.first_event, spec.generation.first_lumi, spec.generation.events_per_job) == (10_001, 101, 1_100)
+
+
+def test_a_generation_reads_no_files() -> None:
+    assert "files" in _refused(chain(), files_given=True)
+
+
+@pytest.mark.parametrize("request_type", ["ReReco", ...])
+def test_a_reprocessing_is_cut_as_it_says(request_type: Any) -> None:
+    spec = prepare_plan_spec(reprocessing(RequestType=request_type), files_given=True)
+
+    assert spec.input is not None
+    assert (spec.splitting.algorithm, spec.splitting.files_per_job) == (SplittingAlgo.FILE_BASED, 2)
+
+
+@pytest.mark.parametrize("request_type", ["StepChain", ...])
+def test_a_chain_with_input_can_be_planned(request_type: Any) -> None:
+    document = with_step(
+        1,
+        chain(RequestType=request_type),
+        InputDataset="/a/b-v1/RAW",
+        SplittingAlgo="EventBased",
+        EventsPerJob=1250,
+        EventsPerLumi=300,
+    )
+
+    spec = prepare_plan_spec(document, files_given=True)
+
+    assert (spec.splitting.events_per_job, spec.splitting.events_per_lumi) == (1200, 300)
+    assert spec.generation is None
+
+
+def test_lists_are_handed_to_the_planner() -> None:
+    document = reprocessing(
+        LumiList={"2": [[5, 9], [1, 3]], "1": [["4", 4.0]]},
+        RunWhitelist=[2, 1, 2],
+        RunBlacklist=[3],
+        TrustSitelists="true",
+        IncludeParents=True,
+    )
+
+    spec = prepare_plan_spec(document, files_given=True)
+
+    assert spec.input is not None
+    assert spec.input.lumi_list == {1: ((4, 4),), 2: ((1, 3), (5, 9))}
+    assert (spec.input.run_whitelist, spec.input.run_blacklist, spec.input.include_parents) == ((1, 2), (3,), True)
+    assert spec.trust_sitelists
+
+
+def test_run_lists_of_a_chain_stand_in_its_first_step_and_the_lumi_list_at_the_top() -> None:
+    document = with_step(
+        1, chain(LumiList={"7": [[1, 2]]}), InputDataset="/a/b-v1/RAW", SplittingAlgo="FileBased", RunWhitelist=[7]
+    )
+
+    spec = prepare_plan_spec(document, files_given=True)
+
+    assert spec.input is not None
+    assert (spec.input.run_whitelist, spec.input.lumi_list) == ((7,), {7: ((1, 2),)})
+
+
+@pytest.mark.parametrize(
+    "lumi_list",
+    [
+        "text",
+        [1],
+        {"x": [[1, 2]]},
+        {"1": [[2, 1]]},
+        {"1": [1, 2]},
+        {"1": 5},
+        {"0": [[1, 2]]},
+        {"1": [[1, 2, 3]]},
+        {"1": [[1, True]]},
+    ],
+)
+def test_an_illegal_lumi_list_is_refused(lumi_list: Any) -> None:
+    assert set(_refused(reprocessing(LumiList=lumi_list))) == {"LumiList"}
+
+
+@pytest.mark.parametrize("runs", ["1,2", {"1": 2}, ["x"], [0], [True], 5])
+def test_illegal_run_lists_are_refused(runs: Any) -> None:
+    assert set(_refused(reprocessing(RunWhitelist=runs))) == {"RunWhitelist"}
+
+
+def test_block_lists_are_refused_since_files_name_no_blocks() -> None:
+    assert "not yet supported" in _refused(reprocessing(BlockWhitelist=["/a/b/RAW#1"]))["BlockWhitelist"]
+
+
+@pytest.mark.parametrize(
+    "document", [reprocessing, lambda **fields: with_step(1, InputDataset="/a/b-v1/RAW", SplittingAlgo="FileBased", **fields)]
+)
+def test_splitting_arguments_without_a_field_travel_in_their_own(document: Any) -> None:
+    spec = prepare_plan_spec(
+        document(SplittingParams={"halt_job_on_file_boundaries": True, "job_time_limit": 3600}), files_given=True
+    )
+
+    assert spec.splitting.halt_job_on_file_boundaries
+    assert spec.splitting.job_time_limit_seconds == 3600
+
+
+def test_unknown_or_illegal_splitting_arguments_are_refused() -> None:
+    found = _refused(reprocessing(SplittingParams={"job_time_limit": 0, "files_per_job": 3, "halt_job_on_file_boundaries": 1}))
+
+    assert set(found) == {
+        "SplittingParams.job_time_limit",
+        "SplittingParams.files_per_job",
+        "SplittingParams.halt_job_on_file_boundaries",
+    }
+    assert set(_refused(reprocessing(SplittingParams=[1]))) == {"SplittingParams"}
+
+
+@pytest.mark.parametrize("request_type", ["TaskChain", "DQMHarvest", "Nonsense"])
+def test_other_types_cannot_be_planned(request_type: str) -> None:
+    assert "RequestType" in _refused(reprocessing(RequestType=request_type))
+
+
+def test_an_algorithm_that_the_planner_lacks_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from requests_app.intake import plan
+
+    monkeypatch.setattr(plan, "SPLITTERS", {SplittingAlgo.EVENT_BASED: object})
+
+    assert _refused(reprocessing()) == {"SplittingAlgo": "not yet supported: FileBased splitting"}
+
+
+def test_what_does_not_change_the_cutting_is_left_alone() -> None:
+    prepare_plan_spec(with_step(2, chain(EnableHarvesting=True), MCPileup="/a/b/RAW", RequiresGPU="required"), files_given=False)
