@@ -1,0 +1,62 @@
+"""Servers that misbehave in one chosen way; for what no HTTP library would do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+
+Behaviour = Callable[[socket.socket], None]
+
+
+class RawServer:
+    """A TCP server that does with each connection what it was told."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.connections = 0
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            threading.Thread(target=self._behave, args=(connection,), daemon=True).start()
+
+    def _behave(self, connection: socket.socket) -> None:
+        try:
+            self._behaviour(connection)
+        except OSError:
+            return  # the other side has gone, which is what these tests are about
+
+    def close(self) -> None:
+        # shutdown wakes the thread in accept(); close alone does not
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            connection.close()
+        self._thread.join(5)
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """One HTTP request as bytes, body included."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(65536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+    while lengths and len(body) < lengths[0]:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body

@@ -1,0 +1,90 @@
+"""The adapters of this process, built once from ``wms2.conf``. Everything outside is reached through these functions.
+
+There is no switch to a fake: another service is chosen by its URL. ``reset`` is for tests that change the environment.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from wms2.adapters.configcache import SERVICE as CONFIGCACHE
+from wms2.adapters.configcache import ConfigCache, couch_fault
+from wms2.adapters.cric import SERVICE as CRIC
+from wms2.adapters.cric import Cric
+from wms2.adapters.dbs import Dbs
+from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_fault
+from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
+from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
+from wms2.adapters.rucio import RucioAdapter
+from wms2.conf import conf
+
+
+@cache
+def reqmgr2() -> ReqMgr2:
+    """ReqMgr2 at ``reqmgr2_url``."""
+    return ReqMgr2(_http(REQMGR2, conf().reqmgr2_url, reqmgr2_fault))
+
+
+@cache
+def configcache() -> ConfigCache:
+    """The ConfigCaches that documents name, or the one at ``configcache_url``."""
+    return ConfigCache(lambda url: _http(CONFIGCACHE, url, couch_fault), conf().configcache_url)
+
+
+@cache
+def dbs() -> Dbs:
+    """DBS at ``dbs_reader_url`` and ``dbs_writer_url``."""
+    knobs = conf()
+    return Dbs(
+        knobs.dbs_reader_url, knobs.dbs_writer_url, timeout_seconds=knobs.service_timeout_seconds, credentials=_credentials()
+    )
+
+
+@cache
+def cric() -> Cric:
+    """CRIC at ``cric_url``."""
+    return Cric(_http(CRIC, conf().cric_url, plain_fault))
+
+
+@cache
+def rucio() -> RucioAdapter:
+    """Rucio by the client configuration in ``rucio_home``."""
+    knobs = conf()
+    return RucioAdapter(knobs.rucio_home, knobs.rucio_account, knobs.rucio_scope, knobs.service_timeout_seconds)
+
+
+@cache
+def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
+    """One schedd; its circuit breaker is shared by all callers in the process."""
+    knobs = conf()
+    return HtcondorAdapter(
+        schedd_name,
+        collector,
+        instance=knobs.instance,
+        token_dir=knobs.condor_token_dir,
+        timeout_seconds=knobs.service_timeout_seconds,
+        submit_timeout_seconds=knobs.submit_timeout_seconds,
+    )
+
+
+def reset() -> None:
+    """Forget all adapters; the next call builds them from the environment as it is then."""
+    for build in (reqmgr2, configcache, dbs, cric, rucio, htcondor):
+        build.cache_clear()
+    conf.cache_clear()
+
+
+def _credentials() -> Credentials:
+    knobs = conf()
+    return Credentials(cert=knobs.x509_cert, key=knobs.x509_key, ca_path=knobs.ca_path)
+
+
+def _http(service: str, base_url: str, fault_parser: FaultParser) -> HttpService:
+    return HttpService(
+        service,
+        base_url,
+        timeout_seconds=conf().service_timeout_seconds,
+        credentials=_credentials(),
+        fault_parser=fault_parser,
+    )
