@@ -1,0 +1,78 @@
+"""All simulated services under one port: paths to services, health, and the simulator's own door for seeding."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deploy.simulators.configcache import DEFAULT_DATABASE, CouchService
+from deploy.simulators.cric import CricService
+from deploy.simulators.dbs.generate import SeedRefused
+from deploy.simulators.dbs.service import BulkblocksMode, DbsService
+from deploy.simulators.httpd import BadRequestBody, Request, Response, json_response, text_response
+from deploy.simulators.reqmgr2.service import Neighbours, ReqMgr2Service
+
+
+class Application:
+    """The services with their state in ``state_dir`` (one SQLite file each)."""
+
+    def __init__(self, state_dir: Path, bulkblocks_mode: BulkblocksMode = "concurrent") -> None:
+        self.couch = CouchService(state_dir / "couchdb.sqlite")
+        self.dbs = DbsService(state_dir / "dbs.sqlite", bulkblocks_mode)
+        self.cric = CricService(state_dir / "cric.sqlite")
+        neighbours = Neighbours(
+            find_config=lambda identifier: self.couch.find(DEFAULT_DATABASE, identifier),
+            dataset_exists=self.dbs.dataset_exists,
+            has_parents=self.dbs.has_parents,
+            data_tiers=self.dbs.data_tiers,
+        )
+        self.reqmgr2 = ReqMgr2Service(state_dir / "reqmgr2.sqlite", neighbours)
+
+    def handle(self, request: Request) -> Response:
+        """Answer one request, whichever service it is for."""
+        parts = request.segments()
+        match parts:
+            case ["reqmgr2", "data", *rest]:
+                return self.reqmgr2.handle(request, rest)
+            case ["couchdb", *rest]:
+                return self.couch.handle(request, rest)
+            case ["dbs", "prod", "global", "DBSReader", api]:
+                return self.dbs.handle(request, "DBSReader", api)
+            case ["dbs", "prod", "global", "DBSWriter", api]:
+                return self.dbs.handle(request, "DBSWriter", api)
+            case ["api", "cms", "site", "query"]:
+                return self.cric.handle_sites(request)
+            case ["api", "accounts", "user", "query"]:
+                return self.cric.handle_people(request)
+            case ["healthz"]:
+                return json_response({"status": "ok"})
+            case ["admin", "seed"]:
+                return self._seed(request)
+            case _:
+                return text_response(f"no simulated service at {request.path}\n", status=404)
+
+    def _seed(self, request: Request) -> Response:
+        """POST /admin/seed: ``{dbs: {datasets: [{dataset, generate}]}, cric: {table: rows}, reqmgr2: {requests: [doc]}}``."""
+        if request.method != "POST":
+            return text_response("POST only\n", status=405)
+        try:
+            return json_response(self._apply_seed(json.loads(request.plain_body())))
+        except (SeedRefused, ValueError, KeyError, TypeError, BadRequestBody) as error:
+            return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)
+
+    def _apply_seed(self, seed: Any) -> dict[str, Any]:
+        if not isinstance(seed, dict) or set(seed) - {"dbs", "cric", "reqmgr2"}:
+            raise ValueError("expected an object with some of: dbs, cric, reqmgr2")
+        done: dict[str, Any] = {}
+        for record in seed.get("dbs", {}).get("datasets", []):
+            done.setdefault("dbs", {})[record["dataset"]] = self.dbs.seed_generated(record)
+        if "cric" in seed:
+            done["cric"] = self.cric.replace_rows(seed["cric"])
+        for document in seed.get("reqmgr2", {}).get("requests", []):
+            self.reqmgr2.store.put({**document, "_id": document["RequestName"]})
+            done["reqmgr2"] = done.get("reqmgr2", 0) + 1
+        return done
+
+    def close(self) -> None:
+        """Close all databases."""
+        for storage in (self.couch.storage, self.dbs.storage, self.cric.storage, self.reqmgr2.store.storage):
+            storage.close()

@@ -1,0 +1,81 @@
+"""What one DBS call knows about its caller and its time, and look-ups by name that every write needs."""
+# ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
+
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from deploy.simulators.dbs.errors import NO_ROWS, PARAMETERS, DbsError
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """``create_by`` is what the front end says about the caller; ``at`` is the time of the call in seconds."""
+
+    create_by: str
+    at: int = field(default_factory=lambda: int(time.time()))
+
+    def author(self, given: Any) -> str:
+        """The name in the record, else the caller's."""
+        return str(given) if given else self.create_by
+
+    def date(self, given: Any) -> int:
+        """The date in the record, else now."""
+        return int(given) if given else self.at
+
+
+# table, id column, name column: only these constants are put into SQL text
+LOOKUPS = {
+    "data_tier": ("data_tiers", "data_tier_id", "data_tier_name"),
+    "physics_group": ("physics_groups", "physics_group_id", "physics_group_name"),
+    "access_type": ("dataset_access_types", "dataset_access_type_id", "dataset_access_type"),
+    "primary_ds_type": ("primary_ds_types", "primary_ds_type_id", "primary_ds_type"),
+    "primary_dataset": ("primary_datasets", "primary_ds_id", "primary_ds_name"),
+    "acquisition_era": ("acquisition_eras", "acquisition_era_id", "acquisition_era_name"),
+    "processing_era": ("processing_eras", "processing_era_id", "processing_version"),
+    "dataset": ("datasets", "dataset_id", "dataset"),
+    "block": ("blocks", "block_id", "block_name"),
+    "file": ("files", "file_id", "logical_file_name"),
+    "file_type": ("file_data_types", "file_type_id", "file_type"),
+}
+
+
+def find_id(db: sqlite3.Connection, kind: str, name: str | int) -> int | None:
+    """The id of the object called ``name``, or None."""
+    table, id_column, name_column = LOOKUPS[kind]
+    row = db.execute(f"SELECT {id_column} FROM {table} WHERE {name_column} = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def require_id(db: sqlite3.Connection, kind: str, name: str | int, *, code: int, function: str) -> int:
+    """The id of the object called ``name``.
+
+    Raises:
+        DbsError: ``code``, there is no such object.
+    """
+    found = find_id(db, kind, name)
+    if found is None:
+        raise DbsError(code, f"unable to find {kind} '{name}'", function=function, reason=NO_ROWS)
+    return found
+
+
+def find_or_insert(db: sqlite3.Connection, kind: str, name: str | int) -> int:
+    """The id of a row that has nothing but a name; it is made when missing (``bulkblocks`` does so with reference data)."""
+    found = find_id(db, kind, name)
+    if found is not None:
+        return found
+    table, _, name_column = LOOKUPS[kind]
+    return int(db.execute(f"INSERT INTO {table} ({name_column}) VALUES (?)", (name,)).lastrowid or 0)
+
+
+def require_text(record: dict[str, Any], *names: str, code: int = PARAMETERS, function: str) -> None:
+    """Fields that must not be empty.
+
+    Raises:
+        DbsError: ``code``, naming the empty field.
+    """
+    for name in names:
+        if not record[name]:
+            message = f"key={name} type=string value={record[name]!r}, constrain required"
+            raise DbsError(code, message, function=function, reason="validation error")

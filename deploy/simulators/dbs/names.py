@@ -1,0 +1,92 @@
+"""Which names DBS takes: the writer's lexicon (new objects) and the reader's (query parameters, wildcards allowed).
+
+``bulkblocks`` does not look at these rules (measured: a name with a space was stored); every other door does.
+"""
+
+import re
+from re import Pattern
+
+from deploy.simulators.dbs.errors import VALIDATION, DbsError
+
+_WORD = r"[a-zA-Z0-9\-_]+"
+_TIER = r"[A-Z0-9\-_]+"
+
+_WRITER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
+    "dataset": (301, (re.compile(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}$"),)),
+    "block_name": (402, (re.compile(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}#[a-zA-Z0-9.\-_]+$"),)),
+    "data_tier_name": (99, (re.compile(r"^[A-Z][A-Z0-9\-]{2,99}$"),)),
+    "processed_ds_name": (199, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*(-[a-zA-Z0-9_]+){0,2}-v[0-9]*$"),)),
+    "primary_ds_name": (99, (re.compile(r"^[a-zA-Z][a-zA-Z0-9\-_]*$"),)),
+    "primary_ds_type": (99, (re.compile(r"^(mc|data|cosmic|test)$"),)),
+    "acquisition_era_name": (120, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$"),)),
+    "physics_group_name": (100, (re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9\-_]*$"),)),
+    "dataset_access_type": (100, (re.compile(r"^[A-Z_]+$"),)),
+    "global_tag": (255, (re.compile(r"^[a-zA-Z0-9\s.\-_:]{1,100}$"),)),
+    "release_version": (100, (re.compile(r"^CMSSW(_\d+){3}(_[a-zA-Z0-9_]+)?$"),)),
+    "logical_file_name": (
+        500,
+        (
+            # /store/<kind>/<era>/<primary>/<tier>/<processing>[/run in three parts]/<counter>/<file>;
+            # backfill and unmerged have one level more
+            re.compile(rf"^/[a-z]+/[a-z0-9]+/{_WORD}/{_WORD}/{_TIER}/{_WORD}((/[0-9]+){{3}})?/[0-9]+/{_WORD}\.root$"),
+            re.compile(rf"^/[a-z]+/[a-z0-9]+/[a-z0-9]+/{_WORD}/{_WORD}/{_TIER}/{_WORD}((/[0-9]+){{3}})?/[0-9]+/{_WORD}\.root$"),
+            re.compile(rf"^/store/(temp/)*(user|group)/[a-zA-Z0-9.\-_]+/[a-zA-Z]{_WORD}/({_WORD}/)+{_WORD}\.root$"),
+            re.compile(rf"^/store/mc/{_WORD}/{_WORD}/{_WORD}/{_WORD}(/{_WORD})*/{_WORD}\.root$"),
+            re.compile(rf"^/store/results/{_WORD}/{_WORD}/{_WORD}/{_TIER}/{_WORD}/[0-9]+/{_WORD}\.root$"),
+            re.compile(rf"^/store/lhe/({_WORD}/)*[0-9]+/{_WORD}\.lhe(\.xz)?$"),
+        ),
+    ),
+}
+
+_READER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
+    "dataset": (
+        301,
+        (re.compile(r"^/(\*|[a-zA-Z0-9*][a-zA-Z0-9_\-*]*)(/(\*|[a-zA-Z0-9_.\-*]{1,199}))?(/(\*|[A-Z0-9\-*]{1,50}))?$"),),
+    ),
+    "block_name": (
+        402,
+        (
+            re.compile(
+                r"^/(\*|[a-zA-Z0-9*][a-zA-Z0-9_\-*]*)/(\*|[a-zA-Z0-9_.\-*]{1,199})/(\*|[A-Z0-9\-*]{1,99})#(\*|[a-zA-Z0-9.\-_*]{1,100})$"
+            ),
+        ),
+    ),
+    "logical_file_name": (500, (re.compile(r"^/store/[A-Za-z0-9._\-/*]+$"),)),
+    "data_tier_name": (99, (re.compile(r"^[A-Z0-9\-*]{1,99}$"),)),
+    "primary_ds_name": (99, (re.compile(r"^[a-zA-Z0-9\-_*]+$"),)),
+    "processing_version": (20, (re.compile(r"^[0-9*]+$"),)),
+    "release_version": (100, (re.compile(r"^(CMSSW(_\d+){3}(_[a-zA-Z0-9_]+)?|[A-Za-z0-9_]*\*[A-Za-z0-9_*]*)$"),)),
+}
+
+BLOCK_HASH_MAX_LENGTH = 36
+
+
+def _matches(rule: tuple[int, tuple[Pattern[str], ...]], value: str) -> bool:
+    length, patterns = rule
+    return len(value) <= length and any(pattern.match(value) for pattern in patterns)
+
+
+def check_new_name(key: str, value: str, *, function: str) -> None:
+    """A name of an object to be created.
+
+    Raises:
+        DbsError: code 113, it does not match the writer's lexicon.
+    """
+    rule = _WRITER.get(key)
+    if rule is not None and not _matches(rule, value):
+        raise DbsError(VALIDATION, f"unable to match '{key}' value '{value}'", function=function)
+
+
+def check_query_name(key: str, value: str) -> None:
+    """A name in a query; ``*`` is a wildcard.
+
+    Raises:
+        DbsError: code 113, it does not match the reader's lexicon, or a block's hash is longer than 36 characters.
+    """
+    rule = _READER.get(key)
+    if rule is None:
+        return
+    if key == "block_name" and len(value.partition("#")[2]) > BLOCK_HASH_MAX_LENGTH:
+        raise DbsError(VALIDATION, f"wrong length of block hash {value}", function="dbs.Validate", reason="validation error")
+    if not _matches(rule, value):
+        raise DbsError(VALIDATION, f"unable to match '{key}' value '{value}'", function="dbs.Validate")

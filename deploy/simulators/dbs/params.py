@@ -1,0 +1,183 @@
+"""Query parameters of the DBS reader: which API accepts which, how lists and runs are written, and their SQL conditions."""
+# ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.names import check_query_name
+
+Params = dict[str, list[str]]
+Condition = tuple[str, list[Any]]
+
+_DATES = ("min_cdate", "max_cdate", "min_ldate", "max_ldate", "cdate", "ldate")
+
+ACCEPTED: dict[str, tuple[str, ...]] = {
+    "datasets": (
+        *("dataset", "parent_dataset", "release_version", "pset_hash", "app_name", "output_module_label", "global_tag"),
+        *("processing_version", "acquisition_era_name", "run_num", "physics_group_name", "logical_file_name", "primary_ds_name"),
+        *("primary_ds_type", "processed_ds_name", "data_tier_name", "dataset_access_type", "prep_id", "create_by"),
+        *("last_modified_by", *_DATES, "detail", "dataset_id", "is_dataset_valid"),
+    ),
+    "blocks": (
+        *("dataset", "block_name", "data_tier_name", "origin_site_name", "logical_file_name", "run_num", *_DATES),
+        *("open_for_writing", "detail"),
+    ),
+    "files": (
+        *("dataset", "block_name", "logical_file_name", "release_version", "pset_hash", "app_name", "output_module_label"),
+        *("run_num", "origin_site_name", "lumi_list", "detail", "validFileOnly", "sumOverLumi"),
+    ),
+    "filelumis": ("logical_file_name", "block_name", "run_num", "validFileOnly"),
+    "fileparents": ("logical_file_name", "block_name", "block_id"),
+    "filechildren": ("logical_file_name", "block_name", "block_id"),
+    "filesummaries": ("block_name", "dataset", "run_num", "validFileOnly", "sumOverLumi"),
+    "blocksummaries": ("block_name", "dataset", "detail"),
+    "blockparents": ("block_name",),
+    "blockchildren": ("block_name",),
+    "blockorigin": ("origin_site_name", "dataset", "block_name"),
+    "blockdump": ("block_name",),
+    "datasetparents": ("dataset",),
+    "datasetchildren": ("dataset",),
+    "outputconfigs": (
+        *(
+            "dataset",
+            "logical_file_name",
+            "release_version",
+            "pset_hash",
+            "app_name",
+            "output_module_label",
+            "block_id",
+            "global_tag",
+        ),
+    ),
+    "runs": ("run_num", "logical_file_name", "block_name", "dataset"),
+    "datatiers": ("data_tier_name",),
+    "physicsgroups": ("physics_group_name",),
+    "datasetaccesstypes": ("dataset_access_type",),
+    "primarydatasets": ("primary_ds_name", "primary_ds_type"),
+    "primarydstypes": ("primary_ds_type", "dataset"),
+    "acquisitioneras": ("acquisition_era_name",),
+    "processingeras": ("processing_version",),
+    "releaseversions": ("release_version", "dataset", "logical_file_name"),
+}
+
+_RUN_RANGE = re.compile(r"^(\d+)-(\d+)$")
+
+
+def parse_query(api: str, query: Iterable[tuple[str, str]]) -> Params:
+    """The query string as lists of values; ``name=['a','b']`` and a repeated name are lists.
+
+    Raises:
+        DbsError: 118 the API does not accept the parameter; 113 a name does not match the lexicon.
+    """
+    params: Params = {}
+    for name, text in query:
+        if name not in ACCEPTED[api]:
+            message = f"parameter '{name}' is not accepted by '{api}' API"
+            raise DbsError(PARAMETERS, message, function="dbs.parameters.CheckQueryParameters")
+        values = [text] if name == "lumi_list" else _split(text)
+        for value in values:
+            check_query_name(name, value)
+        params.setdefault(name, []).extend(values)
+    return params
+
+
+def parse_payload(record: dict[str, Any]) -> Params:
+    """The body of a look-up POST (``filelumis``, ``fileArray``, ..) in the form of a query; unknown names are ignored there."""
+    params: Params = {}
+    for name, value in record.items():
+        if name == "lumi_list":
+            params[name] = [value if isinstance(value, str) else json.dumps(value)]
+        else:
+            params[name] = [
+                str(int(item) if isinstance(item, bool) else item) for item in (value if isinstance(value, list) else [value])
+            ]
+    return params
+
+
+def _split(text: str) -> list[str]:
+    if text.startswith("[") and text.endswith("]"):
+        return [part.strip().strip("'\"") for part in text[1:-1].split(",") if part.strip()]
+    return [text.replace("'", "")]
+
+
+def single(params: Params, name: str) -> str | None:
+    """The first value of a parameter, or None."""
+    values = params.get(name)
+    return values[0] if values else None
+
+
+def is_set(params: Params, name: str) -> bool:
+    """A flag: ``1``, ``true`` or ``True``."""
+    return (single(params, name) or "").lower() in ("1", "true")
+
+
+def name_condition(column: str, values: list[str]) -> Condition:
+    """``column`` is one of ``values``; ``*`` in a single value is a wildcard."""
+    if len(values) == 1:
+        operator = "GLOB" if "*" in values[0] else "="
+        return f"{column} {operator} ?", [values[0]]
+    return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(values)]
+
+
+def run_condition(column: str, values: list[str]) -> Condition:
+    """``column`` is one of the runs; ``a-b`` is a range.
+
+    Raises:
+        DbsError: 118, a value is neither a run nor a range.
+    """
+    singles: list[int] = []
+    parts: list[str] = []
+    binds: list[Any] = []
+    for text in values:
+        span = _RUN_RANGE.match(text.strip())
+        if span is not None:
+            parts.append(f"{column} BETWEEN ? AND ?")
+            binds += [int(span[1]), int(span[2])]
+        elif text.strip().isdigit():
+            singles.append(int(text))
+        else:
+            raise DbsError(PARAMETERS, f"invalid run input parameter {text}", function="dbs.ParseRuns")
+    if singles:
+        parts.append(f"{column} IN (SELECT value FROM json_each(?))")
+        binds.append(json.dumps(singles))
+    return "(" + " OR ".join(parts) + ")", binds
+
+
+def lumi_condition(column: str, text: str) -> Condition:
+    """``column`` is in ``[1, 2, 3]`` or ``[[1, 20], [30, 40]]`` (inclusive ranges).
+
+    Raises:
+        DbsError: 118, it is neither.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DbsError(PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
+    parts: list[str] = []
+    binds: list[Any] = []
+    for item in value if isinstance(value, list) else [None]:
+        pair = [item, item] if isinstance(item, int) else item
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(number, int) for number in pair)):
+            raise DbsError(PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis")
+        parts.append(f"{column} BETWEEN ? AND ?")
+        binds += pair
+    if not parts:
+        return "1", []
+    return "(" + " OR ".join(parts) + ")", binds
+
+
+def date_conditions(params: Params, alias: str) -> list[Condition]:
+    """Creation and modification dates: exact, from, to. A bound of 0 is no bound."""
+    found: list[Condition] = []
+    for short, column in (("cdate", f"{alias}.creation_date"), ("ldate", f"{alias}.last_modification_date")):
+        for name, operator in ((short, "="), (f"min_{short}", ">="), (f"max_{short}", "<=")):
+            text = single(params, name)
+            if text is None or text == "0":
+                continue
+            if not text.isdigit():
+                raise DbsError(PARAMETERS, f"invalid {name} parameter {text}", function="dbs.dates")
+            found.append((f"{column} {operator} ?", [int(text)]))
+    return found

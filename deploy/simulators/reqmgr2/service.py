@@ -1,0 +1,231 @@
+"""The HTTP face of the simulated ReqMgr2 (``/reqmgr2/data/...``)."""
+
+import html
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from deploy.simulators.httpd import BadRequestBody, Request, Response
+from deploy.simulators.reqmgr2 import queries
+from deploy.simulators.reqmgr2.checking import InvalidSpec
+from deploy.simulators.reqmgr2.creation import Requestor, Surroundings, clone, create
+from deploy.simulators.reqmgr2.outputs import FindConfig
+from deploy.simulators.reqmgr2.states import REQUEST_TYPES, TRANSITIONS
+from deploy.simulators.reqmgr2.store import Document, RequestStore, UnknownRequest
+from deploy.simulators.reqmgr2.updates import update
+
+DEFAULT_LOGIN = "requester"
+UNKNOWN_DN = "unknown"
+MAX_HEADER_CHARACTERS = 200
+INVALID_SPEC = 1102
+_METHODS = {"request": ("GET", "POST", "PUT"), "status": ("GET",), "type": ("GET",), "info": ("GET",), "about": ("GET",)}
+
+
+class RestError(Exception):
+    """A refusal with the four headers ReqMgr2 sends; ``app_code`` is its X-REST-Status."""
+
+    def __init__(self, status: int, app_code: int, detail: str, info: str = "", allow: str = "") -> None:
+        super().__init__(detail)
+        self.status = status
+        self.app_code = app_code
+        self.detail = detail
+        self.info = info
+        self.allow = allow
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """How ReqMgr2 reaches ConfigCache and DBS."""
+
+    find_config: FindConfig
+    dataset_exists: Callable[[str], bool]
+    has_parents: Callable[[str], bool]
+    data_tiers: Callable[[], set[str]]
+
+
+class ReqMgr2Service:
+    """State and HTTP handling of ReqMgr2."""
+
+    def __init__(self, path: Path, neighbours: Neighbours) -> None:
+        self.store = RequestStore(path)
+        self._neighbours = neighbours
+
+    def handle(self, request: Request, parts: list[str]) -> Response:
+        """Answer ``/<api>[/...]`` (``parts`` without the mount point)."""
+        error_id = uuid.uuid4().hex
+        try:
+            return self._route(request, parts, error_id)
+        except InvalidSpec as refusal:
+            detail = f"Invalid spec parameter value: {refusal.text}"
+            return _error_response(RestError(400, INVALID_SPEC, detail), error_id)
+        except RestError as error:
+            return _error_response(error, error_id)
+
+    def _route(self, request: Request, parts: list[str], error_id: str) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in ("GET", "POST", "PUT"):
+            raise RestError(405, 202, "Request method not supported", allow="GET HEAD POST PUT")
+        if method != "GET" and request.query:
+            raise RestError(405, 203, "Query arguments not supported for this request method", allow="GET HEAD")
+        if not parts:
+            raise RestError(400, 205, "API not specified")
+        api, rest = parts[0], parts[1:]
+        if api not in _METHODS:
+            raise RestError(
+                404, 207, "API not supported", info=f'Api "{api}" not found. This method supports these Apis: {list(_METHODS)}'
+            )
+        if method not in _METHODS[api]:
+            raise RestError(405, 204, "API not supported for this request method", allow=" ".join(_METHODS[api]))
+        pretty = _wants_pretty(request, api, method)
+        if method == "GET":
+            return _result(self._get(request, api, rest), pretty=pretty)
+        if method == "PUT":
+            return _result(self._put(request, rest, error_id), pretty=pretty)
+        return _result(self._post(request, rest), pretty=pretty)
+
+    def _get(self, request: Request, api: str, rest: list[str]) -> list[Any]:
+        if api == "request":
+            return queries.find(self.store, request.query, rest[0] if len(rest) == 1 else None)
+        if api == "status":
+            table = {before: list(after) for before, after in TRANSITIONS.items()}
+            return [table] if dict(request.query).get("transition") == "true" else list(TRANSITIONS)
+        if api == "type":
+            return list(REQUEST_TYPES)
+        return [{"wmcore_reqmgr_version": "2.4.5", "name": "reqmgr2", "simulator": True}]
+
+    def _post(self, request: Request, rest: list[str]) -> list[Any]:
+        body = _json_body(request)
+        requestor, around = _requestor(request), self._around(request)
+        if rest == ["bynames"]:
+            found = self.store.by_names(body) if isinstance(body, list) else {}
+            return [found] if found else []
+        if len(rest) == 2 and rest[0] == "clone":
+            original = self.store.by_names([rest[1]]).get(rest[1])
+            if original is None:
+                raise InvalidSpec("")
+            return [self._insert(partial(clone, original, body, requestor, around))]
+        if rest:
+            raise RestError(400, 302, "Invalid input parameter", info=f"Excess path arguments: {rest}")
+        wanted = body if isinstance(body, list) else [body]
+        return [self._insert(partial(create, sent, requestor, around)) for sent in wanted]
+
+    def _insert(self, make: Callable[[], Document]) -> dict[str, str]:
+        while True:
+            document = make()
+            document["_id"] = document["RequestName"]
+            if self.store.insert(
+                document
+            ):  # else two requests in the same ten-thousandth of a second: made again, a little later
+                return {"request": document["RequestName"]}
+
+    def _put(self, request: Request, rest: list[str], error_id: str) -> list[Any]:
+        body = _json_body(request)
+        if rest and not isinstance(body, list):
+            body["RequestName"] = rest[0]
+        answers = []
+        for sent in body if isinstance(body, list) else [body]:
+            arguments = dict(sent)
+            if "RequestName" not in arguments:
+                raise InvalidSpec("'RequestName'")
+            answers.append(self._update(arguments.pop("RequestName"), arguments, request, error_id))
+        return answers
+
+    def _update(self, name: str, arguments: dict[str, Any], request: Request, error_id: str) -> dict[str, str]:
+        around = self._around(request)
+        try:
+            with self.store.changing(name) as document:
+                return {name: update(document, arguments, _requestor(request), around, error_id)}
+        except UnknownRequest as error:
+            raise InvalidSpec(
+                f"url={around.couch_url}/reqmgr_workload_cache/{name}/spec, code=404, reason=Object Not Found, headers={{}},"
+                ' result=b\'{"error":"not_found","reason":"missing"}\\n\''
+            ) from error
+
+    def _around(self, request: Request) -> Surroundings:
+        host = request.header("Host", "127.0.0.1")
+        return Surroundings(
+            find_config=self._neighbours.find_config,
+            dataset_exists=self._neighbours.dataset_exists,
+            has_parents=self._neighbours.has_parents,
+            data_tiers=self._neighbours.data_tiers,
+            couch_url=f"http://{host}/couchdb",
+        )
+
+
+def _requestor(request: Request) -> Requestor:
+    login = request.header("Cms-Authn-Login") or DEFAULT_LOGIN
+    return Requestor(login=login, dn=request.header("Cms-Authn-Dn") or UNKNOWN_DN)
+
+
+def _json_body(request: Request) -> Any:
+    try:
+        raw = request.plain_body()
+        body = json.loads(raw) if raw else {}
+    except (ValueError, BadRequestBody) as error:
+        raise InvalidSpec(str(error)) from error
+    if not isinstance(body, dict | list):
+        raise InvalidSpec(f"'{type(body).__name__}' object is not iterable")
+    return body
+
+
+def _wants_pretty(request: Request, api: str, method: str) -> bool:
+    """Which of the two formats the client takes; GET /request has plain text first, everything else JSON only.
+
+    Raises:
+        RestError: 406, neither, or no Accept header.
+    """
+    accept = request.header("Accept")
+    if not accept:
+        raise RestError(406, 201, "Not acceptable", info="Accept header required")
+    types = {part.partition(";")[0].strip() for part in accept.split(",")}
+    pretty_first = api == "request" and method == "GET"
+    if "*/*" in types:
+        return pretty_first
+    if types & {"application/json", "application/*"}:
+        return False
+    if pretty_first and types & {"text/plain", "text/*"}:
+        return True
+    raise RestError(406, 201, "Not acceptable", info="Available types: text/plain, application/json")
+
+
+def _result(rows: list[Any], *, pretty: bool) -> Response:
+    """``{"result": [...]}``, one row per line."""
+    lines = [json.dumps(row, indent=2) if pretty else json.dumps(row) + "\n" for row in rows]
+    body = '{"result": [\n' + "".join((" " if number == 0 else ",") + line for number, line in enumerate(lines)) + "]}\n"
+    headers = {
+        "Content-Type": "text/plain" if pretty else "application/json",
+        "X-REST-Status": "100",
+        "Vary": "Accept",
+        "Cache-Control": "no-store, no-cache, must-revalidate, post-check=0, pre-check=0",
+    }
+    return Response(body=body.encode(), headers=headers)
+
+
+def _header_text(text: str) -> str:
+    """As ReqMgr2 puts text into a header: newlines become "; ", more than 200 characters are cut."""
+    flat = text.replace("\n", "; ")
+    cut = flat if len(flat) <= MAX_HEADER_CHARACTERS else flat[: MAX_HEADER_CHARACTERS - 3] + "..."
+    return cut.encode("latin-1", "replace").decode("latin-1")
+
+
+def _error_response(error: RestError, error_id: str) -> Response:
+    title = f"{error.status} {HTTPStatus(error.status).phrase}"
+    body = f"<h2>{title}</h2><p>{html.escape(error.detail)}</p>"
+    page = f"<!DOCTYPE html>\n<html><head><title>{title}</title></head><body>{body}</body></html>\n"
+    headers = {
+        "Content-Type": "text/html;charset=utf-8",
+        "X-REST-Status": str(error.app_code),
+        "X-Error-HTTP": str(error.status),
+        "X-Error-ID": error_id,
+    }
+    for name, text in (("X-Error-Detail", error.detail), ("X-Error-Info", error.info)):
+        if text:
+            headers[name] = _header_text(text)
+    if error.allow:
+        headers["Allow"] = error.allow
+    return Response(status=error.status, body=page.encode(), headers=headers)

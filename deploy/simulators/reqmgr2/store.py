@@ -1,0 +1,125 @@
+"""Request documents in SQLite, with the look-up tables that stand for ReqMgr2's couch views."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy.simulators.storage import Storage
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS requests (name TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS views (
+  view TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL REFERENCES requests, PRIMARY KEY (view, key, name)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS views_of_request ON views (name);
+"""
+
+Document = dict[str, Any]
+
+
+class UnknownRequest(Exception):
+    """There is no request of this name."""
+
+
+class RequestStore:
+    """All requests; each write is one transaction over the document and its look-up keys."""
+
+    def __init__(self, path: Path) -> None:
+        self.storage = Storage(path, SCHEMA)
+
+    def insert(self, document: Document) -> bool:
+        """Store a new request; False when the name is taken."""
+        with self.storage.writing() as db:
+            taken = db.execute("SELECT 1 FROM requests WHERE name = ?", (document["RequestName"],)).fetchone()
+            if taken is None:
+                _save(db, document)
+        return taken is None
+
+    def put(self, document: Document) -> None:
+        """Store a document as it is, in whatever status (seeding)."""
+        with self.storage.writing() as db:
+            _save(db, document)
+
+    @contextmanager
+    def changing(self, name: str) -> Iterator[Document]:
+        """The document, stored again at the end; nothing is stored when an exception passes.
+
+        Raises:
+            UnknownRequest: there is none of this name.
+        """
+        with self.storage.writing() as db:
+            row = db.execute("SELECT document FROM requests WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                raise UnknownRequest(name)
+            document: Document = json.loads(row["document"])
+            yield document
+            _save(db, document)
+
+    def by_names(self, names: Iterable[str]) -> dict[str, Document]:
+        """The requests of these names; unknown names are left out."""
+        rows = self.storage.rows(
+            "SELECT name, document FROM requests WHERE name IN (SELECT value FROM json_each(?)) ORDER BY name",
+            (json.dumps(list(names)),),
+        )
+        return {row["name"]: json.loads(row["document"]) for row in rows}
+
+    def by_view(self, view: str, keys: Iterable[Any]) -> dict[str, Document]:
+        """The requests that ``view`` lists under one of ``keys``."""
+        rows = self.storage.rows(
+            "SELECT DISTINCT r.name, r.document FROM views v JOIN requests r USING (name)"
+            " WHERE v.view = ? AND v.key IN (SELECT value FROM json_each(?)) ORDER BY r.name",
+            (view, json.dumps([_key(key) for key in keys])),
+        )
+        return {row["name"]: json.loads(row["document"]) for row in rows}
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _save(db: sqlite3.Connection, document: Document) -> None:
+    name = document["RequestName"]
+    db.execute(
+        "INSERT INTO requests VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document = excluded.document",
+        (name, json.dumps(document)),
+    )
+    db.execute("DELETE FROM views WHERE name = ?", (name,))
+    db.executemany(
+        "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", [(view, _key(key), name) for view, key in _view_keys(document)]
+    )
+
+
+def _view_keys(document: Document) -> Iterator[tuple[str, Any]]:
+    status, request_type, requestor = (document.get(key) for key in ("RequestStatus", "RequestType", "Requestor"))
+    yield "bystatus", status
+    yield "bytype", request_type
+    yield "requestsbystatusandtype", [status, request_type]
+    yield "bystatusandrequestor", [status, requestor]
+    yield "bystatusandtypeandrequestor", [status, request_type, requestor]
+    if document.get("Team"):
+        yield "byteamandstatus", [document["Team"], status]
+    if document.get("Campaign"):
+        yield "bycampaign", document["Campaign"]
+    if document.get("RequestDate"):
+        yield "bydate", document["RequestDate"][:4]
+    for dataset in document.get("OutputDatasets") or []:
+        yield "byoutputdataset", dataset
+    for view, key in (
+        ("byinputdataset", "InputDataset"),
+        ("bymcpileup", "MCPileup"),
+        ("bydatapileup", "DataPileup"),
+        ("byprepid", "PrepID"),
+    ):
+        for part in (document, *_chain_elements(document)):
+            if part.get(key) and part[key] != "None":
+                yield view, part[key]
+
+
+def _chain_elements(document: Document) -> Iterator[Document]:
+    for word in ("Step", "Task"):
+        for number in range(1, int(document.get(f"{word}Chain") or 0) + 1):
+            element = document.get(f"{word}{number}")
+            if isinstance(element, dict):
+                yield element

@@ -1,0 +1,152 @@
+"""PUT /request: status transitions, assignment and changes of arguments.
+
+Kept as read in ReqMgr2: going to most statuses other arguments are dropped in silence; a change that the request's status
+does not allow is dropped in silence too; the four statistics add up and are answered with "ERROR" although they are
+stored.
+"""
+
+import time
+from typing import Any
+
+from deploy.simulators.reqmgr2.arguments import assign_arguments
+from deploy.simulators.reqmgr2.checking import (
+    InvalidSpec,
+    check_arguments,
+    check_priority,
+    check_site_lists,
+    refuse_unknown,
+    set_defaults,
+)
+from deploy.simulators.reqmgr2.creation import Requestor, Surroundings
+from deploy.simulators.reqmgr2.kinds import to_list
+from deploy.simulators.reqmgr2.outputs import check_assignable, compute
+from deploy.simulators.reqmgr2.states import CHANGEABLE, STATISTICS, STATUS_ONLY, TRANSITIONS, allowed
+
+_TRANSITION_OF = {"RequestStatus": ("RequestTransition", "Status"), "RequestPriority": ("PriorityTransition", "Priority")}
+
+
+def update(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor, around: Surroundings, error_id: str) -> str:
+    """Change ``document`` as ReqMgr2 would; returns "OK" or "ERROR" as its answer says it.
+
+    Raises:
+        InvalidSpec: the transition or an argument is refused; the document is then unchanged in the store (the caller drops it).
+    """
+    if "RequestStatus" in sent:
+        return _change_status(document, dict(sent), requestor, around, error_id)
+    return _change_arguments(document, dict(sent), requestor, around)
+
+
+def _change_status(
+    document: dict[str, Any], sent: dict[str, Any], requestor: Requestor, around: Surroundings, error_id: str
+) -> str:
+    before, after = document["RequestStatus"], sent["RequestStatus"]
+    if after not in TRANSITIONS:
+        raise InvalidSpec(f"{after!r}")
+    if not allowed(before, after):
+        name = document["RequestName"]
+        raise InvalidSpec(
+            f'InvalidStateTransition {error_id} [HTTP 400, APP 1101, MSG "Invalid status transition for request: {name}, from'
+            f" '{before}' to '{after}'\", INFO None, ERR None]"
+        )
+    if after in STATUS_ONLY:
+        _store(document, {"RequestStatus": after}, requestor)
+        return "OK"
+    if after == "assigned":
+        definition = assign_arguments(document["RequestType"])
+        refuse_unknown(sent, definition)
+        check_arguments(sent, definition, "assign")
+        check_site_lists(sent)
+    check_priority(sent)
+    if after == "assigned":
+        _assign(document, sent, requestor, around)
+        return "OK"
+    others = set(sent) - {"RequestStatus"}
+    if (after == "assignment-approved" and others and others != {"RequestPriority"}) or (
+        after != "assignment-approved" and others - {"cascade"}
+    ):
+        raise InvalidSpec(f"There are invalid arguments with this status transition: {sent}")
+    sent.pop("cascade", None)
+    _store(document, sent, requestor)
+    return "OK"
+
+
+def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor, around: Surroundings) -> None:
+    if "SoftTimeout" in sent and "GracePeriod" in sent:
+        sent["HardTimeout"] = sent["SoftTimeout"] + sent["GracePeriod"]
+    set_defaults(sent, assign_arguments(document["RequestType"]), skip_none=True)
+    if sent.get("RequestPriority") == document["RequestPriority"]:
+        del sent["RequestPriority"]
+    outputs = compute(document, sent, around.find_config)
+    check_assignable(outputs.datasets, around.data_tiers())
+    sent["OutputDatasets"] = outputs.datasets
+    sent["OutputModulesLFNBases"] = outputs.lfn_bases
+    if outputs.parentage:
+        sent["ChainParentageMap"] = outputs.parentage
+    _store(document, sent, requestor)
+
+
+def _change_arguments(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor, around: Surroundings) -> str:
+    if set(sent) == set(STATISTICS):
+        _add_statistics(document, sent)
+        return "ERROR"
+    definition = assign_arguments(document["RequestType"])
+    refuse_unknown(sent, definition)
+    check_arguments(sent, definition, "change")
+    _check_site_change(document, sent)
+    changeable = CHANGEABLE.get(document["RequestStatus"], ())
+    changes = {key: value for key, value in sent.items() if key in changeable and (key not in document or document[key] != value)}
+    check_priority(changes)
+    if not changes:
+        return "OK"
+    if document["RequestStatus"] == "assignment-approved" and set(changes) - {
+        "RequestPriority",
+        "SiteWhitelist",
+        "SiteBlacklist",
+    }:
+        _assign(document, changes, requestor, around)
+    else:
+        _store(document, changes, requestor)
+    return "OK"
+
+
+def _check_site_change(document: dict[str, Any], sent: dict[str, Any]) -> None:
+    """A changed list must not collide with the other one, sent or stored."""
+    if "SiteWhitelist" in sent and "SiteBlacklist" in sent:
+        check_site_lists(sent)
+    elif "SiteWhitelist" in sent or "SiteBlacklist" in sent:
+        white = to_list(sent.get("SiteWhitelist", document.get("SiteWhitelist", [])))
+        black = to_list(sent.get("SiteBlacklist", document.get("SiteBlacklist", [])))
+        both = sorted(set(white) & set(black))
+        if both:
+            raise InvalidSpec(
+                "Validation of Site Lists for update failed due to conflicts with existing Site Lists."
+                f" A site can only be black listed or whitelisted. Conflicting sites: {both}"
+            )
+
+
+def _add_statistics(document: dict[str, Any], sent: dict[str, Any]) -> None:
+    for name, key in STATISTICS.items():
+        try:
+            document[key] = (document.get(key) or 0) + int(sent[name])
+        except (TypeError, ValueError) as error:
+            raise InvalidSpec(str(error)) from error
+
+
+def _store(document: dict[str, Any], changes: dict[str, Any], requestor: Requestor) -> None:
+    """Put the changes into the document; status and priority leave a line in their history, maps by step reach the steps."""
+    now = int(time.time())
+    for key, value in changes.items():
+        document[key] = value
+        if key in _TRANSITION_OF:
+            history, word = _TRANSITION_OF[key]
+            document.setdefault(history, []).append({word: value, "UpdateTime": now, "DN": requestor.dn})
+        if isinstance(value, dict):
+            _reach_elements(document, key, value)
+
+
+def _reach_elements(document: dict[str, Any], key: str, by_name: dict[str, Any]) -> None:
+    for word in ("Task", "Step"):
+        for number in range(1, int(document.get(f"{word}Chain") or 0) + 1):
+            element = document.get(f"{word}{number}")
+            if isinstance(element, dict) and element.get(key) and element.get(f"{word}Name") in by_name:
+                element[key] = by_name[element[f"{word}Name"]]

@@ -1,0 +1,40 @@
+"""Start and stop of the simulators' HTTP server."""
+
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from deploy.simulators.app import Application
+from deploy.simulators.dbs.service import BulkblocksMode
+from deploy.simulators.httpd import SimulatorServer
+
+STOP_WAIT_SECONDS = 10.0
+
+
+def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkblocks_mode: BulkblocksMode) -> int:
+    """Serve until SIGTERM or SIGINT; port 0 takes a free one. Prints the URL once it listens. Returns the exit code."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        log = stack.enter_context(log_path.open("a")) if log_path is not None else None
+        application = Application(state_dir, bulkblocks_mode)
+        stack.callback(application.close)
+        server = SimulatorServer((host, port), application.handle, log)
+        stack.callback(server.server_close)
+        _stop_on_signals(server)
+        print(f"simulators ready on http://{host}:{server.server_port}", flush=True)
+        server.serve_forever(poll_interval=0.1)
+        if not server.wait_idle(STOP_WAIT_SECONDS):
+            print("simulators: stopped with requests still in progress", file=sys.stderr)
+    return 0
+
+
+def _stop_on_signals(server: SimulatorServer) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        # shutdown() waits for serve_forever(), which runs in the thread the signal interrupts
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)

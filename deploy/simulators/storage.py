@@ -1,0 +1,87 @@
+"""SQLite storage shared by the simulated services: one file per service, safe with many threads, kept over restarts.
+
+Owns: connections (a pool; each is used by one request at a time), write transactions (one writer at a time) and streaming
+reads in bounded memory. Does not own any table: each service passes its schema.
+"""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FETCH_ROWS = 1000
+
+
+class Storage:
+    """One SQLite file. Readers run in parallel with the one writer (WAL)."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._pool: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._write_lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connection() as connection:
+            connection.executescript(schema)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=60.0, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._pool.get_nowait()
+        except queue.Empty:
+            connection = self._open()
+        try:
+            yield connection
+        finally:
+            self._pool.put(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: committed at the end, rolled back when an exception passes."""
+        with self._write_lock, self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        """All rows of a query."""
+        with self._connection() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Row | None:
+        """The first row of a query, or None."""
+        with self._connection() as connection:
+            found: sqlite3.Row | None = connection.execute(sql, values).fetchone()
+            return found
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row]:
+        """The rows of a query, a batch at a time. The connection is freed when the iterator ends or is closed."""
+        with self._connection() as connection:
+            cursor = connection.execute(sql, values)
+            try:
+                while batch := cursor.fetchmany(FETCH_ROWS):
+                    yield from batch
+            finally:
+                cursor.close()
+
+    def close(self) -> None:
+        """Close all idle connections; the last one folds the write-ahead log into the file."""
+        while True:
+            try:
+                self._pool.get_nowait().close()
+            except queue.Empty:
+                return
