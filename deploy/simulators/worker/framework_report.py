@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
 import resource
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
 
 from .configuration import Output, Plan
 from .errors import CmsException
@@ -43,7 +43,7 @@ def render_report(outcome: Outcome) -> str:
     """The whole report."""
     parts = ["<FrameworkJobReport>\n"]
     parts += [
-        f"<SkippedFile Pfn={quoteattr(name)} Lfn={quoteattr(name if name.startswith('/store/') else '')} />\n"
+        f"<SkippedFile Pfn={_quoted(name)} Lfn={_quoted(name if name.startswith('/store/') else '')} />\n"
         for name in outcome.skipped
     ]
     parts += [_input_file(file) for file in outcome.inputs]
@@ -65,7 +65,7 @@ def _input_file(file: InputRead) -> str:
     lumis = dict.fromkeys(file.lumis)
     return (
         '\n<InputFile>\n<State  Value="closed"/>\n'
-        f"<LFN>{escape(file.lfn)}</LFN>\n<PFN>{escape(f'file:{file.path}')}</PFN>\n<Catalog></Catalog>\n"
+        f"<LFN>{html.escape(file.lfn)}</LFN>\n<PFN>{html.escape(f'file:{file.path}')}</PFN>\n<Catalog></Catalog>\n"
         f"<ModuleLabel>source</ModuleLabel>\n<GUID>{_guid(file.path.name)}</GUID>\n{_branches()}"
         "<InputType>primaryFiles</InputType>\n<InputSourceClass>PoolSource</InputSourceClass>\n"
         f"<EventsRead>{file.events}</EventsRead>\n{_runs(lumis)}</InputFile>\n"
@@ -73,13 +73,13 @@ def _input_file(file: InputRead) -> str:
 
 
 def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
-    output = file.output
+    output, guid = file.output, _guid(file.output.lfn or file.output.file_name)
     parents = "".join(_parent(file) for file in inputs)
     return (
         '\n<File>\n<State  Value="closed"/>\n'
-        f"<LFN>{escape(output.lfn)}</LFN>\n<PFN>{escape(output.file_name)}</PFN>\n<Catalog></Catalog>\n"
-        f"<ModuleLabel>{escape(output.label)}</ModuleLabel>\n<GUID>{_guid(output.lfn or output.file_name)}</GUID>\n{_branches()}"
-        f"<OutputModuleClass>{escape(output.class_name)}</OutputModuleClass>\n"
+        f"<LFN>{html.escape(output.lfn)}</LFN>\n<PFN>{html.escape(output.file_name)}</PFN>\n<Catalog></Catalog>\n"
+        f"<ModuleLabel>{html.escape(output.label)}</ModuleLabel>\n<GUID>{guid}</GUID>\n{_branches()}"
+        f"<OutputModuleClass>{html.escape(output.class_name)}</OutputModuleClass>\n"
         f"<TotalEvents>{sum(file.counts.values())}</TotalEvents>\n\n<DataType>MC</DataType>\n\n"
         f"<BranchHash>{uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex}</BranchHash>\n\n"
         f"{_runs(file.counts)}\n<Inputs>\n{parents}</Inputs>\n</File>\n"
@@ -87,7 +87,7 @@ def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
 
 
 def _parent(file: InputRead) -> str:
-    lfn, pfn = escape(file.lfn), escape(f"file:{file.path}")
+    lfn, pfn = html.escape(file.lfn), html.escape(f"file:{file.path}")
     return f"<Input>\n  <LFN>{lfn}</LFN>\n  <PFN>{pfn}</PFN>\n  <FastCopying>0</FastCopying>\n</Input>\n"
 
 
@@ -115,7 +115,7 @@ def render_error_report(error: CmsException) -> str:
 def _framework_error(error: CmsException) -> str:
     text = error.message.replace("]]>", "]] >")
     return (
-        f'<FrameworkError ExitStatus="{error.code}" Type={quoteattr(error.category)} >\n<![CDATA[\n'
+        f'<FrameworkError ExitStatus="{error.code}" Type={_quoted(error.category)} >\n<![CDATA[\n'
         f"An exception of category '{error.category}' occurred while\nException Message:\n{text}\n\n]]>\n</FrameworkError>\n"
     )
 
@@ -145,6 +145,10 @@ def _performance(outcome: Outcome) -> dict[str, dict[str, str]]:
 def _summary(name: str, metrics: dict[str, str]) -> str:
     lines = "".join(f'    <Metric Name="{key}" Value="{value}"/>\n' for key, value in metrics.items())
     return f'<PerformanceReport>\n  <PerformanceSummary Metric="{name}">\n{lines}  </PerformanceSummary>\n</PerformanceReport>\n'
+
+
+def _quoted(text: str) -> str:
+    return f'"{html.escape(text)}"'
 
 
 def _guid(text: str) -> str:

@@ -7,6 +7,7 @@ this package wherever the job runs. Repeatable; prints what it wrote.
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import sys
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ PROGRAMS = {"cmsRun": "cmsrun", "hadd": "hadd"}
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LAUNCHER = """#!/bin/sh
-# Simulated {program}. PYTHONPATH leads to the simulator; the job's own settings of Python do not reach it.
-unset PYTHONHOME PYTHONSTARTUP
-export PYTHONPATH='{root}' PYTHONDONTWRITEBYTECODE=1
+# Simulated {program}. PYTHONPATH leads to the simulator.
+unset PYTHONHOME
+export PYTHONPATH='{root}'
 exec '{python}' -s -m deploy.simulators.worker.{module} "$@"
 """
 
@@ -28,6 +29,7 @@ def install(directory: Path, python: Path) -> list[Path]:
     if not os.access(python, os.X_OK):
         raise SystemExit(f"{python} is not an executable Python: give the project's environment with --python")
     directory.mkdir(parents=True, exist_ok=True)
+    compileall.compile_dir(Path(__file__).parent, quiet=2)  # jobs may not be able to write beside the source
     written = []
     for program, module in PROGRAMS.items():
         target = directory / program

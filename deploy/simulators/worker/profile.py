@@ -11,7 +11,7 @@
     failure         PSet     see ``failures.py``
 
 The loop really takes its wall time and burns ``cpuEfficiency`` of one core in it; the report's CPU time is that of all
-threads. It really holds memory, up to ``CMSSIM_MEMORY_LIMIT_MB`` (128), so that many jobs fit on one machine.
+threads. It really holds memory, up to ``CMSSIM_MEMORY_LIMIT_MB`` (64), so that many jobs fit on one machine.
 ``CMSSIM_SPEED`` divides all times.
 """
 
@@ -103,11 +103,9 @@ def environment_number(name: str, default: float) -> float:
     return value
 
 
-def hold_memory(profile: Profile) -> bytearray:
+def hold_memory(profile: Profile) -> bytes:
     """Memory that is really resident: keep the result until the job ends."""
-    held = bytearray(int(min(profile.memory_mb, environment_number("CMSSIM_MEMORY_LIMIT_MB", 128.0)) * 1024 * 1024))
-    held[::4096] = b"\x01" * len(held[::4096])
-    return held
+    return b"\x01" * int(min(profile.memory_mb, environment_number("CMSSIM_MEMORY_LIMIT_MB", 64.0)) * 1024 * 1024)
 
 
 def run_loop(profile: Profile, events: int, threads: int) -> Taken:
