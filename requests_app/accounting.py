@@ -9,7 +9,15 @@ import structlog
 
 from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
-from dags_app.services.units import unit_nodes, unit_read, unit_settle, unit_unaccounted, units_to_account
+from dags_app.services.units import (
+    UnitNodes,
+    unit_nodes,
+    unit_nodes_final,
+    unit_read,
+    unit_settle,
+    unit_unaccounted,
+    units_to_account,
+)
 from outputs_app.services import blocks_advance, unit_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
@@ -21,20 +29,36 @@ from wms2.nudge import RUN_EFFECTS, nudge
 log = structlog.get_logger(__name__)
 
 
-def account(evaluation: Evaluation, dag: DAG, *, final: bool = False) -> int:
-    """Account every unit that DAGMan reports done; returns how many. Reads files only when counts moved, or at the end.
+def account(evaluation: Evaluation, dag: DAG) -> int:
+    """Account the units that DAGMan reports done while it runs; reads files only when its counts moved. Returns how many.
 
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
-    open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state__in=(WorkUnitState.DONE, WorkUnitState.ABANDONED))
-    accounted = dag.total_work_units - open_units.count()
-    if not final and int(dag.observed.get("nodes_done") or 0) <= accounted:
+    done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()
+    if int(dag.observed.get("nodes_done") or 0) <= done:
         return 0
     nodes = unit_nodes(dag)
     if nodes is None:
         log.info("status file not readable now", dag_id=str(dag.pk))
         return 0
+    return _account(evaluation, dag, nodes)
+
+
+def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
+    """The sweep after DAGMan has left the queue, before the DAG becomes final; False when nothing tells which units are done.
+
+    Raises:
+        LedgerViolation: a unit processed what it did not claim.
+    """
+    nodes = unit_nodes_final(dag, completed=completed)
+    if nodes is None:
+        return False
+    _account(evaluation, dag, nodes)
+    return True
+
+
+def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
     count = 0
     for unit in units_to_account(dag=dag, done=nodes.done):
         try:

@@ -1,8 +1,9 @@
 """At-most-once submission of a DAG (``control-plane.md``; ``model.md`` section 1, last paragraph).
 
-The intent (attempt and fence) is committed first; then the schedd's queue and history are searched for this DAG's id; what is
-found is adopted, otherwise submitted; then recorded. After a time-out or a crash the outcome is unknown: the next call looks
-again, and "not there" counts only when queue and history both answered and the grace has passed.
+The schedd's queue and history are searched for this DAG's id, and what is found is adopted. Otherwise the intent (attempt and
+fence) is committed, the DAG is submitted, the result recorded. After a time-out or a crash the intent stands open and the outcome
+is unknown: later calls look again, and "not there" counts only when queue and history both answered and the grace has passed.
+A schedd that does not answer before an intent is open costs nothing: the request gives its slot back.
 """
 
 from __future__ import annotations
@@ -61,12 +62,15 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
             return NotYet(
                 f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left.total_seconds()) + 1} s"
             )
+    else:
+        found = condor.find_dag(str(dag.pk))
+        if found is not None:
+            return _adopt(dag, found.cluster)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
-    found = condor.find_dag(str(dag.pk))
-    if found is not None:
-        return _adopt(dag, found.cluster)
     writer.write_fence(Path(dag.submit_dir), dag.fence)
+    with fenced():
+        pass  # a process that slept here long enough to be replaced must not submit any more
     try:
         cluster = condor.submit_dag(
             Path(dag.submit_dir),

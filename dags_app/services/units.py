@@ -39,6 +39,18 @@ def unit_nodes(dag: DAG) -> UnitNodes | None:
     )
 
 
+def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
+    """The same once the DAG has ended, also when its status file is gone: the newest rescue file lists what is done, and a
+    completed DAG has everything done. None when nothing can tell; then nothing may be concluded."""
+    nodes = unit_nodes(dag)
+    if nodes is not None:
+        return nodes
+    if completed:
+        return UnitNodes(done=tuple(WorkUnit.objects.filter(round_id=dag.round_id).values_list("name", flat=True)), failed=())
+    rescues = sorted(Path(dag.submit_dir).glob("workflow.dag.rescue[0-9][0-9][0-9]"))
+    return UnitNodes(done=tuple(dagman.read_rescue(rescues[-1]).done), failed=()) if rescues else None
+
+
 def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
     """Units that DAGMan says are done and that are not accounted yet, oldest first."""
     return list(

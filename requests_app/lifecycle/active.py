@@ -8,7 +8,7 @@ from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition
-from requests_app.accounting import account, unaccounted
+from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -62,10 +62,11 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     except ServiceUnavailable as error:
         evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}"[:4000])
         return
-    account(evaluation, dag, final=True)
-    if outcome.status is None:
-        evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
-        alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {outcome.why}")
+    swept = account_final(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
+    if outcome.status is None or not swept:
+        why = outcome.why if outcome.status is None else "neither a status file nor a rescue file tells which units are done"
+        evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {why}")
+        alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {why}")
         return
     _record_end(evaluation, dag, outcome)
 

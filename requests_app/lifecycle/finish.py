@@ -8,9 +8,10 @@ from outputs_app.services import blocks_advance, blocks_seal
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
-from requests_app.models import HoldCode, RequestStatus
+from requests_app.models import HoldCode, RequestStatus, Round
 from requests_app.rounds import round_close, round_open
 from requests_app.states import hold_changes
+from wms2.errors import LedgerViolation
 from wms2.nudge import RUN_EFFECTS, nudge
 
 S = RequestStatus
@@ -32,6 +33,7 @@ def finish(evaluation: Evaluation) -> None:
         return
     round_ = round_open(workflow)
     if round_ is not None:
+        _refuse_forgotten_units(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended")
     ledger = ledger_of(workflow)
@@ -48,6 +50,15 @@ def finish(evaluation: Evaluation) -> None:
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
     _complete_when_registered(evaluation, ledger.as_dict())
+
+
+def _refuse_forgotten_units(round_: Round) -> None:
+    """A DAG that completed leaves no unit open; closing the round over one would make its work twice."""
+    forgotten = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED)
+    if forgotten.exists():
+        raise LedgerViolation(
+            f"the DAG has completed, but {forgotten.count()} work units are still planned, e.g. {forgotten[0].name}"
+        )
 
 
 def _complete_when_registered(evaluation: Evaluation, evidence: dict[str, object]) -> None:

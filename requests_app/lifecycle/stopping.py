@@ -14,7 +14,7 @@ from dags_app.services.stop import dag_remove, dag_request_stop
 from dags_app.services.submit import Submitted, dag_record_submission
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
-from requests_app.accounting import account
+from requests_app.accounting import account_final
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
@@ -50,7 +50,7 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
         evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")
         return
     outcome = dag_outcome(dag)
-    _credit(evaluation, dag)
+    _credit(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
     status = outcome.status
     if status is None:
         gone_seconds = (timezone.now() - dag.missing_since).total_seconds()
@@ -65,10 +65,10 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
     _arrive(evaluation)
 
 
-def _credit(evaluation: Evaluation, dag: DAG) -> None:
+def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
     """Final sweep. A ledger violation found here cannot stop a stop; it is told, and the request will be held for it."""
     try:
-        account(evaluation, dag, final=True)
+        account_final(evaluation, dag, completed=completed)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
 

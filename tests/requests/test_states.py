@@ -22,7 +22,9 @@ def needed(to: RequestStatus) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("old", "new"), EDGES, ids=lambda s: s.value)
-def test_every_edge_changes_the_status_with_its_audit_rows_and_the_workflows_mirror(old: RequestStatus, new: RequestStatus) -> None:
+def test_every_edge_changes_the_status_with_its_audit_rows_and_the_workflows_mirror(
+    old: RequestStatus, new: RequestStatus
+) -> None:
     request = request_row(old)
     workflow_row(request)
 

@@ -68,21 +68,23 @@ def generation_spec(request_name: str = "tester", *, events: int = 3200, **field
         "request_name": request_name,
         "campaign": "Campaign",
         "steps": (
-            StepSpec(1, "GenSim", "config1", "CMSSW_14_0_0", ("el8_amd64_gcc12",), "140X_mc", 1, 0, output_modules=("RAWSIMoutput",)),
+            StepSpec(
+                1, "GenSim", "config1", "CMSSW_14_0_0", ("el8_amd64_gcc12",), "140X_mc", 1, 0, output_modules=("RAWSIMoutput",)
+            ),
         ),
         "outputs": (output_spec(),),
         "resources": ResourceSpec(cores=1, memory_mb=2000, time_per_event_seconds=0.1, size_per_event_kb=10),
         "splitting": SplittingSpec(SplittingAlgo.EVENT_BASED, events_per_job=100),
-        "generation": GenerationSpec(
-            run=1, first_event=1, first_lumi=1, events=events, events_per_job=100, events_per_lumi=10
-        ),
+        "generation": GenerationSpec(run=1, first_event=1, first_lumi=1, events=events, events_per_job=100, events_per_lumi=10),
         "input": None,
         "site_whitelist": ("T1_US_FNAL", "T2_CH_CERN"),
     }
     return WorkflowSpec(**values | fields)
 
 
-def input_spec(request_name: str = "tester", *, algorithm: SplittingAlgo = SplittingAlgo.FILE_BASED, **splitting: Any) -> WorkflowSpec:
+def input_spec(
+    request_name: str = "tester", *, algorithm: SplittingAlgo = SplittingAlgo.FILE_BASED, **splitting: Any
+) -> WorkflowSpec:
     """One step over an input dataset."""
     return generation_spec(
         request_name,

@@ -20,8 +20,6 @@ ALLOWED_HOSTS = [h for h in os.environ.get("WMS2_ALLOWED_HOSTS", "127.0.0.1,loca
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("WMS2_CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 
 INSTALLED_APPS = [
-    "unfold",
-    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

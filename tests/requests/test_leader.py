@@ -1,0 +1,79 @@
+"""One life cycle at a time: lock, lease, epoch, take-over, cool-down."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from requests_app import leader
+from requests_app.models import AuditEntry, Lease
+from wms2.errors import LeaseLost
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(name="node")
+def _node(monkeypatch: pytest.MonkeyPatch):
+    """Choose which node this process pretends to be on."""
+
+    def become(name: str) -> None:
+        monkeypatch.setattr(leader, "node_name", lambda: name)
+
+    return become
+
+
+def expire() -> None:
+    Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def test_two_processes_of_one_node_never_lead_together(node) -> None:
+    node("n1")
+    with leader.leading() as first:
+        assert first is not None
+        with leader.leading() as second:
+            assert second is None
+    with leader.leading() as again:
+        assert again is not None
+        assert again.epoch == first.epoch, "the same node keeps its epoch"
+
+
+def test_another_node_waits_until_the_lease_has_expired_then_leads_with_a_higher_epoch(node) -> None:
+    node("n1")
+    with leader.leading() as first:
+        assert first is not None
+    node("n2")
+    with leader.leading() as early:
+        assert early is None
+    expire()
+    with leader.leading() as late:
+        assert late is not None
+        assert late.epoch == first.epoch + 1
+    assert AuditEntry.objects.get(action="leader_takeover").evidence["former"] == "n1"
+
+
+def test_a_deposed_leader_is_told_so_at_its_next_write(node) -> None:
+    node("n1")
+    with leader.leading() as old:
+        assert old is not None
+    expire()
+    node("n2")
+    with leader.leading(), pytest.raises(LeaseLost, match="n2"):
+        old.renew()
+
+
+def test_flapping_leadership_cools_down(node) -> None:
+    for turn in range(4):
+        node(f"n{turn % 2}")
+        with leader.leading() as leadership:
+            assert leadership is not None
+        expire()
+    node("n0")
+    with leader.leading() as fifth:
+        assert fifth is None, "four changes within a minute are enough"
+    row = Lease.objects.get(name="lifecycle")
+    row.changes = [(timezone.now() - timedelta(seconds=120)).isoformat()] * 4
+    row.save()
+    with leader.leading() as calm:
+        assert calm is not None
