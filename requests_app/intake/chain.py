@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from requests_app.intake import lexicon
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import PER_STEP
-from requests_app.intake.values import name, shown, whole
+from requests_app.intake.values import is_set, name, shown, whole
 
 RERECO_STEP = "DataProcessing"
+_CHAIN_KEYS = ("StepChain", "TaskChain")
 _MAX_STEPS = 10  # as ReqMgr2
 _PART_KEY = re.compile(r"(Step|Task)\d+", re.ASCII)
 
@@ -48,7 +49,7 @@ class StepView:
 def reprocessing_step(document: Mapping[str, object], findings: Findings) -> tuple[StepView, ...]:
     """The one step of a document without a chain."""
     for key in document:
-        if _PART_KEY.fullmatch(key):
+        if _PART_KEY.fullmatch(key) or (key in _CHAIN_KEYS and is_set(document[key])):
             findings.problem(key, "a request of this type has no steps and no tasks")
     view = StepView(number=1, name=RERECO_STEP, prefix="", own=document, top=document)
     _check_maps(document, (view,), findings)
@@ -70,9 +71,10 @@ def chain_steps(document: Mapping[str, object], findings: Findings) -> tuple[Ste
     expected = {f"Step{number}" for number in range(1, count + 1)}
     for key in document:
         if count and _PART_KEY.fullmatch(key) and key not in expected:
-            findings.problem(key[:100], f"is not one of the {count} step(s) that StepChain says")
+            findings.problem(key, f"is not one of the {count} step(s) that StepChain says")
     _check_names(views, findings)
-    _check_maps(document, tuple(views), findings)
+    if count and len(views) == count:  # else a map would seem to name strangers
+        _check_maps(document, tuple(views), findings)
     return tuple(views)
 
 

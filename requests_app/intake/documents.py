@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import IRRELEVANT, PER_STEP, USED_TOP
 from requests_app.intake.values import shown
-from wms2.errors import DocumentRefused, Problem
+from wms2.errors import DocumentRefused
 
 _CREATE, _ASSIGN = "createRequest", "assignRequest"
 _SUB_DOCUMENT = re.compile(r"(Step|Task)[1-9]\d{0,2}", re.ASCII)
@@ -26,7 +26,9 @@ _MAX_BITS = 4096
 
 
 def _refused(name: str, text: str) -> DocumentRefused:
-    return DocumentRefused([Problem(name, text)])
+    findings = Findings()
+    findings.problem(name, text)
+    return DocumentRefused(findings.problems)
 
 
 def sub_documents(document: Mapping[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
@@ -47,7 +49,7 @@ def check_storable(raw: object) -> None:
     while pending:
         path, value, depth = pending.pop()
         if depth > _MAX_DEPTH:
-            raise _refused(path[:100], f"is nested more than {_MAX_DEPTH} levels deep")
+            raise _refused(path, f"is nested more than {_MAX_DEPTH} levels deep")
         if isinstance(value, dict):
             for key, inner in value.items():
                 _check_text(path or "document", key, "key", findings)
@@ -69,7 +71,7 @@ def _check_text(path: str, value: object, kind: str, findings: Findings) -> None
     if not isinstance(value, str):
         findings.problem(path, f"a {kind} must be text, not {shown(value)}")
     elif "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        findings.problem(ascii(path)[1:-1], f"holds a {kind} that cannot be stored: {shown(value)}")
+        findings.problem(path, f"holds a {kind} that cannot be stored: {shown(value)}")
 
 
 def merge_document(raw: object) -> dict[str, object]:
@@ -95,7 +97,7 @@ def merge_document(raw: object) -> dict[str, object]:
             findings.problem(key, "is missing" if part is None else f"must be a map, not {shown(part)}")
     for key in found:
         if key not in (_CREATE, _ASSIGN):
-            findings.problem(key[:100], f"stands beside {_CREATE} and {_ASSIGN}; put it into one of them")
+            findings.problem(key, f"stands beside {_CREATE} and {_ASSIGN}; put it into one of them")
     findings.refuse_if_any()
     return _assign(copy.deepcopy(parts[_CREATE]), copy.deepcopy(parts[_ASSIGN]))
 

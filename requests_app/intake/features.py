@@ -39,7 +39,7 @@ def sweep_all_features(document: Mapping[str, object], findings: Findings) -> No
     sweep_features(document, FEATURES, findings)
     for key in document:
         if key.startswith("Skim") and is_set(document[key]):
-            findings.later(key[:100], "skims")
+            findings.later(key, "skims")
     for key, inner in sub_documents(document):
         _sweep(inner, f"{key}.", STEP_FEATURES, findings)
 
@@ -84,8 +84,9 @@ def sweep_fields(document: Mapping[str, object], steps: Collection[StepView], fi
 
 def warn_of_generation_fields(document: Mapping[str, object], first: StepView, findings: Findings) -> None:
     """Warn of what only a generation would use, when the request reads a dataset instead (1 is ReqMgr2's default of these)."""
+    unused = GENERATION_ONLY if first.prefix else (*GENERATION_ONLY, "EventsPerLumi")
     for prefix, part in {"": document, first.prefix: first.own}.items():
-        for key in GENERATION_ONLY:
+        for key in unused:
             if is_set(part.get(key)) and part.get(key) not in (0, 1, "AutomaticSeeding"):
                 findings.warn(prefix + key, "not used: the request reads an input dataset")
 
@@ -111,7 +112,7 @@ def _sweep_level(fields: Mapping[str, object], prefix: str, known: Collection[st
             unknown.append(key)
     for key in unknown[:_MAX_UNKNOWN_NAMED]:
         close = difflib.get_close_matches(key[:60], known, n=1, cutoff=0.8)
-        findings.warn(f"{prefix}{key[:60]}", "unknown field, not used" + (f" (did you mean {close[0]}?)" if close else ""))
+        findings.warn(f"{prefix}{key}", "unknown field, not used" + (f" (did you mean {close[0]}?)" if close else ""))
     if len(unknown) > _MAX_UNKNOWN_NAMED:
         findings.warn(prefix.rstrip(".") or "document", f"{len(unknown) - _MAX_UNKNOWN_NAMED} more unknown fields, not used")
 

@@ -15,6 +15,8 @@ from wms2.errors import DocumentRefused, Problem
 
 T = TypeVar("T")
 
+_NAME_CHARACTERS = 120
+
 
 @dataclass(slots=True)
 class Findings:
@@ -35,7 +37,7 @@ class Findings:
 
     def problem(self, name: str, text: str) -> None:
         """Record that ``name`` (``Step2.Multicore``) is wrong; the same finding twice counts once."""
-        self._problems[Problem(field=name, problem=text)] = None
+        self._problems[Problem(field=_shown_name(name), problem=text)] = None
 
     def later(self, name: str, what: str) -> None:
         """Record that ``name`` asks for something WMS2 cannot do yet."""
@@ -43,7 +45,7 @@ class Findings:
 
     def warn(self, name: str, text: str) -> None:
         """Record a warning about ``name``."""
-        self._warnings[f"{name}: {text}"] = None
+        self._warnings[f"{_shown_name(name)}: {text}"] = None
 
     def read(self, name: str, value: object, convert: Callable[[object], T], fallback: T) -> T:
         """``value`` converted; ``fallback`` when it is absent (None or empty text) or unreadable (then a problem, too)."""
@@ -70,3 +72,9 @@ class Findings:
         """
         if self._problems:
             raise DocumentRefused(self.problems)
+
+
+def _shown_name(name: str) -> str:
+    """A field's name for messages: the document may hold keys of any length and with any character."""
+    plain = name if name.isascii() and name.isprintable() else ascii(name)[1:-1]
+    return plain if len(plain) <= _NAME_CHARACTERS else plain[: _NAME_CHARACTERS - 3] + "..."

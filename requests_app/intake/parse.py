@@ -140,7 +140,7 @@ def _merged_base(document: Mapping[str, object], reads_input: bool, findings: Fi
 
 def _read_primary(document: Mapping[str, object], views: tuple[StepView, ...], findings: Findings) -> str:
     """The one primary dataset of all outputs: a ReReco has its input's; a chain may name one in its first step or at the top."""
-    if not views:
+    if not views or views[0].number != 1:
         return ""
     primary = ""
     if has_input(views):

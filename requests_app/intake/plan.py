@@ -110,9 +110,7 @@ def _with_params(splitting: SplittingSpec, document: Mapping[str, object], first
     params: Mapping[str, object] = findings.read(field, value, mapping, {})
     for key in params:
         if key not in (_HALT, _TIME_LIMIT):
-            findings.problem(
-                f"{field}.{key[:60]}", f"is not known; {_HALT} and {_TIME_LIMIT} are, the rest has fields of its own"
-            )
+            findings.problem(f"{field}.{key}", f"is not known; {_HALT} and {_TIME_LIMIT} are, the rest has fields of its own")
     return replace(
         splitting,
         halt_job_on_file_boundaries=findings.read(

@@ -113,7 +113,7 @@ def _read_input(view: StepView, earlier: Sequence[str], findings: Findings) -> t
                 findings.problem(view.prefix + key, "the first step reads no other step")
         return None, None
     input_step = findings.require(*view.value("InputStep"), name(lexicon.STEP_NAME), "")
-    if input_step and input_step not in earlier:
+    if input_step and input_step not in earlier and len(earlier) == view.number - 1:  # none is missing
         findings.problem(
             f"{view.prefix}InputStep", f"{shown(input_step)} is no earlier step (earlier: {', '.join(filter(None, earlier))})"
         )

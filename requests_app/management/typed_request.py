@@ -1,20 +1,10 @@
-"""A typed request as text and as JSON. Owns the rendering only."""
+"""A typed request as text for people. Owns the rendering only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
-
-from pydantic import TypeAdapter
 
 from dags_app.planning.specs import StepSpec, WorkflowSpec
-
-_ADAPTER = TypeAdapter(WorkflowSpec)
-
-
-def as_json(spec: WorkflowSpec) -> dict[str, Any]:
-    """Every field under its own name, as plain JSON values."""
-    return cast("dict[str, Any]", _ADAPTER.dump_python(spec, mode="json"))
 
 
 def as_lines(spec: WorkflowSpec) -> Iterator[str]:

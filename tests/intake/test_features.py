@@ -154,3 +154,11 @@ def test_every_field_left_alone_has_its_reason() -> None:
     assert all(reason for reason in [*known.IRRELEVANT.values(), *known.IRRELEVANT_STEP.values(), *known.WARNED.values()])
     tables = [known.USED_TOP, set(known.IRRELEVANT), set(known.WARNED), set(known.FEATURES), set(known.TRUST)]
     assert sum(map(len, tables)) == len(set().union(*tables))
+
+
+def test_a_field_of_any_name_is_told_in_plain_letters() -> None:
+    warnings = read(chain(**{"evil\n\u202e": 1, "x" * 10_000: 1})).warnings
+
+    assert warnings[0] == r"evil\n\u202e: unknown field, not used"
+    assert len(warnings[1]) < 200
+    assert all(warning.isascii() and warning.isprintable() for warning in warnings)

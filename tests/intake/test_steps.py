@@ -76,12 +76,13 @@ def test_an_impossible_count_is_refused(count: Any) -> None:
 
 @pytest.mark.parametrize("step", ["text", 3, [], True])
 def test_a_step_that_is_no_map_is_refused(step: Any) -> None:
-    assert "Step2" in problems(chain(Step2=step))
+    assert set(problems(chain(Step2=step))) == {"Step2"}
+    assert set(problems(chain(Step1=step))) == {"Step1"}
 
 
 def test_tasks_have_no_place_in_a_chain() -> None:
     assert "Task1" in problems(chain(Task1={"TaskName": "x"}))
-    assert "Step1" in problems(reprocessing(Step1={"StepName": "x"}))
+    assert set(problems(reprocessing(Step1={"StepName": "x"}, StepChain=1))) == {"Step1", "StepChain"}
 
 
 def test_the_last_output_must_be_kept() -> None:

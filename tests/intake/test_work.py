@@ -168,6 +168,9 @@ def test_a_chain_with_input_is_not_yet_supported() -> None:
 
 
 def test_numbers_of_a_generation_are_warned_of_when_there_is_input() -> None:
-    warnings = read(reprocessing(RequestNumEvents=500, FirstEvent=1)).warnings
+    warnings = read(reprocessing(RequestNumEvents=500, FirstEvent=1, EventsPerLumi=5)).warnings
 
-    assert warnings == ("RequestNumEvents: not used: the request reads an input dataset",)
+    assert warnings == (
+        "RequestNumEvents: not used: the request reads an input dataset",
+        "EventsPerLumi: not used: the request reads an input dataset",
+    )

@@ -13,7 +13,8 @@ from dags_app.planning.specs import WorkflowSpec
 from requests_app import services
 from requests_app.intake import with_priority
 from requests_app.management.documents import read_json, refusal_told
-from requests_app.management.typed_request import as_json, as_lines
+from requests_app.management.typed_request import as_lines
+from requests_app.workflow_spec import spec_to_json
 from wms2.errors import ServiceError
 
 
@@ -54,7 +55,7 @@ class Command(BaseCommand):
 
     def _show(self, spec: WorkflowSpec, status: str | None, *, as_json_text: bool) -> None:
         if as_json_text:
-            self.stdout.write(json.dumps({**as_json(spec), **({"status": status} if status else {})}, indent=2))
+            self.stdout.write(json.dumps({**spec_to_json(spec), **({"status": status} if status else {})}, indent=2))
             return
         for line in as_lines(spec):
             self.stdout.write(line)
