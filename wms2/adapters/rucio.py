@@ -1,0 +1,272 @@
+"""Rucio: containers, blocks, replicas, rules and locations. Source: ``contracts.md`` section 5.2.
+
+A CMS dataset is a Rucio container, a CMS block a Rucio dataset, an LFN a file, all in one scope. Every method may be repeated
+after any crash and gives the same result. Errors of all methods: ``ServiceUnavailable`` when there is no usable answer (what was
+changed is unknown, repeat), ``ServiceRejected`` when Rucio refused (``code`` is Rucio's exception class).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wms2.adapters.rucio_errors import CLOSED_OR_LOCKED, DUPLICATE_CONTENT, EXISTS, FILE_EXISTS, FILE_MISMATCH, SERVICE
+from wms2.adapters.rucio_rules import RucioRules, RuleRequest
+from wms2.adapters.rucio_session import RucioSession
+from wms2.adapters.rucio_types import (
+    BLOCK_REPLICAS,
+    CONTENT,
+    FILE_REPLICAS,
+    RSES,
+    ContentRow,
+    FileReplicaRow,
+    RucioFile,
+    RuleInfo,
+    RuleState,
+)
+from wms2.adapters.wire import parse
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+__all__ = ["PRODUCTION_OUTPUT", "RucioAdapter", "RucioFile", "RuleInfo", "RuleState"]
+
+PRODUCTION_OUTPUT = "Production Output"
+"""The activity CMS gives rules on outputs; it decides the transfer share."""
+
+AVAILABLE = "AVAILABLE"
+_FILES_PER_CALL = 1000  # Rucio's schema allows no more in one call
+_RACES = 3
+_WEIGHT = "dm_weight"
+
+T = TypeVar("T")
+Entries = list[dict[str, Any]]
+
+
+class RucioAdapter:
+    """One Rucio, one account, one scope.
+
+    Args:
+        home: RUCIO_HOME, the directory with ``etc/rucio.cfg``.
+        account: acts as this account; its rules are this account's.
+        scope: ``cms``, or a test scope.
+        timeout_seconds: time limit of one try of a call.
+        sleep: for pauses between tries; injected by tests.
+
+    Raises:
+        ConfigurationError: the client configuration is missing or incomplete.
+    """
+
+    def __init__(
+        self, home: Path, account: str, scope: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.scope = scope
+        self._session = RucioSession(home, account, timeout_seconds, sleep)
+        self._rules = RucioRules(self._session, scope)
+
+    def ping(self) -> str:
+        """The server's version, after logging in."""
+        return str(self._session.call("ping", lambda client: client.ping()["version"]))
+
+    # --- containers, blocks, files
+
+    def ensure_container(self, dataset: str) -> None:
+        """The dataset's container exists."""
+        self._unless(EXISTS, "ensure_container", lambda client: client.add_container(self.scope, dataset))
+
+    def ensure_block(self, dataset: str, block: str) -> None:
+        """Container and block exist and the block is in the container. An existing block stays open or closed as it is."""
+        self.ensure_container(dataset)
+        self._unless(EXISTS, "ensure_block", lambda client: client.add_dataset(self.scope, block))
+        self._unless(
+            DUPLICATE_CONTENT, "ensure_block", lambda client: client.attach_dids(self.scope, dataset, [self._did(block)])
+        )
+
+    def register_files(self, rse: str, block: str, files: Sequence[RucioFile]) -> None:
+        """The files have replicas at the RSE and are in the block, with these sizes and checksums.
+
+        Raises:
+            ServiceRejected: a file is known with another size or checksum (``FileConsistencyMismatch``, names the file); the
+                block is closed and a file is not in it (``UnsupportedOperation``); the RSE, block or scope is unknown; a name is
+                not allowed.
+        """
+        wanted = list(dict.fromkeys(files))
+        # Accepted again, also with another size: Rucio keeps the first. Attaching compares.
+        self._send(wanted, lambda client, entries: client.add_replicas(rse, entries))
+        for _ in range(_RACES):
+            missing = self._missing(block, wanted)
+            try:
+                self._send(missing, lambda client, entries: client.attach_dids(self.scope, block, entries))
+                return
+            except ServiceRejected as error:
+                if error.code != FILE_EXISTS:
+                    raise
+                # Attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
+        raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing", FILE_EXISTS)
+
+    def _send(self, files: Sequence[RucioFile], send: Callable[[Any, Entries], object]) -> None:
+        for batch in _batches(files):
+            self._send_batch([{**self._did(file.lfn), "bytes": file.size_bytes, "adler32": file.adler32} for file in batch], send)
+
+    def _send_batch(self, entries: Entries, send: Callable[[Any, Entries], object]) -> None:
+        self._session.call("register_files", lambda client: send(client, entries))
+
+    def _missing(self, block: str, files: Sequence[RucioFile]) -> list[RucioFile]:
+        """The files that are not in the block; those that are must be the same."""
+        rows = self._session.call("register_files", lambda client: list(client.list_content(self.scope, block)))
+        inside = {row.name: row for row in parse(CONTENT, rows, service=SERVICE, operation="register_files")}
+        for file in files:
+            if file.lfn in inside:
+                _compare(file, inside[file.lfn])
+        return [file for file in files if file.lfn not in inside]
+
+    def close_block(self, block: str) -> None:
+        """The block takes no more files. A closed one stays closed.
+
+        Raises:
+            NotFoundInService: there is no such block.
+        """
+        try:
+            self._session.call("close_block", lambda client: client.close(self.scope, block))
+        except ServiceRejected as error:
+            if error.code != CLOSED_OR_LOCKED or self._is_open(block):
+                raise
+
+    def _is_open(self, block: str) -> bool:
+        return bool(self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]))
+
+    # --- rules
+
+    def protect_files(self, rse: str, lfns: Sequence[str], comment: str, activity: str = PRODUCTION_OUTPUT) -> dict[str, str]:
+        """Each file has a rule of its own at the RSE where it lies, so that nothing is transferred and nothing deletes it.
+
+        Args:
+            rse: a plain RSE name; the same spelling each time, or Rucio makes a second rule.
+            comment: stored with new rules; ``rules_with_comment`` finds them.
+
+        Returns:
+            LFN -> rule id. Rules found keep their comment; dying ones are revived.
+
+        Raises:
+            ServiceRejected: a file, the RSE or the activity is unknown to Rucio, or the account's limit there is used up.
+                Files of earlier batches of 250 have their rules by then.
+        """
+        request = RuleRequest("protect_files", rse, comment, activity, grouping="NONE", locked=False)
+        return self._rules.ensure(lfns, request)
+
+    def tape_rule(self, block: str, rse: str, comment: str, activity: str = PRODUCTION_OUTPUT) -> str:
+        """The block has a rule at one tape RSE; returns its id. It is locked and REPLICATING until all files are on tape.
+
+        Errors and arguments as ``protect_files``.
+        """
+        request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True)
+        return self._rules.ensure([block], request)[block]
+
+    def rule(self, rule_id: str) -> RuleInfo:
+        """One rule.
+
+        Raises:
+            NotFoundInService: unknown, or gone.
+        """
+        return self._rules.get(rule_id)
+
+    def rules_with_comment(self, comment: str) -> list[RuleInfo]:
+        """All rules of the account with exactly this comment, in one call; for reconciliation."""
+        return self._rules.with_comment(comment)
+
+    def delete_rule(self, rule_id: str) -> bool:
+        """Delete a rule, unlocking it if needed; False when it was gone already.
+
+        Rucio keeps it for an hour with ``expires_at`` set; until then ``protect_files`` and ``tape_rule`` revive it.
+        """
+        return self._rules.delete(rule_id)
+
+    # --- RSEs and locations
+
+    def choose_tape_rse(self, expression: str, key: str) -> str:
+        """One RSE of those the expression gives, the likelier the larger its ``dm_weight``.
+
+        The same key gives the same RSE while RSEs and weights stay, and another RSE in the set moves only the keys it wins
+        (weighted rendezvous hashing). RSEs without a positive weight are taken only if there are no others.
+
+        Raises:
+            ServiceRejected: the expression is wrong or gives no RSE.
+        """
+        rows = self._session.call("choose_tape_rse", lambda client: list(client.list_rses(expression)))
+        rses = sorted(row.rse for row in parse(RSES, rows, service=SERVICE, operation="choose_tape_rse"))
+        if not rses:
+            raise ServiceRejected(SERVICE, "choose_tape_rse", f"{expression!r} gives no RSE", "InvalidRSEExpression")
+        weights = {rse: self._weight(rse) for rse in rses}
+        if not any(weights.values()):
+            weights = dict.fromkeys(rses, 1.0)
+        return max((rse for rse in rses if weights[rse] > 0), key=lambda rse: _score(key, rse, weights[rse]))
+
+    def _weight(self, rse: str) -> float:
+        attributes = self._session.call("choose_tape_rse", lambda client: dict(client.list_rse_attributes(rse)))
+        text = str(attributes.get(_WEIGHT, 0))
+        try:
+            return max(0.0, float(text))
+        except ValueError as error:
+            raise ServiceRejected(SERVICE, "choose_tape_rse", f"{_WEIGHT} of {rse} is {text!r}, not a number", _WEIGHT) from error
+
+    def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """Where the blocks are: block -> RSE -> whether every file of the block is there, counted file by file.
+
+        A block Rucio does not know, or without replicas, has an empty dict. One call per block.
+        """
+        return {block: self._locations(block) for block in blocks}
+
+    def _locations(self, block: str) -> dict[str, bool]:
+        # Without deep=True Rucio reads a table that a daemon fills now and then.
+        rows = self._session.call(
+            "block_locations", lambda client: list(client.list_dataset_replicas(self.scope, block, deep=True))
+        )
+        replicas = parse(BLOCK_REPLICAS, rows, service=SERVICE, operation="block_locations")
+        return {row.rse: bool(row.length) and row.available_length == row.length for row in replicas}
+
+    def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
+        """RSEs that hold an available copy of each file, sorted; an unknown file has an empty list."""
+        locations: dict[str, list[str]] = {lfn: [] for lfn in lfns}
+        for batch in _batches(list(locations)):
+            for row in self._replicas(batch):
+                locations[row.name] = sorted(rse for rse, state in row.states.items() if state == AVAILABLE)
+        return locations
+
+    def _replicas(self, lfns: Sequence[str]) -> list[FileReplicaRow]:
+        dids = [self._did(lfn) for lfn in lfns]
+        rows = self._session.call("file_replicas", lambda client: list(client.list_replicas(dids)))
+        return parse(FILE_REPLICAS, rows, service=SERVICE, operation="file_replicas")
+
+    # --- helpers
+
+    def _did(self, name: str) -> dict[str, str]:
+        return {"scope": self.scope, "name": name}
+
+    def _unless(self, code: str, operation: str, fn: Callable[[Any], object]) -> None:
+        """Make the call; it was made before when Rucio refuses with this code."""
+        try:
+            self._session.call(operation, fn)
+        except ServiceRejected as error:
+            if error.code != code:
+                raise
+
+
+def _batches(items: Sequence[T]) -> list[Sequence[T]]:
+    return [items[start : start + _FILES_PER_CALL] for start in range(0, len(items), _FILES_PER_CALL)]
+
+
+def _compare(file: RucioFile, row: ContentRow) -> None:
+    """A file in the block must be the one to be registered; Rucio compares only when attaching."""
+    facts = (("bytes", file.size_bytes, row.bytes), ("adler32", file.adler32.lower(), (row.adler32 or "").lower()))
+    for what, wanted, has in facts:
+        if has not in (None, "", wanted):
+            detail = f"{what} mismatch for {file.lfn!r}: {wanted} to be registered, {has} in Rucio"
+            raise ServiceRejected(SERVICE, "register_files", detail, FILE_MISMATCH)
+
+
+def _score(key: str, rse: str, weight: float) -> float:
+    digest = hashlib.sha256(f"{key}\0{rse}".encode()).digest()
+    uniform = (int.from_bytes(digest[:8]) + 1) / (2**64 + 1)  # in (0, 1)
+    return -weight / math.log(uniform)

@@ -1,0 +1,192 @@
+"""How Rucio is reached: the client configuration, one rucio-clients client per thread, time limits, retries, circuit breaker.
+
+rucio-clients is driven with explicit values from ``<home>/etc/rucio.cfg``; the process environment (RUCIO_HOME, RUCIO_ACCOUNT, …)
+is neither read nor changed, so adapters of two accounts may live in one process. No operation is known here.
+"""
+
+from __future__ import annotations
+
+import configparser
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rucio.client import Client
+from rucio.common.exception import RucioException
+
+from wms2.adapters.observe import observed
+from wms2.adapters.rucio_errors import SERVICE, failure
+from wms2.errors import ConfigurationError
+from wms2.retry import CircuitBreaker, retry_call
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 5.0
+_TRIES = 3
+_DEFAULT_ORGANISATION = "def"
+# What each way to log in needs from the configuration.
+_CREDENTIALS = {
+    "userpass": ("username", "password"),
+    "x509": ("client_cert", "client_key"),
+    "x509_proxy": ("client_x509_proxy",),
+}
+_CLIENT_NAMES = {"client_x509_proxy": "client_proxy"}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What ``[client]`` of a rucio.cfg says. Never shown: ``credentials`` may hold a password."""
+
+    rucio_host: str
+    auth_host: str
+    auth_type: str
+    credentials: dict[str, str] = field(repr=False)
+    ca_cert: str | None
+    organisation: str
+    token_file: str | None
+
+
+def read_config(home: Path, account: str) -> ClientConfig:
+    """The client configuration for ``account``.
+
+    Raises:
+        ConfigurationError: no file, or an option is missing; says which.
+    """
+    path = home / "etc/rucio.cfg"
+    parser = configparser.ConfigParser()
+    try:
+        if not parser.read(path):
+            raise ConfigurationError(f"WMS2_RUCIO_HOME: there is no readable {path}")
+        section = dict(parser["client"])
+        auth_type = section["auth_type"]
+        if auth_type not in _CREDENTIALS:
+            raise ConfigurationError(f"{path}: auth_type {auth_type!r} is not supported; use one of {', '.join(_CREDENTIALS)}")
+        return ClientConfig(
+            rucio_host=section["rucio_host"],
+            auth_host=section["auth_host"],
+            auth_type=auth_type,
+            credentials={_CLIENT_NAMES.get(name, name): section[name] for name in _CREDENTIALS[auth_type]},
+            ca_cert=section.get("ca_cert"),
+            organisation=section.get("vo", _DEFAULT_ORGANISATION),
+            token_file=_token_file(section, account),
+        )
+    except KeyError as error:
+        raise ConfigurationError(f"{path}: [client] lacks {error}") from error
+    except configparser.Error as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _token_file(section: dict[str, str], account: str) -> str | None:
+    """One file per account: a client takes any token it finds, and would act as another account without noticing."""
+    path = section.get("auth_token_file_path")
+    if path is None or section.get("account") == account:
+        return path
+    return f"{path}-{account}"
+
+
+@dataclass(slots=True)
+class _LastAnswer:
+    """HTTP status of the last answer of a call; rucio-clients drops it, and some of its errors mean nothing without it."""
+
+    status: int | None = None
+
+
+class _Client(Client):  # type: ignore[misc]  # rucio-clients has no types
+    """rucio-clients with our token file, no repetition of its own beyond a renewed login, and the status kept."""
+
+    AUTH_RETRIES = 1  # two tries: the second one with a new token. Failures are repeated by retry_call, which also waits.
+
+    def __init__(self, config: ClientConfig, account: str, timeout_seconds: float, answer: _LastAnswer) -> None:
+        self._own_token_file, self._answer = config.token_file, answer
+        super().__init__(
+            rucio_host=config.rucio_host,
+            auth_host=config.auth_host,
+            account=account,
+            ca_cert=config.ca_cert,
+            auth_type=config.auth_type,
+            creds=dict(config.credentials),
+            timeout=(min(_CONNECT_SECONDS, timeout_seconds), timeout_seconds),
+            user_agent="wms2",
+            vo=config.organisation,
+            logger=log,
+        )
+
+    def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
+        path = self._own_token_file
+        if path is None:
+            return super()._get_auth_tokens()  # type: ignore[no-any-return]  # below the temporary directory, named by user and account
+        return path, f"{path}.expires", path, str(Path(path).parent)
+
+    def _send_request(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._send_request(*args, **kwargs)
+        self._answer.status = result.status_code
+        return result
+
+
+class RucioSession:
+    """Calls to one Rucio as one account. Thread-safe, and usable on both sides of a fork.
+
+    Args:
+        home: RUCIO_HOME, the directory with ``etc/rucio.cfg``.
+        account: the Rucio account to act as.
+        timeout_seconds: limit of the silence between bytes; connecting may take 5 s of it.
+        sleep: for the pauses between tries; injected by tests.
+
+    Raises:
+        ConfigurationError: the configuration is missing or incomplete.
+    """
+
+    def __init__(self, home: Path, account: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.account = account
+        self.breaker = CircuitBreaker(SERVICE)
+        self._config = read_config(home, account)
+        self._timeout_seconds, self._sleep = timeout_seconds, sleep
+        self._local = threading.local()
+
+    def call(self, operation: str, fn: Callable[[Any], T]) -> T:
+        """Run ``fn`` with a client, up to three times while Rucio does not answer properly.
+
+        Args:
+            operation: for errors and metrics.
+            fn: must be repeatable, and must read what it returns to the end: rucio-clients' iterators raise when read.
+
+        Raises:
+            ServiceUnavailable: no usable answer; whether anything was changed is unknown.
+            ServiceRejected: refused; ``code`` is Rucio's exception class.
+        """
+
+        def once() -> T:
+            with observed(SERVICE, operation):
+                return self.breaker.call(lambda: self._try(operation, fn), operation)
+
+        return retry_call(once, tries=_TRIES, sleep=self._sleep)
+
+    def _try(self, operation: str, fn: Callable[[Any], T]) -> T:
+        answer = _LastAnswer()
+        try:
+            return fn(self._client(answer))
+        # OSError holds requests' errors, a certificate that cannot be read and a dropped connection.
+        except (RucioException, OSError, JSONDecodeError) as error:
+            raise failure(operation, error, answer.status) from error
+
+    def _client(self, answer: _LastAnswer) -> _Client:
+        """This thread's client, logged in. A child process makes its own: a connection must not be shared over a fork."""
+        client: _Client | None = getattr(self._local, "client", None)
+        if client is None or self._local.pid != os.getpid():
+            program = sys.argv[0]
+            try:
+                client = _Client(self._config, self.account, self._timeout_seconds, answer)
+            finally:
+                sys.argv[0] = program  # the library cuts the directory off
+            self._local.client, self._local.pid = client, os.getpid()
+        client._answer = answer
+        return client
