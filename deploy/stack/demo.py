@@ -5,23 +5,31 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.stack import stacks
 from deploy.stack.errors import StackError
+from deploy.stack.process import die_with_parent, terminate
+from deploy.stack.services import simulators
 from deploy.stack.stacks import Stack
 from deploy.stack.steps import run_logged, say, seconds_since_start, tail
 from deploy.stack.supervisor import Supervisor
 
 ADMIN = "admin"
-POLL_SECONDS = 2.0
+POLL_SECONDS = 1.0
+SEED = "deploy/demo/seed.json"
+REQUESTS = ("deploy/demo/requests/stepchain_scratch.json",)
 
 
 def start(stack: Stack, supervisor: Supervisor) -> None:
-    """Start all services of the stack, WMS2's included."""
+    """Start all services of the stack, WMS2's included; the simulators know what the demo's requests need."""
     stacks.start_backends(stack, supervisor)
+    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
     stacks.start_wms2(stack, supervisor)
 
 
@@ -42,10 +50,7 @@ def documents(stack: Stack) -> list[Path]:
         if not Path(chosen).is_file():
             raise StackError(f"REQUEST={chosen}: no such file")
         return [Path(chosen)]
-    found = sorted((stack.layout.source / "deploy/demo/requests").glob("*.json"))
-    if not found:
-        raise StackError("there is no document in deploy/demo/requests: name one with REQUEST=file.json")
-    return found
+    return [stack.layout.source / name for name in REQUESTS]
 
 
 def import_request(stack: Stack, document: Path) -> str | None:
@@ -67,25 +72,30 @@ def import_request(stack: Stack, document: Path) -> str | None:
     raise StackError(f"{document} was refused:\n{problems}")
 
 
-def progress(stack: Stack) -> str:
-    """One line on where the requests stand."""
-    argv = [str(stack.layout.python), "-m", "deploy.demo.progress"]
-    result = subprocess.run(
-        argv, env=dict(stack.environment), cwd=stack.layout.source, capture_output=True, text=True, check=False, timeout=60
-    )
-    return result.stdout.strip() if result.returncode == 0 else f"no answer about the requests ({result.stderr.strip()[-200:]})"
-
-
 def stay_up(stack: Stack, supervisor: Supervisor) -> None:
     """Show progress and keep the services running until interrupted."""
-    before = ""
-    while True:
-        supervisor.check()
-        now = progress(stack)
-        if now != before:
-            say(now)
-            before = now
-        time.sleep(POLL_SECONDS)
+    with _child(stack, "deploy.demo.follow") as follow:
+        while follow.poll() is None:
+            supervisor.check()
+            time.sleep(POLL_SECONDS)
+    raise StackError(f"the progress display ended with code {follow.returncode}")
+
+
+@contextmanager
+def _child(stack: Stack, module: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of the demo that speaks to the person; it ends with the block, or with this process."""
+    child = subprocess.Popen(
+        [str(stack.layout.python), "-m", module],
+        env=dict(stack.environment),
+        cwd=stack.layout.source,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=die_with_parent(signal.SIGTERM),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
+    )
+    try:
+        yield child
+    finally:
+        terminate(child, signal.SIGTERM, 10.0)
 
 
 def announce(stack: Stack, password: str) -> None:
@@ -103,11 +113,9 @@ def announce(stack: Stack, password: str) -> None:
 
 def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
     """Run the demo's verification, its output shown; returns its exit code. It waits for the requests itself."""
-    argv = [str(stack.layout.python), "-m", "deploy.demo.check"]
     say("verifying: deploy/demo/check.py")
-    check = subprocess.Popen(argv, env=dict(stack.environment), cwd=stack.layout.source, stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + seconds
-    try:
+    with _child(stack, "deploy.demo.check") as check:
         while check.poll() is None:
             supervisor.check()
             if time.monotonic() > deadline:
@@ -115,7 +123,4 @@ def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
                 print(tail(stack.directory / "logs/worker.log", 30), flush=True)
                 return 1
             time.sleep(1)
-        return check.returncode
-    finally:
-        check.kill()
-        check.wait()
+    return int(check.returncode)

@@ -8,6 +8,7 @@ from pathlib import Path
 from deploy.stack.paths import Layout
 from deploy.stack.services import http
 from deploy.stack.services.base import Service
+from deploy.stack.steps import run_logged
 
 
 def state(kind_directory: Path) -> Path:
@@ -32,3 +33,10 @@ def service(layout: Layout, kind_directory: Path, port: int, environment: Mappin
         prepare=lambda: state(kind_directory).mkdir(parents=True, exist_ok=True),
         problem=problem,
     )
+
+
+def seed(layout: Layout, kind_directory: Path, port: int, environment: Mapping[str, str], file: Path) -> None:
+    """Put documents and rows into the running simulators; repeatable."""
+    argv = [str(layout.python), "-m", "deploy.simulators", "seed", "--url", f"http://127.0.0.1:{port}", "--file", str(file)]
+    log = kind_directory / "logs/simulators-seed.log"
+    run_logged(argv, log=log, environment=environment, cwd=layout.source, seconds=120)

@@ -1,0 +1,83 @@
+"""The pool's configuration, and the hand-written DAG on the running pool."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.htcondor import pool
+from deploy.htcondor.sites import SITES, write_site_configuration
+from deploy.stack import pool_check
+
+RELEASE = pool.Release(*(Path(f"/prefix/{name}") for name in ("bin", "sbin", "libexec", "lib", "share")), version="23.9.6")
+JOB_ENVIRONMENT = {"PATH": "/worker/bin:/bin", "SITECONF_ROOT": "/site conf"}
+POOL = pool.Pool(Path("/state/test/htcondor-23"), RELEASE, 19618, "wms2", JOB_ENVIRONMENT)
+GOLDEN = Path(__file__).parent / "golden/condor_config"
+
+
+def test_the_generated_configuration_is_as_recorded() -> None:
+    assert pool.render(POOL) == GOLDEN.read_text()
+
+
+def test_a_value_that_htcondor_could_not_quote_is_refused() -> None:
+    with pytest.raises(pool.PoolError, match="cannot be given to jobs"):
+        pool.render(dataclasses.replace(POOL, job_environment={"NAME": "it's"}))
+
+
+def test_a_pool_directory_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pool.PoolError, match="107 are allowed"):
+        pool.configure(dataclasses.replace(POOL, directory=tmp_path / ("p" * 60)))
+
+
+def test_configuring_again_keeps_the_key_and_local_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the test's own directory has too long a name for a pool
+    here = dataclasses.replace(POOL, directory=Path())
+    pool.configure(here)
+    key = (tmp_path / "passwords.d/POOL").read_bytes()
+    (tmp_path / "config.d/90-local.conf").write_text("NUM_CPUS = 2\n")
+    pool.configure(here)
+    assert (tmp_path / "passwords.d/POOL").read_bytes() == key
+    assert (tmp_path / "passwords.d/POOL").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "config.d/90-local.conf").read_text() == "NUM_CPUS = 2\n"
+
+
+def test_an_htcondor_on_path_is_found_with_its_version(tmp_path: Path) -> None:
+    for directory, program, text in (("bin", "condor_version", "$CondorVersion: 24.0.1 x $"), ("sbin", "condor_master", "")):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / program).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (tmp_path / directory / program).chmod(0o755)
+    (tmp_path / "libexec/condor").mkdir(parents=True)
+    found = pool.release_on_path(f"{tmp_path}/bin:{tmp_path}/sbin")
+    assert found is not None
+    assert (found.version, found.libexec) == ("24.0.1", tmp_path / "libexec/condor")
+    assert pool.release_on_path("/nowhere") is None
+
+
+def test_every_site_publishes_where_its_files_lie(tmp_path: Path) -> None:
+    write_site_configuration(tmp_path / "siteconf", tmp_path / "storage")
+    for site in SITES:
+        (entry,) = json.loads((tmp_path / "siteconf" / site.cms_name / "storage.json").read_text())
+        assert (entry["site"], entry["rse"]) == (site.cms_name, site.disk_rse)
+        assert Path(entry["protocols"][0]["prefix"], "store").is_dir()
+
+
+@pytest.mark.pool
+@pytest.mark.slow
+def test_the_hand_written_dag_runs_to_its_end(tmp_path: Path) -> None:
+    assert "CONDOR_CONFIG" in os.environ, "this test needs the stack of `make test`"
+    site = pool_check.run_example(tmp_path / "dag", os.environ)
+    assert site in {each.cms_name for each in SITES}
+
+
+@pytest.mark.pool
+def test_the_pool_has_the_three_sites_with_eight_cores_each() -> None:
+    output = subprocess.run(
+        ["condor_status", "-constraint", "PartitionableSlot", "-af", "GLIDEIN_CMSSite", "TotalSlotCpus"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert sorted(output.splitlines()) == ["T1_US_FNAL 8", "T2_CH_CERN 8", "T2_US_Purdue 8"]
