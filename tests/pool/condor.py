@@ -1,0 +1,73 @@
+"""The pool that CONDOR_CONFIG names, through HTCondor's own tools, as an ordinary user who may own jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+#: Who owns jobs when the tests run as root, who may not.
+JOB_OWNER = "wms2"
+
+
+def missing() -> str | None:
+    """Why no pool can be used, or None."""
+    if not os.environ.get("CONDOR_CONFIG"):
+        return "CONDOR_CONFIG names no pool"
+    if not shutil.which("condor_submit_dag"):
+        return "HTCondor's tools are not on PATH"
+    return None
+
+
+def run(*command: str, directory: Path | None = None) -> str:
+    """Standard output of a command run as the job owner."""
+    result = subprocess.run(_as_owner(command), cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    if result.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} failed ({result.returncode}): {result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def _as_owner(command: tuple[str, ...]) -> list[str]:
+    if os.geteuid() != 0:
+        return list(command)
+    owner = pwd.getpwnam(JOB_OWNER)
+    keep = [f"{name}={os.environ[name]}" for name in ("PATH", "CONDOR_CONFIG")]
+    drop = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--init-groups", "--reset-env"]
+    return [*drop, "env", f"HOME={owner.pw_dir}", *keep, *command]
+
+
+def give(directory: Path) -> None:
+    """Make the job owner own a directory tree."""
+    if os.geteuid() == 0:
+        for path in (directory, *directory.rglob("*")):
+            shutil.chown(path, JOB_OWNER, pwd.getpwnam(JOB_OWNER).pw_gid)
+
+
+def submit(directory: Path, *options: str) -> int:
+    """Submit ``workflow.dag``; the outer DAGMan's cluster."""
+    text = run("condor_submit_dag", *options, "workflow.dag", directory=directory)
+    found = re.search(r"submitted to cluster (\d+)", text)
+    assert found, text
+    return int(found.group(1))
+
+
+def wait_gone(cluster: int, *, seconds: float) -> None:
+    """Wait until the job has left the queue."""
+    deadline = time.monotonic() + seconds
+    while run("condor_q", "-all", "-nobatch", "-constraint", f"ClusterId == {cluster}", "-af", "ClusterId").strip():
+        if time.monotonic() > deadline:
+            run("condor_rm", str(cluster))
+            raise AssertionError(f"job {cluster} was still in the queue after {seconds:.0f} s; removed")
+        time.sleep(0.5)
+
+
+def history(constraint: str) -> list[dict[str, Any]]:
+    """Ads of jobs that have left the queue, oldest first."""
+    text = run("condor_history", "-constraint", constraint, "-json")
+    return sorted(json.loads(text or "[]"), key=lambda ad: int(ad["ClusterId"]))

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Stands in for the payload's worker commands and judging scripts in tests of the rendered DAG; the rest is the real one.
+
+``job``, ``merge`` and ``cleanup`` append "node attempt site" to starts.log in the unit's directory (the pool is on this
+machine) and then do what ``plan/<node>`` there says: lines ``exit N``, ``sleep S``, ``once WORD...`` (only in the first attempt).
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+REAL = "wms2_real.pyz"
+DAG_DIRECTORY = "@DAG_DIRECTORY@"  # set by the test: a job's own ad only knows its scratch directory
+
+
+def ad_value(variable, name):
+    found = re.search(rf'^{name} = "?([^"\n]*)', Path(os.environ[variable]).read_text(), re.MULTILINE)
+    return found.group(1)
+
+
+def obey(words, attempt):
+    if words[0] == "once":
+        if attempt > 0:
+            return
+        words = words[1:]
+    if words[0] == "sleep":
+        time.sleep(float(words[1]))
+    if words[0] == "exit":
+        sys.exit(int(words[1]))
+
+
+def work(command, node, attempt):
+    given = {path.name for path in Path().iterdir()}
+    needed = {"job.json", "unit.json"} | {
+        "job": {"sandbox.tar.gz"},
+        "merge": {"merge_input.json"},
+        "cleanup": {"merge_input.json", "merge_output.json"},
+    }[command]
+    if not needed <= given:
+        sys.exit(f"not transferred: {sorted(needed - given)}")
+    unit = Path(DAG_DIRECTORY) / ad_value("_CONDOR_JOB_AD", "WMS2_Unit")
+    site = ad_value("_CONDOR_MACHINE_AD", "GLIDEIN_CMSSite")
+    with (unit / "starts.log").open("a") as log:
+        log.write(f"{node} {attempt} {site}\n")
+    plan = unit / "plan" / node
+    for line in plan.read_text().splitlines() if plan.exists() else ():
+        obey(line.split(), attempt)
+    Path(f"{node}.{attempt}.report.json").write_text(json.dumps({"node": node, "attempt": attempt, "site": site}))
+    if command == "merge":
+        Path("merge_output.json").write_text("{}")
+
+
+def post(node, value, retry, last, job):
+    verdict = 0 if value == 0 else value if value in (42, 43) else 1
+    record = {"node": node, "return": value, "attempt": retry, "job": job, "exit": verdict}
+    if verdict == 1:
+        Path("memory.inc").write_text(f"MEMORY_{node} = {77 + retry}\n")
+    with Path(f"{node}.attempts.jsonl").open("a") as log:
+        log.write(json.dumps(record) + "\n")
+    return verdict
+
+
+def main():
+    command, *rest = sys.argv[1:]
+    if command in ("elect", "reelect"):
+        os.execv(sys.executable, [sys.executable, str(Path(__file__).parent / REAL), command, *rest])
+    if command == "collect":
+        Path("merge_input.json").write_text("{}")
+        return 0
+    if command == "post":
+        return post(rest[0], int(rest[1]), int(rest[2]), int(rest[3]), rest[4])
+    options = dict(zip(rest[::2], rest[1::2], strict=True))
+    work(command, options["--node"], int(options["--attempt"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The rendered DAG on a real pool: sites, stamps, transfers, limits, and a second submission after a removal."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.payload.build import payload_bytes
+from dags_app.planning.layout import JOBSTATE_LOG
+from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec
+from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
+from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow
+from tests.pool import condor
+from tests.pool.standin_payload import REAL
+
+pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
+
+STAND_IN = Path(__file__).with_name("standin_payload.py")
+FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
+
+
+@dataclass(frozen=True)
+class RunningDag:
+    """A rendered directory and how to run it."""
+
+    dag_id: str
+    directory: Path
+
+    def plan(self, unit: str, node: str, text: str) -> None:
+        """What the stand-in does in a node."""
+        path = self.directory / unit / "plan" / node
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        condor.give(path.parent)
+
+    def submit(self, fence: int, *options: str) -> int:
+        """Submit with a fence; the outer DAGMan's cluster."""
+        write_fence(self.directory, fence)
+        condor.give(self.directory)
+        return condor.submit(self.directory, "-append", f"My.WMS2_Fence = {fence}", *options)
+
+    def starts(self, unit: str) -> list[str]:
+        """Nodes that the stand-in started in a unit, in order."""
+        log = self.directory / unit / "starts.log"
+        return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+    def sites(self, unit: str) -> set[str]:
+        """Sites where jobs of a unit ran."""
+        return {line.split()[2] for line in (self.directory / unit / "starts.log").read_text().splitlines()}
+
+    def ads(self, constraint: str) -> list[dict[str, Any]]:
+        """Finished jobs of this DAG, DAGMans included, oldest first."""
+        return condor.history(f'WMS2_DagID == "{self.dag_id}" && ({constraint})')
+
+    def outer(self, cluster: int) -> tuple[Any, ...]:
+        """How the outer DAGMan ended."""
+        (ad,) = condor.history(f"ClusterId == {cluster}")
+        return ad["JobStatus"], ad.get("ExitCode"), ad["DAG_Status"]
+
+
+@pytest.fixture
+def new_dag() -> Iterator[Callable[[], RunningDag]]:
+    """Renders 2 units of 2 jobs in the pool's own directory (never below /tmp, where DAGMan refuses its logs)."""
+    base = Path(condor.run("condor_config_val", "LOCAL_DIR").strip()) / "test-dags"
+    base.mkdir(exist_ok=True)
+    made: list[Path] = []
+
+    def make() -> RunningDag:
+        generation = GenerationSpec(run=1, first_event=1, first_lumi=1, events=400, events_per_job=100, events_per_lumi=50)
+        resources = ResourceSpec(cores=1, memory_mb=64, time_per_event_seconds=1.0, size_per_event_kb=1.0)
+        workflow = generation_workflow(generation=generation, resources=resources)
+        spec = dag_spec(workflow, jobs_per_work_unit=2, dag_id=str(uuid.uuid4()), limits=FAST)
+        stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
+        directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox"), parent=base).directory
+        (directory / "bin" / REAL).write_bytes(payload_bytes())
+        condor.give(directory)
+        made.append(directory)
+        return RunningDag(spec.dag_id, directory)
+
+    yield make
+    for directory in made:
+        shutil.rmtree(directory)
+
+
+def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Callable[[], RunningDag]) -> None:
+    dag = new_dag()
+    write_avoid(dag.directory, [FNAL, CERN])
+    dag.plan("mg_000000", "proc_000001", "once exit 7")
+
+    cluster = dag.submit(1, "-Priority", "5000")
+    condor.wait_gone(cluster, seconds=180)
+
+    assert dag.outer(cluster) == (4, 0, 0)
+    assert sorted(dag.starts("mg_000000")) == ["cleanup", "merge", "proc_000000", "proc_000001", "proc_000001"]
+    assert dag.starts("mg_000001")[-2:] == ["merge", "cleanup"]
+    assert dag.sites("mg_000000") == dag.sites("mg_000001") == {PURDUE}
+    assert (dag.directory / "mg_000000/site.inc").read_text() == f"ELECTED_SITE = {PURDUE}\n"
+    assert changed_files(dag.directory) == []
+
+    jobs = dag.ads("JobUniverse == 5")
+    assert sorted(ad["WMS2_Role"] for ad in jobs) == ["cleanup"] * 2 + ["landing"] * 2 + ["merge"] * 2 + ["processing"] * 5
+    for ad in jobs:
+        assert (ad["WMS2_Instance"], ad["WMS2_Fence"], ad["JobPrio"]) == ("test-1", 1, 5999)
+        assert ad["WMS2_Unit"] == Path(ad["Iwd"]).name
+        assert ad["WMS2_Node"] == ad["DAGNodeName"]
+    inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")
+    assert [(ad["WMS2_Unit"], ad["WMS2_Fence"], ad["ExitCode"]) for ad in inner] == [("mg_000000", 1, 0), ("mg_000001", 1, 0)]
+
+    retried = [ad for ad in jobs if (ad["WMS2_Unit"], ad["WMS2_Node"]) == ("mg_000000", "proc_000001")]
+    assert [(ad["WMS2_Attempt"], ad["RequestMemory"], ad["ExitCode"]) for ad in retried] == [(0, 64, 7), (1, 77, 0)]
+    assert {(ad["RequestDisk"], ad["MaxWallTimeMins"], ad["RequestCpus"]) for ad in retried} == {(524_388, 60, 1)}
+
+
+def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_fence(new_dag: Callable[[], RunningDag]) -> None:
+    dag = new_dag()
+    dag.plan("mg_000001", "proc_000001", "once sleep 300")
+    first = dag.submit(1)
+    wait_until(lambda: dag.starts("mg_000000")[-1:] == ["cleanup"], "the first unit is done")
+    wait_until((dag.directory / "mg_000001/proc_000000.attempts.jsonl").exists, "one job of the second unit is done")
+    wait_until(lambda: "proc_000001" in dag.starts("mg_000001"), "the other one runs")
+    wait_until(lambda: "mg_000000 JOB_SUCCESS" in (dag.directory / JOBSTATE_LOG).read_text(), "the outer DAGMan knows")
+    condor.run("condor_rm", str(first))
+    condor.wait_gone(first, seconds=60)
+    assert dag.outer(first) == (3, None, 4)
+
+    dag.plan("mg_000001", "proc_000001", "")
+    second = dag.submit(2)
+    condor.wait_gone(second, seconds=180)
+
+    assert dag.outer(second) == (4, 0, 0)
+    assert sorted(dag.starts("mg_000000")) == ["cleanup", "merge", "proc_000000", "proc_000001"]
+    assert sorted(dag.starts("mg_000001")) == ["cleanup", "merge", "proc_000000", "proc_000001", "proc_000001"]
+    assert len(dag.sites("mg_000001")) == 1
+    again = [(ad["WMS2_Unit"], ad["DAGNodeName"]) for ad in dag.ads("WMS2_Fence == 2 && DAGNodeName =!= undefined")]
+    assert sorted(again) == [("mg_000001", name) for name in ("cleanup", "merge", "mg_000001", "proc_000001")]
+    assert changed_files(dag.directory) == []
+
+
+def test_code_42_ends_only_its_unit_and_code_43_ends_everything(new_dag: Callable[[], RunningDag]) -> None:
+    permanent, abort = new_dag(), new_dag()
+    permanent.plan("mg_000000", "proc_000001", "exit 42")
+    abort.plan("mg_000000", "proc_000001", "exit 43")
+    for node in ("proc_000000", "proc_000001"):
+        abort.plan("mg_000001", node, "sleep 300")
+    clusters = permanent.submit(1), abort.submit(1)
+    for cluster in clusters:
+        condor.wait_gone(cluster, seconds=180)
+
+    assert permanent.outer(clusters[0]) == (4, 1, 2)
+    assert sorted(permanent.starts("mg_000000")) == ["proc_000000", "proc_000001"]
+    assert permanent.starts("mg_000001")[-1] == "cleanup"
+
+    assert abort.outer(clusters[1]) == (4, 1, 3)
+    assert abort.starts("mg_000000").count("proc_000001") == 1
+    assert "merge" not in abort.starts("mg_000001")
+    assert {ad["JobStatus"] for ad in abort.ads('WMS2_Unit == "mg_000001" && WMS2_Role == "processing"')} == {3}
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Wait for something that happens in the pool."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.3)
