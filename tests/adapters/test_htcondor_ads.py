@@ -1,0 +1,149 @@
+"""Ads become our types, and no text can break out of a constraint. No pool needed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import classad2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wms2.adapters import htcondor_ads as ads
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+OUTER = {
+    "ClusterId": 4,
+    "JobStatus": 2,
+    "NumJobStarts": 1,
+    "QDate": 1795187244,
+    "EnteredCurrentStatus": 1795187245,
+    "WMS2_Instance": "demo-1",
+    "WMS2_Request": "user_Task_1",
+    "WMS2_DagID": "9f1c",
+    "WMS2_Fence": 7,
+    "DAG_Status": 0,
+    "DAG_InRecovery": 0,
+    "DAG_NodesTotal": 3,
+    "DAG_NodesDone": 1,
+    "DAG_NodesFailed": 0,
+    "DAG_JobsIdle": 2,
+    "DAG_AdUpdateTime": 1795187246,
+}
+INNER = {
+    "ClusterId": 5,
+    "JobStatus": 1,
+    "NumJobStarts": 0,
+    "QDate": 1795187247,
+    "EnteredCurrentStatus": 1795187247,
+    "DAGManJobId": 4,
+    "DAGNodeName": "mg_000001",
+}
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, exclude_characters="$\x7f", exclude_categories=["Cc", "Cs"])))
+def test_any_printable_text_survives_quoting_and_stays_one_string(text: str) -> None:
+    expression = classad2.ExprTree(f"X =?= {ads.literal(text)}")
+    assert expression.eval(classad2.ClassAd({"X": text})) is True
+
+
+@pytest.mark.parametrize("text", ["a\nqueue 5", "$(cluster)", "$ENV(HOME)", "nul\x00", "tab\t"])
+def test_text_that_a_submit_file_would_expand_or_break_at_is_refused(text: str) -> None:
+    with pytest.raises(ServiceRejected):
+        ads.stamp_literals({"WMS2_Request": text})
+
+
+def test_an_attribute_name_is_checked_too() -> None:
+    with pytest.raises(ServiceRejected, match="is not an attribute name"):
+        ads.stamp_literals({"WMS2_Fence = 1\nqueue": 3})
+
+
+@pytest.mark.parametrize("dag_id", ['x" || true || "', "x\\", 'x\\" || true'])
+def test_a_hostile_dag_id_selects_nothing_else(dag_id: str) -> None:
+    other = classad2.ClassAd({"JobUniverse": 7, "WMS2_DagID": "other", "WMS2_Instance": "demo-1"})
+    own = classad2.ClassAd({"JobUniverse": 7, "WMS2_DagID": dag_id, "WMS2_Instance": "demo-1"})
+    expression = classad2.ExprTree(ads.of_dag(dag_id, "demo-1"))
+    assert expression.eval(other) is False
+    assert expression.eval(own) is True
+
+
+def test_a_dag_of_another_instance_or_an_inner_dagman_is_not_ours() -> None:
+    expression = classad2.ExprTree(ads.of_dag("9f1c", "demo-1"))
+    for changed in ({"WMS2_Instance": "demo-2"}, {"DAGManJobId": 3}, {"JobUniverse": 5}):
+        assert expression.eval(classad2.ClassAd({"JobUniverse": 7} | OUTER | changed)) is False
+
+
+def test_inner_dagmans_are_listed_under_their_outer_with_its_stamps() -> None:
+    stranger = INNER | {"ClusterId": 91, "DAGManJobId": 90}
+    foreign = OUTER | {"ClusterId": 60, "WMS2_Instance": "demo-2"}
+    found = ads.dagman_ads([INNER, stranger, foreign, OUTER], "demo-1")
+    assert [(ad.cluster, ad.parent_cluster, ad.node) for ad in found] == [(4, None, ""), (5, 4, "mg_000001")]
+    outer, inner = found
+    assert (outer.nodes_total, outer.nodes_done, outer.jobs_idle, outer.dag_status) == (3, 1, 2, 0)
+    assert (inner.dag_id, inner.request_name, inner.fence) == ("9f1c", "user_Task_1", 7)
+    assert inner.nodes_total is None, "DAGMan has not written its counts yet"
+
+
+def test_a_dagman_ad_fits_a_json_column() -> None:
+    (ad,) = ads.dagman_ads([OUTER], "demo-1")
+    assert json.loads(json.dumps(asdict(ad)))["nodes_total"] == 3
+
+
+def test_a_hold_reason_counts_only_while_held() -> None:
+    reason = {"HoldReason": "via condor_hold"}
+    assert ads.dagman_ads([OUTER | reason | {"JobStatus": 5}], "demo-1")[0].hold_reason == "via condor_hold"
+    assert ads.dagman_ads([OUTER | reason], "demo-1")[0].hold_reason == ""
+
+
+@pytest.mark.parametrize(
+    ("ad", "status", "code", "dag_status", "signal"),
+    [
+        ({"JobStatus": 4, "ExitCode": 0, "DAG_Status": 0, "CompletionDate": 1795187264}, 4, 0, 0, None),
+        ({"JobStatus": 4, "ExitCode": 1, "DAG_Status": 2, "CompletionDate": 1795187264}, 4, 1, 2, None),
+        (
+            {"JobStatus": 3, "DAG_Status": 4, "CompletionDate": 0, "RemoveReason": "via condor_rm (by user wms2)"},
+            3,
+            None,
+            4,
+            None,
+        ),
+        ({"JobStatus": 4, "ExitBySignal": True, "ExitSignal": 9, "ExitCode": None, "CompletionDate": 1795187264}, 4, None, 0, 9),
+    ],
+)
+def test_ends_of_a_dag_are_told_apart(
+    ad: dict[str, Any], status: int, code: int | None, dag_status: int, signal: int | None
+) -> None:
+    found = ads.history_ad(OUTER | ad)
+    assert (found.job_status, found.exit_code, found.dag_status, found.exit_signal) == (status, code, dag_status, signal)
+    assert found.remove_reason == ad.get("RemoveReason", "")
+    assert found.ended_at_seconds == (ad["CompletionDate"] or OUTER["EnteredCurrentStatus"])
+
+
+def test_slots_are_summed_per_site_without_counting_parts_twice() -> None:
+    whole = {"Name": "slot1", "GLIDEIN_CMSSite": "T2_CH_CERN", "SlotType": "Partitionable", "State": "Unclaimed"}
+    whole |= {"Cpus": 5, "TotalSlotCpus": 8, "Memory": 9000, "TotalSlotMemory": 16000}
+    part = whole | {"SlotType": "Dynamic", "State": "Claimed", "Cpus": 3, "TotalSlotCpus": 3, "Memory": 7000}
+    busy = {"Name": "s", "GLIDEIN_CMSSite": "T1_US_FNAL", "SlotType": "Static", "State": "Claimed", "Cpus": 1, "Memory": 2000}
+    nameless = {"Name": "s", "SlotType": "Static", "State": "Unclaimed", "Cpus": 1, "Memory": 2000}
+    rows = ads.site_slots([whole, part, busy, nameless])
+    assert [(r.site, r.slots, r.cpus, r.free_cpus, r.memory_mb, r.free_memory_mb) for r in rows] == [
+        ("T1_US_FNAL", 1, 1, 0, 2000, 0),
+        ("T2_CH_CERN", 1, 8, 5, 16000, 9000),
+        ("Unknown", 1, 1, 1, 2000, 2000),
+    ]
+
+
+def test_a_slot_without_cpus_is_not_counted_as_none() -> None:
+    with pytest.raises(ServiceUnavailable, match="slot broken has no Cpus"):
+        ads.site_slots([{"Name": "broken", "SlotType": "Static", "Memory": 1}])
+
+
+def test_versions_are_read_from_condors_own_line() -> None:
+    assert ads.version_of("$CondorVersion: 23.9.6 2024-08-08 BuildID: Debian $") == "23.9.6"
+
+
+@pytest.mark.parametrize(("reason", "kept"), [('stop "now"', "stop 'now'"), ("C:\\x", "C:/x"), ("two\nlines", "two lines")])
+def test_a_reason_keeps_its_words(reason: str, kept: str) -> None:
+    assert ads.reason_text(reason) == kept
