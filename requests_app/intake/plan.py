@@ -21,10 +21,11 @@ from requests_app.intake.features import sweep_features
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import BLOCK_FEATURES, PLAN_ONLY
 from requests_app.intake.lexicon import NameRule
-from requests_app.intake.parse import STEP_CHAIN, read_type
+from requests_app.intake.parse import REPROCESSING, STEP_CHAIN, read_type
 from requests_app.intake.resources import read_resources, read_sites
 from requests_app.intake.values import BIGINT_MAX, Unreadable, flag, is_set, mapping, shown, whole
 from requests_app.intake.work import read_generation, read_input
+from wms2.errors import DocumentRefused
 
 #: Planning compares site names and does no more with them.
 _ANY_SITE = NameRule("site", r"[A-Za-z0-9_.-]+", 100, "letters, digits, '.', '_' and '-'")
@@ -79,7 +80,9 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
 
 def _first_step(document: Mapping[str, object], findings: Findings) -> StepView:
     typed = is_set(document.get("RequestType"))
-    request_type = read_type(document, findings) if typed else (STEP_CHAIN if "Step1" in document else "")
+    request_type = read_type(document, findings) if typed else (STEP_CHAIN if "Step1" in document else REPROCESSING)
+    if request_type not in (STEP_CHAIN, REPROCESSING):
+        raise DocumentRefused(findings.problems)  # nobody knows where such a document keeps the rest
     if request_type != STEP_CHAIN:
         return StepView(number=1, name=RERECO_STEP, prefix="", own=document, top=document)
     own: Mapping[str, object] = findings.require("Step1", document.get("Step1"), mapping, {})

@@ -144,7 +144,7 @@ def test_unknown_or_illegal_splitting_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("request_type", ["TaskChain", "DQMHarvest", "Nonsense"])
 def test_other_types_cannot_be_planned(request_type: str) -> None:
-    assert "RequestType" in _refused(reprocessing(RequestType=request_type))
+    assert set(_refused(reprocessing(RequestType=request_type, InputDataset=...))) == {"RequestType"}
 
 
 def test_an_algorithm_that_the_planner_lacks_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
