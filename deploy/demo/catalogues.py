@@ -1,0 +1,142 @@
+"""What DBS and Rucio say, asked the way anybody would: DBS over HTTP, Rucio with its own client."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import requests
+from rucio.client import Client
+from rucio.common.exception import DataIdentifierNotFound
+
+from deploy.demo.facts import DbsBlock, DbsFile, LumiId, RucioBlock, RucioFile, Rule
+from deploy.demo.storage import path_of
+
+_TIMEOUT_SECONDS = 60
+_NAMES_PER_CALL = 500
+
+
+class Dbs:
+    """The reader."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session = requests.Session()
+
+    def _get(self, api: str, **params: str | int) -> list[dict[str, Any]]:
+        answer = self._session.get(f"{self._url}/{api}", params=params, timeout=_TIMEOUT_SECONDS)
+        answer.raise_for_status()
+        rows: list[dict[str, Any]] = answer.json()
+        return rows
+
+    def has_dataset(self, name: str) -> bool:
+        """Whether it exists and is not withdrawn."""
+        rows = self._get("datasets", dataset=name, detail=1, dataset_access_type="*")
+        return any(row["dataset_access_type"] in ("VALID", "PRODUCTION") for row in rows if row["dataset"] == name)
+
+    def blocks(self, dataset: str) -> tuple[DbsBlock, ...]:
+        """Blocks of a dataset."""
+        return tuple(
+            DbsBlock(
+                name=row["block_name"],
+                is_open=row["open_for_writing"] != 0,
+                origin_site=row.get("origin_site_name") or "",
+                file_count=row["file_count"],
+                size_bytes=row["block_size"],
+            )
+            for row in self._get("blocks", dataset=dataset, detail=1)
+        )
+
+    def files(self, dataset: str, blocks: Iterable[DbsBlock]) -> tuple[DbsFile, ...]:
+        """Files of a dataset with their lumis, withdrawn files included."""
+        lumis: dict[str, dict[LumiId, int | None]] = defaultdict(dict)
+        for block in blocks:
+            for row in self._get("filelumis", block_name=block.name):
+                numbers, counts = row["lumi_section_num"], row.get("event_count")
+                for position, lumi in enumerate(numbers if isinstance(numbers, list) else [numbers]):
+                    count = counts[position] if isinstance(counts, list) else counts
+                    lumis[row["logical_file_name"]][row["run_num"], lumi] = count
+        return tuple(
+            DbsFile(
+                lfn=row["logical_file_name"],
+                block=row["block_name"],
+                size_bytes=row["file_size"],
+                adler32=row["adler32"],
+                events=row["event_count"],
+                is_valid=row["is_file_valid"] == 1,
+                lumis=lumis[row["logical_file_name"]],
+            )
+            for row in self._get("files", dataset=dataset, detail=1)
+        )
+
+
+class Rucio:
+    """One account's view. The client finds its configuration by RUCIO_HOME."""
+
+    def __init__(self, scope: str) -> None:
+        self._client, self._scope = Client(), scope
+        self.tape_rses = frozenset(row["rse"] for row in self._client.list_rses("rse_type=TAPE"))
+        self.disk_rses = frozenset(row["rse"] for row in self._client.list_rses()) - self.tape_rses
+
+    def roots(self) -> dict[str, Path]:
+        """Disk RSE -> the directory that an LFN is appended to."""
+        return {
+            rse: Path(protocol["prefix"])
+            for rse in sorted(self.disk_rses)
+            for protocol in self._client.get_protocols(rse)
+            if protocol["scheme"] == "file"
+        }
+
+    def blocks(self, dataset: str) -> tuple[RucioBlock, ...]:
+        """Blocks that the container holds; none when there is no such container."""
+        try:
+            names = [row["name"] for row in self._client.list_content(self._scope, dataset)]
+        except DataIdentifierNotFound:
+            return ()
+        return tuple(RucioBlock(name, bool(self._client.get_did(self._scope, name)["open"])) for name in names)
+
+    def files(self, blocks: Iterable[RucioBlock]) -> tuple[RucioFile, ...]:
+        """Files of blocks with their available replicas on disk."""
+        found = []
+        for block in blocks:
+            names = [row["name"] for row in self._client.list_content(self._scope, block.name)]
+            found += [
+                RucioFile(
+                    lfn=row["name"],
+                    block=block.name,
+                    size_bytes=row["bytes"],
+                    adler32=row["adler32"],
+                    pfns={
+                        rse: pfns[0]
+                        for rse, pfns in row["rses"].items()
+                        if rse in self.disk_rses and row["states"].get(rse) == "AVAILABLE"
+                    },
+                )
+                for row in self.replicas(names)
+            ]
+        return tuple(found)
+
+    def replicas(self, lfns: list[str]) -> list[dict[str, Any]]:
+        """Rucio's own records of the files' replicas."""
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(lfns), _NAMES_PER_CALL):
+            dids = [{"scope": self._scope, "name": name} for name in lfns[start : start + _NAMES_PER_CALL]]
+            rows += self._client.list_replicas(dids, all_states=True)
+        return rows
+
+    def path(self, lfn: str) -> Path | None:
+        """Where one replica of a file lies on this machine's disk."""
+        for row in self.replicas([lfn]):
+            for rse, pfns in row["rses"].items():
+                if rse in self.disk_rses:
+                    return path_of(pfns[0])
+        return None
+
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules of the scope."""
+        return tuple(
+            Rule(row["id"], row["name"], row["rse_expression"], row["state"], row["copies"])
+            for row in self._client.list_replication_rules(filters={"scope": self._scope})
+        )

@@ -1,0 +1,57 @@
+"""What a ReqMgr2 document asks for, read by the verification on its own: nothing of WMS2's intake is used here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from deploy.demo.facts import Asked, LumiId
+
+_STEP = re.compile(r"Step\d+", re.ASCII)
+#: Name of the one step of a document without steps, as ReqMgr2 calls it.
+_ONLY_STEP = "DataProcessing"
+
+
+def merged(document: Mapping[str, Any]) -> dict[str, Any]:
+    """One map of a document that comes as one, or as a creation and an assignment (which wins)."""
+    if "createRequest" not in document:
+        return dict(document)
+    return {**document["createRequest"], **document.get("assignRequest", {})}
+
+
+def asked(document: Mapping[str, Any]) -> Asked:
+    """The numbers to be generated or the dataset to be read, and which steps' outputs stay."""
+    top = merged(document)
+    names = sorted((key for key in top if _STEP.fullmatch(key)), key=lambda key: int(key[4:]))
+    steps = [top[name] for name in names]
+    kept = tuple(step["StepName"] for step in steps if step.get("KeepOutput", True)) or (_ONLY_STEP,)
+    first = steps[0] if steps else top
+    share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
+    if first.get("InputDataset"):
+        return Asked(kept, None, share, first["InputDataset"])
+    events = int(int(first["RequestNumEvents"]) / float(first.get("FilterEfficiency") or 1.0))
+    return Asked(kept, (int(top.get("FirstEvent") or 1), events, int(top.get("FirstLumi") or 1)), share)
+
+
+def unmerged_base(document: Mapping[str, Any]) -> str:
+    """Below which LFN the request's unmerged files are written."""
+    return str(merged(document).get("UnmergedLFNBase") or "/store/unmerged")
+
+
+def wants(document: Mapping[str, Any], lumi: LumiId, block: str) -> bool:
+    """Whether the document's lists let this lumi of this block through."""
+    top = merged(document)
+    part = {**top, **top.get("Step1", {})}
+    run, number = lumi
+    if part.get("RunWhitelist") and run not in map(int, part["RunWhitelist"]):
+        return False
+    if run in map(int, part.get("RunBlacklist") or ()):
+        return False
+    if part.get("BlockWhitelist") and block not in part["BlockWhitelist"]:
+        return False
+    if block in (part.get("BlockBlacklist") or ()):
+        return False
+    listed = part.get("LumiList") or {}
+    return not listed or any(int(first) <= number <= int(last) for first, last in listed.get(str(run), ()))

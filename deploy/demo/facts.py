@@ -1,0 +1,184 @@
+"""What the verification compares: plain, frozen values, gathered by ``storage``, ``catalogues``, ``condor`` and ``rows``.
+
+Nothing here reads anything; the checks over these values are in ``verdicts``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: (run, lumi, event): what names an event in CMS.
+EventId = tuple[int, int, int]
+#: (run, lumi)
+LumiId = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RootFile:
+    """A file as its bytes on disk tell it; ``problem`` says why they could not be read."""
+
+    lfn: str
+    rse: str
+    path: str
+    size_bytes: int = 0
+    adler32: str = ""
+    events: tuple[EventId, ...] = ()
+    lumis: frozenset[LumiId] = frozenset()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DbsFile:
+    """A file as DBS lists it. ``lumis``: events of each lumi, None where DBS has no count."""
+
+    lfn: str
+    block: str
+    size_bytes: int
+    adler32: str
+    events: int
+    is_valid: bool
+    lumis: dict[LumiId, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DbsBlock:
+    """A block as DBS lists it."""
+
+    name: str
+    is_open: bool
+    origin_site: str
+    file_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RucioFile:
+    """A file of a block in Rucio. ``pfns``: disk RSE -> where its AVAILABLE replica lies."""
+
+    lfn: str
+    block: str
+    size_bytes: int
+    adler32: str
+    pfns: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RucioBlock:
+    """A dataset DID that the container holds."""
+
+    name: str
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A replication rule in Rucio."""
+
+    rule_id: str
+    name: str
+    rse_expression: str
+    state: str
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """One output dataset, from every side. ``rules`` are those on its container, blocks and files."""
+
+    name: str
+    in_dbs: bool
+    dbs_blocks: tuple[DbsBlock, ...]
+    dbs_files: tuple[DbsFile, ...]
+    rucio_blocks: tuple[RucioBlock, ...]
+    rucio_files: tuple[RucioFile, ...]
+    rules: tuple[Rule, ...]
+    on_disk: tuple[RootFile, ...]
+    unregistered: tuple[str, ...]  # files in the dataset's directories that Rucio does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Numbers that one processing job was told to generate, as its ``unit.json`` says."""
+
+    run: int
+    first_event: int
+    last_event: int
+    first_lumi: int
+    events_per_lumi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the request's document asks for.
+
+    ``numbers`` is (first event, number of events, first lumi) of a generation, None for a request with input.
+    ``share`` below 1: some events are filtered away on purpose, so they may be missing, never doubled.
+    """
+
+    steps_kept: tuple[str, ...]
+    numbers: tuple[int, int, int] | None
+    share: float
+    input_dataset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DagRow:
+    """A DAG row of WMS2. ``cluster`` is empty when it was never submitted."""
+
+    dag_id: str
+    status: str
+    cluster: str
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CondorJob:
+    """An outer DAGMan job that the schedd has, or had."""
+
+    cluster: int
+    dag_id: str
+    job_status: int
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The account of one request's work, counted from the rows. ``left`` is what nobody did and nobody will do."""
+
+    unit: str  # events, or files
+    all: int
+    done: int
+    planned: int
+    excluded: int
+    left: int
+    violation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """One request with everything found about it."""
+
+    name: str
+    status: str
+    asked: Asked
+    dataset_steps: tuple[str, ...]  # steps that have an output dataset
+    planned: tuple[Planned, ...]
+    lost_numbers: int  # event numbers given to work that failed for good
+    input_events: tuple[EventId, ...]  # of the input files, as wanted by the document
+    input_lumis: frozenset[LumiId]  # of the input files, empty ones included
+    input_problems: tuple[str, ...]
+    datasets: tuple[DatasetFacts, ...]
+    dags: tuple[DagRow, ...]
+    open_effects: tuple[str, ...]
+    ledger: Ledger
+    units_not_done: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """What belongs to no single request."""
+
+    jobs: tuple[CondorJob, ...]
+    unmerged: tuple[str, ...]  # files below /store/unmerged at any site
+    tape_rses: frozenset[str]
+    constraints: frozenset[str]  # names of constraints and unique indexes in the database

@@ -1,0 +1,116 @@
+"""Gathering the facts of all requests from rows, disk, DBS, Rucio and the schedd. Import only after ``django.setup()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from deploy.demo import condor, documents, rows, storage
+from deploy.demo.catalogues import Dbs, Rucio
+from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule
+from wms2.conf import Conf
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where facts come from."""
+
+    dbs: Dbs
+    rucio: Rucio
+    roots: dict[str, Path]
+    rules: tuple[Rule, ...]
+
+
+def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
+    """Everything about every request."""
+    rucio = Rucio(knobs.rucio_scope)
+    sources = Sources(Dbs(knobs.dbs_reader_url), rucio, rucio.roots(), rucio.rules())
+    requests = []
+    for standing in rows.standings():
+        say(f"opening the outputs of {standing.name}")
+        requests.append(_request(standing, sources))
+    bases = {documents.unmerged_base(rows.document(request.name)).lstrip("/") for request in requests}
+    unmerged = storage.files_below(root / base for root in sources.roots.values() for base in sorted(bases))
+    pool = PoolFacts(
+        jobs=condor.outer_dagmans(knobs.collector, knobs.schedd_name, knobs.instance, knobs.condor_token_dir),
+        unmerged=tuple(map(str, unmerged)),
+        tape_rses=rucio.tape_rses,
+        constraints=rows.constraints(),
+    )
+    return requests, pool
+
+
+def _request(standing: rows.Standing, sources: Sources) -> RequestFacts:
+    workflow = rows.workflow_of(standing.name)
+    document = rows.document(standing.name)
+    asked = documents.asked(document)
+    datasets = rows.dataset_names(workflow)
+    wanted = _read_input(asked, document, rows.input_files(workflow), sources.rucio)
+    return RequestFacts(
+        name=standing.name,
+        status=standing.status,
+        asked=asked,
+        dataset_steps=tuple(step for _, step in datasets),
+        planned=tuple(rows.planned(workflow)),
+        lost_numbers=rows.lost_numbers(workflow),
+        input_events=tuple(wanted.events),
+        input_lumis=frozenset(wanted.lumis),
+        input_problems=tuple(wanted.problems),
+        datasets=tuple(_dataset(name, sources) for name, _ in datasets),
+        dags=rows.dags(workflow),
+        open_effects=rows.open_effects(standing.name),
+        ledger=rows.account(workflow),
+        units_not_done=rows.units_not_done(workflow),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    events: list[EventId]
+    lumis: set[LumiId]
+    problems: list[str]
+
+
+def _read_input(asked: Asked, document: dict[str, object], files: Iterable[tuple[str, str]], rucio: Rucio) -> _Input:
+    """Events and lumis of the input files that the document's lists let through."""
+    found = _Input([], set(), [])
+    if asked.numbers is not None:
+        return found
+    for lfn, block in files:
+        path = rucio.path(lfn)
+        file = storage.open_file(lfn, "", path) if path else RootFile(lfn, "", "", problem="Rucio has no replica on disk")
+        if file.problem:
+            found.problems.append(f"{lfn}: {file.problem}")
+        lumis = {lumi for lumi in file.lumis if documents.wants(document, lumi, block)}
+        found.lumis.update(lumis)
+        found.events.extend(event for event in file.events if event[:2] in lumis)
+    return found
+
+
+def _dataset(name: str, sources: Sources) -> DatasetFacts:
+    dbs_blocks = sources.dbs.blocks(name)
+    rucio_blocks = sources.rucio.blocks(name)
+    rucio_files = sources.rucio.files(rucio_blocks)
+    mine = {name, *(block.name for block in rucio_blocks), *(file.lfn for file in rucio_files)}
+    return DatasetFacts(
+        name=name,
+        in_dbs=sources.dbs.has_dataset(name),
+        dbs_blocks=dbs_blocks,
+        dbs_files=sources.dbs.files(name, dbs_blocks),
+        rucio_blocks=rucio_blocks,
+        rucio_files=rucio_files,
+        rules=tuple(rule for rule in sources.rules if rule.name in mine),
+        on_disk=tuple(
+            storage.open_file(file.lfn, rse, storage.path_of(pfn)) for file in rucio_files for rse, pfn in file.pfns.items()
+        ),
+        unregistered=_unregistered(rucio_files, sources.roots),
+    )
+
+
+def _unregistered(files: Iterable[RucioFile], roots: dict[str, Path]) -> tuple[str, ...]:
+    """Files in the dataset's directories, at any disk RSE, that have no replica there in Rucio."""
+    known = {storage.path_of(pfn) for file in files for pfn in file.pfns.values()}
+    bases = {PurePosixPath(file.lfn).parents[1].relative_to("/") for file in files}
+    found = storage.files_below(root / base for root in roots.values() for base in bases)
+    return tuple(str(path) for path in found if path not in known)

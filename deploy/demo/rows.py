@@ -1,0 +1,142 @@
+"""What WMS2's own rows say, through the Django ORM. Import only after ``django.setup()``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+from django.db.models import Sum
+
+from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
+from deploy.demo import facts
+from outputs_app.models import OPEN_EFFECT, Effect, OutputDataset
+from requests_app import ledger
+from requests_app.models import InputFile, Request, Workflow
+from wms2.errors import LedgerViolation
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a request stands, for the progress lines."""
+
+    name: str
+    status: str
+    waiting_for: str
+    units_done: int
+    units: int
+    hold_code: str = ""
+
+    def line(self) -> str:
+        """One line for people."""
+        units = f"{self.units_done} of {self.units} work units" if self.units else "not planned yet"
+        why = f" ({self.hold_code})" if self.hold_code else ""
+        waits = f"; waits for {self.waiting_for}" if self.waiting_for else ""
+        return f"{self.name}: {self.status}{why}, {units}{waits}"
+
+
+def standings() -> list[Standing]:
+    """All requests, by name."""
+    found = []
+    for request in Request.objects.order_by("request_name"):
+        units = WorkUnit.objects.filter(workflow__request=request)
+        found.append(
+            Standing(
+                name=request.request_name,
+                status=request.status,
+                waiting_for=request.waiting_for,
+                units_done=units.filter(state=WorkUnitState.DONE).count(),
+                units=units.count(),
+                hold_code=request.hold_code,
+            )
+        )
+    return found
+
+
+def document(name: str) -> dict[str, Any]:
+    """The request's document as it came."""
+    data: dict[str, Any] = Request.objects.values_list("request_data", flat=True).get(request_name=name)
+    return data
+
+
+def workflow_of(name: str) -> Workflow:
+    """The request's workflow."""
+    return Workflow.objects.get(request__request_name=name)
+
+
+def dataset_names(workflow: Workflow) -> list[tuple[str, str]]:
+    """(dataset, step) of every kept output."""
+    return list(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", "step"))
+
+
+def planned(workflow: Workflow) -> list[facts.Planned]:
+    """What the jobs of the done units were told to generate, read from the files in the DAG directories."""
+    jobs = []
+    for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag").order_by("id"):
+        told = json.loads((Path(unit.dag.submit_dir) / unit.name / "unit.json").read_text())
+        for job in told["jobs"]:
+            made = job["generate"]
+            if made is not None:
+                numbers = (made["run"], made["first_event"], made["last_event"], made["first_lumi"], made["events_per_lumi"])
+                jobs.append(facts.Planned(*numbers))
+    return jobs
+
+
+def lost_numbers(workflow: Workflow) -> int:
+    """Event numbers of generation work that failed for good; they are never given out again."""
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=False, kind__contains=WorkUnitClaim.KIND_GENERATED)
+    return claims.aggregate(total=Sum("events"))["total"] or 0
+
+
+def input_files(workflow: Workflow) -> list[tuple[str, str]]:
+    """(LFN, block) of every input file that was not excluded by name."""
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
+    return list(rows.order_by("lfn").values_list("lfn", "block_name"))
+
+
+def dags(workflow: Workflow) -> tuple[facts.DagRow, ...]:
+    """Every submission."""
+    return tuple(
+        facts.DagRow(str(dag.pk), dag.status, dag.dagman_cluster_id, dag.status in LIVE_DAG)
+        for dag in DAG.objects.filter(workflow=workflow).order_by("created_at")
+    )
+
+
+def open_effects(name: str) -> tuple[str, ...]:
+    """Registrations that are still owed."""
+    rows = Effect.objects.filter(request__request_name=name, state__in=OPEN_EFFECT).order_by("id")
+    return tuple(f"{effect.key} ({effect.state}) {effect.last_error}".strip() for effect in rows)
+
+
+def units_not_done(workflow: Workflow) -> tuple[str, ...]:
+    """Work units that are neither done nor given up."""
+    rows = WorkUnit.objects.filter(workflow=workflow, state__in=(WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED))
+    return tuple(f"{unit.name} ({unit.state}) {unit.problem}".strip() for unit in rows.order_by("id"))
+
+
+def account(workflow: Workflow) -> facts.Ledger:
+    """The ledger as WMS2 counts it, with its own check of the sums."""
+    violation = ""
+    try:
+        counted = ledger.ledger_of(workflow)
+        ledger.ledger_check(counted)
+    except LedgerViolation as error:
+        return facts.Ledger("events", 0, 0, 0, 0, 0, str(error))
+    if counted.all_files:
+        left = counted.left_files + counted.attempted_files
+        numbers = (counted.all_files, counted.done_files, counted.planned_files, counted.excluded_files, left)
+        return facts.Ledger("files", *numbers, violation)
+    numbers = (counted.all_events, counted.done_events, counted.planned_events, counted.excluded_events, counted.left_events)
+    return facts.Ledger("events", *numbers, violation)
+
+
+def constraints() -> frozenset[str]:
+    """Names of constraints and unique indexes that really stand in the database."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conname FROM pg_constraint UNION SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+            " WHERE i.indisunique AND i.indisvalid"
+        )
+        return frozenset(name for (name,) in cursor.fetchall())

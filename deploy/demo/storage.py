@@ -1,0 +1,56 @@
+"""Opening the files of the mock sites' storage: what is really in the bytes. Owns adler32 and the names of the trees."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import uproot
+
+from deploy.demo.facts import EventId, LumiId, RootFile
+
+_CHUNK_BYTES = 1 << 20
+#: What reading a file that is no such ROOT file may raise.
+UNREADABLE = (OSError, ValueError, KeyError, uproot.KeyInFileError, uproot.deserialization.DeserializationError)
+
+
+def path_of(pfn: str) -> Path:
+    """The path behind a PFN of the mock sites, e.g. ``file://localhost:0/storage/T2_CH_CERN/store/...``."""
+    return Path(unquote(urlsplit(pfn).path))
+
+
+def adler32(path: Path) -> str:
+    """Eight hexadecimal digits, as the catalogues keep it."""
+    value = 1
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            value = zlib.adler32(chunk, value)
+    return f"{value:08x}"
+
+
+def read_numbers(path: Path) -> tuple[tuple[EventId, ...], frozenset[LumiId]]:
+    """Events and lumis of a file of the simulated cmsRun; raises one of ``UNREADABLE``."""
+    with uproot.open(path) as file:
+        events = file["Events"].arrays(["run", "luminosityBlock", "event"], library="np")
+        blocks = file["LuminosityBlocks"].arrays(["run", "luminosityBlock"], library="np")
+    columns = (events[name].tolist() for name in ("run", "luminosityBlock", "event"))
+    lumis = zip(blocks["run"].tolist(), blocks["luminosityBlock"].tolist(), strict=True)
+    return tuple(zip(*columns, strict=True)), frozenset(lumis)
+
+
+def open_file(lfn: str, rse: str, path: Path) -> RootFile:
+    """Everything the bytes tell; a file that cannot be read has a ``problem`` instead."""
+    try:
+        size_bytes, checksum = path.stat().st_size, adler32(path)
+        events, lumis = read_numbers(path)
+    except UNREADABLE as error:
+        return RootFile(lfn, rse, str(path), problem=f"cannot be read at {path}: {error}")
+    return RootFile(lfn, rse, str(path), size_bytes, checksum, events, lumis)
+
+
+def files_below(directories: Iterable[Path]) -> Iterator[Path]:
+    """All files in these directories and below; a directory that does not exist holds none."""
+    for directory in directories:
+        yield from (path for path in sorted(directory.rglob("*")) if path.is_file())

@@ -1,0 +1,345 @@
+"""The checks of the verification: pure functions over ``facts``. Each returns what is wrong, in words; nothing means good.
+
+They judge by facts from outside WMS2 wherever there are any: bytes on disk, DBS, Rucio, the schedd, the document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from deploy.demo.facts import (
+    Asked,
+    CondorJob,
+    DagRow,
+    DatasetFacts,
+    DbsFile,
+    EventId,
+    Ledger,
+    LumiId,
+    Planned,
+    PoolFacts,
+    RequestFacts,
+    RootFile,
+    RucioFile,
+    Rule,
+)
+
+#: So many examples of one problem are shown.
+SHOWN = 5
+#: Constraints that must stand in the database itself.
+CONSTRAINTS = ("one_live_dag_per_workflow", "live_claims_disjoint")
+GENERATED_RUN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One line of the table."""
+
+    subject: str
+    check: str
+    looked_at: str
+    problems: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.problems
+
+
+def some(items: Iterable[object]) -> str:
+    """A few of them, and how many there are."""
+    listed = sorted(map(str, items))
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return f"{len(listed)}: {', '.join(listed[:SHOWN])}{more}"
+
+
+def same(what: str, here: Iterable[object], there: Iterable[object], names: tuple[str, str]) -> list[str]:
+    """Problems when two collections are not the same set, or one lists something twice."""
+    left, right = list(here), list(there)
+    problems = [f"{what} twice in {name}, {some(d)}" for name, d in ((names[0], _twice(left)), (names[1], _twice(right))) if d]
+    only_left, only_right = set(left) - set(right), set(right) - set(left)
+    if only_left:
+        problems.append(f"{what} in {names[0]} only, {some(only_left)}")
+    if only_right:
+        problems.append(f"{what} in {names[1]} only, {some(only_right)}")
+    return problems
+
+
+def _twice(items: Iterable[object]) -> list[object]:
+    return [item for item, count in Counter(items).items() if count > 1]
+
+
+# --- events --------------------------------------------------------------------------------------------------------------
+
+
+def planned_events(planned: Iterable[Planned]) -> list[EventId]:
+    """Every event that the jobs were told to generate, with the lumi it must be in."""
+    return [
+        (job.run, job.first_lumi + (event - job.first_event) // job.events_per_lumi, event)
+        for job in planned
+        for event in range(job.first_event, job.last_event + 1)
+    ]
+
+
+def plan_as_asked(asked: Asked, planned: Sequence[Planned], lost_numbers: int) -> list[str]:
+    """The plan covers the document's numbers: run 1, every event from the first on once, lumis from the first on.
+
+    Where work was lost for good its numbers are not used again: then only the count must agree.
+    """
+    if asked.numbers is None:
+        return []
+    first, count, first_lumi = asked.numbers
+    events = planned_events(planned)
+    numbers = [event for _, _, event in events]
+    problems = [f"event numbers planned twice, {some(_twice(numbers))}"] if _twice(numbers) else []
+    if lost_numbers:
+        if len(set(numbers)) != count:
+            problems.append(f"{len(set(numbers))} events were planned and done, {count} are asked for")
+    else:
+        problems += same("event numbers", numbers, range(first, first + count), ("the plan", "the document"))
+    runs = {run for run, _, _ in events} - {GENERATED_RUN}
+    if runs:
+        problems.append(f"generated runs other than {GENERATED_RUN}: {some(runs)}")
+    if events and not lost_numbers:
+        lumis = {lumi for _, lumi, _ in events}
+        problems += same("lumis", lumis, range(first_lumi, first_lumi + len(lumis)), ("the plan", "a row from FirstLumi on"))
+    return problems
+
+
+def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: float = 1.0) -> list[str]:
+    """Every expected event is in exactly one place of the files, and nothing else is there.
+
+    Args:
+        expected: (run, lumi, event) of each event that must be there.
+        files: the opened merged files of one dataset.
+        share: below 1 events may be missing.
+    """
+    wanted = set(expected)
+    found = Counter(event for file in files for event in file.events)
+    doubled = [event for event, count in found.items() if count > 1]
+    missing, extra = wanted - found.keys(), found.keys() - wanted
+    problems = []
+    if doubled:
+        problems.append(f"events more than once, {some(doubled)}")
+    if missing and share >= 1.0:
+        problems.append(f"events missing, {some(missing)}")
+    if extra:
+        problems.append(f"events that nobody asked for (or in another lumi), {some(extra)}")
+    if wanted and not found:
+        problems.append("no event at all")
+    return problems
+
+
+def lumis_kept(expected: Iterable[LumiId], files: Iterable[RootFile]) -> list[str]:
+    """The files hold exactly the expected lumis, empty ones included."""
+    return same("lumis", {lumi for file in files for lumi in file.lumis}, set(expected), ("the files", "the plan"))
+
+
+# --- bytes and catalogues ------------------------------------------------------------------------------------------------
+
+
+def bytes_as_declared(on_disk: Iterable[RootFile], rucio: Iterable[RucioFile]) -> list[str]:
+    """Every replica that Rucio knows can be opened and has the declared size and adler32."""
+    declared = {file.lfn: file for file in rucio}
+    opened = {(file.lfn, file.rse): file for file in on_disk}
+    problems = [f"{file.lfn}: {file.problem}" for file in opened.values() if file.problem]
+    for lfn, known in declared.items():
+        if not known.pfns:
+            problems.append(f"{lfn}: Rucio has no available replica")
+        for rse in known.pfns:
+            file = opened.get((lfn, rse))
+            if file is None:
+                problems.append(f"{lfn} at {rse}: was not looked at")
+            elif not file.problem and (file.size_bytes, file.adler32) != (known.size_bytes, known.adler32):
+                problems.append(
+                    f"{lfn} at {rse}: {file.size_bytes} bytes, adler32 {file.adler32} on disk; "
+                    f"{known.size_bytes} bytes, adler32 {known.adler32} in Rucio"
+                )
+    return problems
+
+
+def dbs_as_on_disk(on_disk: Sequence[RootFile], dbs: Sequence[DbsFile]) -> list[str]:
+    """DBS lists exactly the files on disk, with their sizes, sums, events and lumis."""
+    files = {file.lfn: file for file in on_disk}
+    problems = same("files", files, [file.lfn for file in dbs], ("storage", "DBS"))
+    for known in dbs:
+        file = files.get(known.lfn)
+        if file is None or file.problem:
+            continue
+        counts: dict[LumiId, int] = dict.fromkeys(file.lumis, 0) | dict(Counter((run, lumi) for run, lumi, _ in file.events))
+        for what, disk, listed in (
+            ("bytes", file.size_bytes, known.size_bytes),
+            ("adler32", file.adler32, known.adler32),
+            ("events", len(file.events), known.events),
+            ("lumis", sorted(counts), sorted(known.lumis)),
+        ):
+            if disk != listed:
+                problems.append(f"{known.lfn}: {what} {disk} on disk, {listed} in DBS")
+        wrong = [lumi for lumi, events in known.lumis.items() if events is not None and counts.get(lumi) not in (None, events)]
+        if wrong:
+            problems.append(f"{known.lfn}: DBS has other event counts for lumis, {some(wrong)}")
+        if not known.is_valid:
+            problems.append(f"{known.lfn}: not valid in DBS")
+    return problems
+
+
+def blocks_agree(dataset: DatasetFacts) -> list[str]:
+    """DBS and Rucio have the same blocks with the same files; all closed, with an origin site that holds files of it."""
+    problems = [] if dataset.in_dbs else [f"{dataset.name} is not in DBS"]
+    if not dataset.dbs_blocks:
+        problems.append("there is no block")
+    problems += same("blocks", (b.name for b in dataset.dbs_blocks), (b.name for b in dataset.rucio_blocks), ("DBS", "Rucio"))
+    problems += same(
+        "files of blocks",
+        ((f.block, f.lfn) for f in dataset.dbs_files),
+        ((f.block, f.lfn) for f in dataset.rucio_files),
+        ("DBS", "Rucio"),
+    )
+    problems += [f"{block.name} is still open in DBS" for block in dataset.dbs_blocks if block.is_open]
+    problems += [f"{block.name} is still open in Rucio" for block in dataset.rucio_blocks if block.is_open]
+    for block in dataset.dbs_blocks:
+        files = [file for file in dataset.rucio_files if file.block == block.name]
+        if block.origin_site not in {rse for file in files for rse in file.pfns}:
+            problems.append(f"{block.name}: origin site {block.origin_site or 'not set'} holds no file of it")
+        if (block.file_count, block.size_bytes) != (len(files), sum(file.size_bytes for file in files)):
+            problems.append(f"{block.name}: DBS counts {block.file_count} files, {block.size_bytes} bytes; Rucio has others")
+    return problems
+
+
+def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule]) -> list[str]:
+    """Each file has exactly one rule, at the one RSE where it lies, and the rule is OK."""
+    problems = []
+    for file in files:
+        mine = [rule for rule in rules if rule.name == file.lfn]
+        if len(mine) != 1:
+            problems.append(f"{file.lfn}: {len(mine)} rules, expected one")
+        for rule in mine:
+            if set(file.pfns) != {rule.rse_expression}:
+                problems.append(f"{file.lfn}: protected at {rule.rse_expression}, lies at {sorted(file.pfns)}")
+            if rule.state != "OK":
+                problems.append(f"{file.lfn}: its rule {rule.rule_id} is {rule.state}")
+    return problems
+
+
+def tape_as_wanted(dataset: DatasetFacts, tape_rses: frozenset[str]) -> list[str]:
+    """One rule per block, on tape, and all blocks of the dataset on the same tape; no rule on the container."""
+    problems = []
+    for block in dataset.rucio_blocks:
+        mine = [rule for rule in dataset.rules if rule.name == block.name]
+        if len(mine) != 1:
+            problems.append(f"{block.name}: {len(mine)} rules, expected one")
+        for rule in mine:
+            if rule.rse_expression not in tape_rses:
+                problems.append(f"{block.name}: its rule is at {rule.rse_expression}, which is no tape")
+            if rule.copies != 1 or rule.state not in ("OK", "REPLICATING"):
+                problems.append(f"{block.name}: its rule {rule.rule_id} is {rule.state} with {rule.copies} copies")
+    on_blocks = {rule.rse_expression for rule in dataset.rules if rule.name in {b.name for b in dataset.rucio_blocks}}
+    if len(on_blocks) > 1:
+        problems.append(f"scattered over {some(on_blocks)}")
+    if any(rule.name == dataset.name for rule in dataset.rules):
+        problems.append("there is a rule on the whole dataset")
+    return problems
+
+
+# --- WMS2 itself ---------------------------------------------------------------------------------------------------------
+
+
+def one_job_per_dag(dags: Iterable[DagRow], jobs: Sequence[CondorJob]) -> list[str]:
+    """A submitted DAG row has exactly one DAGMan job, in the queue or the history, an unsubmitted one none; all have ended."""
+    problems = []
+    for dag in dags:
+        mine = [job for job in jobs if job.dag_id == dag.dag_id]
+        wanted = [dag.cluster] if dag.cluster else []
+        if [str(job.cluster) for job in mine] != wanted:
+            problems.append(f"DAG {dag.dag_id}: jobs {[job.cluster for job in mine]} at the schedd, the row says {wanted}")
+        if dag.is_live:
+            problems.append(f"DAG {dag.dag_id} is still {dag.status}")
+        problems += [f"DAG {dag.dag_id}: job {job.cluster} is still queued" for job in mine if job.job_status not in (3, 4)]
+    return problems
+
+
+def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> list[str]:
+    """Every DAGMan job of this instance belongs to a DAG row."""
+    known = {dag.dag_id for dag in dags}
+    strays = [job.cluster for job in jobs if job.dag_id not in known]
+    return [f"DAGMan jobs that no DAG row knows, {some(strays)}"] if strays else []
+
+
+def ledger_adds_up(ledger: Ledger) -> list[str]:
+    """All work is done or excluded by name, nothing is planned, left or counted twice."""
+    problems = [ledger.violation] if ledger.violation else []
+    if ledger.done + ledger.excluded != ledger.all or ledger.planned or ledger.left:
+        problems.append(
+            f"{ledger.done} {ledger.unit} done + {ledger.excluded} excluded of {ledger.all}, "
+            f"{ledger.planned} planned, {ledger.left} left"
+        )
+    if not ledger.all:
+        problems.append(f"there were no {ledger.unit} to do")
+    return problems
+
+
+# --- all of them ---------------------------------------------------------------------------------------------------------
+
+
+def judge(requests: Sequence[RequestFacts], pool: PoolFacts) -> list[Verdict]:
+    """All checks of all requests, and those of the whole."""
+    verdicts = [verdict for request in requests for verdict in judge_request(request, pool)]
+    dags = [dag for request in requests for dag in request.dags]
+    missing = sorted(set(CONSTRAINTS) - pool.constraints)
+    verdicts += [
+        Verdict("all", "requests", f"{len(requests)} requests", () if requests else ("there is no request",)),
+        Verdict("all", "unmerged files gone", "storage", (f"left over, {some(pool.unmerged)}",) if pool.unmerged else ()),
+        Verdict("all", "no stray DAGMan job", f"{len(pool.jobs)} jobs", tuple(no_stray_jobs(dags, pool.jobs))),
+        Verdict("all", "constraints in the database", ", ".join(CONSTRAINTS), (f"missing: {missing}",) if missing else ()),
+    ]
+    return verdicts
+
+
+def judge_request(request: RequestFacts, pool: PoolFacts) -> list[Verdict]:
+    """The checks of one request and of each of its output datasets."""
+    generated = request.asked.numbers is not None
+    expected = planned_events(request.planned) if generated else list(request.input_events)
+    lumis = {(run, lumi) for run, lumi, _ in expected} | request.input_lumis
+
+    def verdict(check: str, looked_at: str, problems: Iterable[str]) -> Verdict:
+        return Verdict(request.name, check, looked_at, tuple(problems))
+
+    status = [] if request.status == "completed" else [f"is {request.status}"]
+    effects = [f"not done: {key}" for key in request.open_effects]
+    units = [f"not done: {unit}" for unit in request.units_not_done]
+    outputs = same("steps", set(request.dataset_steps), request.asked.steps_kept, ("the output datasets", "the document"))
+    verdicts = [
+        verdict("completed, no effect open, no unit open", request.status, [*status, *effects, *units]),
+        verdict("every kept step has outputs", f"{len(request.datasets)} datasets", outputs),
+        verdict("ledger", f"{request.ledger.done} of {request.ledger.all} {request.ledger.unit}", ledger_adds_up(request.ledger)),
+        verdict("one DAGMan job per DAG", f"{len(request.dags)} DAGs", one_job_per_dag(request.dags, pool.jobs)),
+    ]
+    if generated:
+        problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
+        verdicts.append(verdict("the plan is the document's", f"{len(expected)} events", problems))
+    else:
+        empty = [] if expected else [f"{request.asked.input_dataset}: no event is wanted of it"]
+        verdicts.append(verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty]))
+    for dataset in request.datasets:
+        verdicts += judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)
+    return verdicts
+
+
+def judge_dataset(
+    dataset: DatasetFacts, expected: Sequence[EventId], lumis: Iterable[LumiId], share: float, tape_rses: frozenset[str]
+) -> list[Verdict]:
+    """The checks of one output dataset."""
+    files, events = len(dataset.on_disk), sum(len(file.events) for file in dataset.on_disk)
+    size = sum(file.size_bytes for file in dataset.on_disk)
+    unregistered = [f"on disk, unknown to Rucio: {path}" for path in dataset.unregistered]
+    lines: list[tuple[str, str, Callable[[], list[str]]]] = [
+        ("every event once", f"{events} events in {files} files", lambda: events_once(expected, dataset.on_disk, share)),
+        ("lumis as planned", f"{files} files", lambda: lumis_kept(lumis, dataset.on_disk)),
+        ("bytes as declared", f"{size} bytes", lambda: bytes_as_declared(dataset.on_disk, dataset.rucio_files) + unregistered),
+        ("DBS as on disk", f"{len(dataset.dbs_files)} files", lambda: dbs_as_on_disk(dataset.on_disk, dataset.dbs_files)),
+        ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", lambda: blocks_agree(dataset)),
+        ("files protected", f"{len(dataset.rucio_files)} files", lambda: files_protected(dataset.rucio_files, dataset.rules)),
+        ("one tape rule per block", f"{len(dataset.rucio_blocks)} blocks", lambda: tape_as_wanted(dataset, tape_rses)),
+    ]
+    return [Verdict(dataset.name, check, looked_at, tuple(problems())) for check, looked_at, problems in lines]

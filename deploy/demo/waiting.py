@@ -1,0 +1,83 @@
+"""Waiting for the requests to end, one line per change. Knows no database: it is given a way to look and a clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Standing(Protocol):
+    """What it needs to know of a request."""
+
+    @property
+    def name(self) -> str:
+        """The request's name."""
+
+    @property
+    def status(self) -> str:
+        """Its status."""
+
+    def line(self) -> str:
+        """One line for people."""
+
+
+#: Ends that are no success: nothing moves on from here by itself.
+BAD_ENDS = frozenset({"held", "failed", "aborted", "cleaning", "cleaned"})
+GOOD_ENDS = frozenset({"completed", "archived"})
+POLL_SECONDS = 1.0
+
+
+class End(Enum):
+    """How the waiting ended."""
+
+    COMPLETED = "every request is completed"
+    STOPPED = "a request cannot go on by itself"
+    TIMEOUT = "the time limit is over"
+    NOTHING = "there is no request"
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The end, and the requests that are to be explained."""
+
+    end: End
+    unfinished: tuple[str, ...]
+
+
+def judge(standings: Sequence[Standing]) -> Waited | None:
+    """The end that these standings mean; None while it goes on."""
+    if not standings:
+        return Waited(End.NOTHING, ())
+    bad = tuple(s.name for s in standings if s.status in BAD_ENDS)
+    if bad:
+        return Waited(End.STOPPED, bad)
+    return Waited(End.COMPLETED, ()) if all(s.status in GOOD_ENDS for s in standings) else None
+
+
+def wait(
+    look: Callable[[], Sequence[Standing]],
+    say: Callable[[str], None],
+    *,
+    limit_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Waited:
+    """Look until it ends, at once when a request stopped, at the latest after ``limit_seconds``."""
+    deadline = clock() + limit_seconds
+    told: dict[str, str] = {}
+    while True:
+        standings = look()
+        for standing in standings:
+            line = standing.line()
+            if told.get(standing.name) != line:
+                told[standing.name] = line
+                say(line)
+        end = judge(standings)
+        if end is not None:
+            return end
+        if clock() >= deadline:
+            return Waited(End.TIMEOUT, tuple(s.name for s in standings if s.status not in GOOD_ENDS))
+        sleep(POLL_SECONDS)

@@ -1,0 +1,89 @@
+"""Waiting for the demo's requests: it tells changes, stops at once at a bad end, and gives up in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from deploy.demo.check import limit_seconds
+from deploy.demo.waiting import End, Waited, judge, wait
+
+
+@dataclass(frozen=True)
+class Standing:
+    name: str
+    status: str
+    units: int = 0
+
+    def line(self) -> str:
+        return f"{self.name} {self.status} {self.units}"
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def watch(*looks: list[Standing], limit_seconds: float = 100.0) -> tuple[Waited, list[str]]:
+    """Wait through these looks, the last one for ever."""
+    clock, told, left = Clock(), [], list(looks)
+    end = wait(
+        lambda: left.pop(0) if len(left) > 1 else left[0],
+        told.append,
+        limit_seconds=limit_seconds,
+        clock=clock,
+        sleep=clock.sleep,
+    )
+    return end, told
+
+
+def test_it_ends_when_every_request_is_completed():
+    running, done = (
+        [Standing("a", "completed"), Standing("b", "active")],
+        [Standing("a", "completed"), Standing("b", "completed")],
+    )
+    assert judge(running) is None
+    assert watch(running, done)[0] == Waited(End.COMPLETED, ())
+
+
+def test_each_change_is_told_once():
+    looks = [[Standing("a", "queued")], [Standing("a", "active")], [Standing("a", "active")], [Standing("a", "active", 1)]]
+    assert watch(*looks, [Standing("a", "completed", 1)])[1] == ["a queued 0", "a active 0", "a active 1", "a completed 1"]
+
+
+@pytest.mark.parametrize("status", ["held", "failed", "aborted", "cleaned"])
+def test_a_request_that_cannot_go_on_ends_it_at_once(status):
+    end, told = watch([Standing("a", "active"), Standing("b", status)])
+    assert end == Waited(End.STOPPED, ("b",))
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("status", ["partial", "stopping", "resubmitting", "queued", "planning"])
+def test_whatever_goes_on_by_itself_is_waited_for(status):
+    assert judge([Standing("a", status)]) is None
+
+
+def test_the_time_limit_names_those_that_are_not_done():
+    end, _ = watch([Standing("a", "completed"), Standing("b", "active")], limit_seconds=5)
+    assert end == Waited(End.TIMEOUT, ("b",))
+
+
+def test_nothing_to_wait_for_is_no_success():
+    assert watch([])[0] == Waited(End.NOTHING, ())
+
+
+def test_the_limit_is_ten_minutes_unless_the_environment_says_otherwise():
+    assert limit_seconds("") == 600.0
+    assert limit_seconds("12.5") == 12.5
+    for wrong in ("0", "-1", "soon"):
+        with pytest.raises(SystemExit, match="WMS2_DEMO_TIMEOUT_SECONDS"):
+            limit_seconds(wrong)
