@@ -46,7 +46,7 @@ def _request(standing: rows.Standing, sources: Sources) -> RequestFacts:
     document = rows.document(standing.name)
     asked = documents.asked(document)
     datasets = rows.dataset_names(workflow)
-    wanted = _read_input(asked, document, rows.input_files(workflow), sources.rucio)
+    wanted = _read_input(asked, document, rows.excluded_files(workflow), sources)
     return RequestFacts(
         name=standing.name,
         status=standing.status,
@@ -72,17 +72,19 @@ class _Input:
     problems: list[str]
 
 
-def _read_input(asked: Asked, document: dict[str, object], files: Iterable[tuple[str, str]], rucio: Rucio) -> _Input:
-    """Events and lumis of the input files that the document's lists let through."""
+def _read_input(asked: Asked, document: dict[str, object], excluded: frozenset[str], sources: Sources) -> _Input:
+    """Events and lumis that the document's lists let through, of the files that DBS has of the input dataset."""
     found = _Input([], set(), [])
     if asked.numbers is not None:
         return found
-    for lfn, block in files:
-        path = rucio.path(lfn)
-        file = storage.open_file(lfn, "", path) if path else RootFile(lfn, "", "", problem="Rucio has no replica on disk")
+    for known in sources.dbs.files(asked.input_dataset, ()):
+        if known.lfn in excluded or not known.is_valid:
+            continue
+        path = sources.rucio.path(known.lfn)
+        file = storage.open_file(known.lfn, "", path) if path else RootFile(known.lfn, "", "", problem="Rucio has no replica")
         if file.problem:
-            found.problems.append(f"{lfn}: {file.problem}")
-        lumis = {lumi for lumi in file.lumis if documents.wants(document, lumi, block)}
+            found.problems.append(f"{known.lfn}: {file.problem}")
+        lumis = {lumi for lumi in file.lumis if documents.wants(document, lumi, known.block)}
         found.lumis.update(lumis)
         found.events.extend(event for event in file.events if event[:2] in lumis)
     return found

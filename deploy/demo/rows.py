@@ -90,10 +90,10 @@ def lost_numbers(workflow: Workflow) -> int:
     return claims.aggregate(total=Sum("events"))["total"] or 0
 
 
-def input_files(workflow: Workflow) -> list[tuple[str, str]]:
-    """(LFN, block) of every input file that was not excluded by name."""
-    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
-    return list(rows.order_by("lfn").values_list("lfn", "block_name"))
+def excluded_files(workflow: Workflow) -> frozenset[str]:
+    """LFNs of input files that are left out with a reason in their rows."""
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
+    return frozenset(rows.values_list("lfn", flat=True))
 
 
 def dags(workflow: Workflow) -> tuple[facts.DagRow, ...]:
