@@ -74,24 +74,24 @@ def job_outcome(job: DagmanJob) -> DagOutcome | None:
     if job.job_status == 3:
         return DagOutcome.REMOVED
     failed = job.counts is not None and job.counts.failed > 0
-    return _outcome(job.exit_code, job.status, failed=failed, started=job.counts is not None and job.counts.total > 0)
+    return ended(job.exit_code, job.status, failed=failed, started=job.counts is not None and job.counts.total > 0)
 
 
 def metrics_outcome(metrics: DagMetrics) -> DagOutcome:
     """How a DAGMan ended, by its metrics file: the second source, when history does not answer or is already rotated."""
-    return _outcome(metrics.exit_code, metrics.status, failed=metrics.nodes_failed > 0, started=metrics.nodes_total > 0)
+    return ended(metrics.exit_code, metrics.status, failed=metrics.nodes_failed > 0, started=metrics.nodes_total > 0)
 
 
-def _outcome(exit_code: int | None, status: DagmanStatus | None, *, failed: bool, started: bool) -> DagOutcome:
+def ended(exit_code: int | None, status: int | None, *, failed: bool, started: bool) -> DagOutcome:
     """23.9 ends a drained DAG with status OK, so exit 1 without a failed node is what tells it there."""
-    if status is DagmanStatus.REMOVED:
+    if status == DagmanStatus.REMOVED:
         return DagOutcome.REMOVED
-    if status is DagmanStatus.ABORTED:
+    if status == DagmanStatus.ABORTED:
         return DagOutcome.ABORTED
     if exit_code == 0:
         return DagOutcome.COMPLETED
-    if status is DagmanStatus.HALTED or (status is DagmanStatus.OK and exit_code == 1 and started and not failed):
+    if status == DagmanStatus.HALTED or (status == DagmanStatus.OK and exit_code == 1 and started and not failed):
         return DagOutcome.DRAINED
-    if status is DagmanStatus.NODE_FAILED or failed:
+    if status == DagmanStatus.NODE_FAILED or failed:
         return DagOutcome.NODES_FAILED
     return DagOutcome.BROKEN

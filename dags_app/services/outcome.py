@@ -6,18 +6,25 @@ is never COMPLETED.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dags_app import dagman
+from dags_app.dagman import (
+    DagMetrics,
+    DagOutcome,
+    DagStatusFile,
+    NodeState,
+    last_rescue,
+    metrics_outcome,
+    read_metrics,
+    read_status,
+)
+from dags_app.dagman.jobs import ended
 from dags_app.models import DAG, DAGStatus
 from wms2.adapters import factory
+from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
-
-JOB_REMOVED, JOB_COMPLETED = 3, 4
-#: DAG_Status values of the job ad.
-DAG_OK, DAG_NODE_FAILED, DAG_ABORTED, DAG_REMOVED, DAG_HALTED = 0, 2, 3, 4, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +46,56 @@ def dag_outcome(dag: DAG) -> Outcome:
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd")
     ad = factory.htcondor(dag.schedd.name, dag.schedd.collector).history(int(dag.dagman_cluster_id))
-    directory = Path(dag.submit_dir)
-    metrics = dagman.read_metrics(directory / "workflow.dag.metrics")
-    status = dagman.read_status_file(directory / "workflow.dag.status")
-    if metrics is not None and str(metrics.dagman_id) != dag.dagman_cluster_id:
+    path = Path(dag.dag_file_path)
+    metrics = read_metrics(path.with_name(path.name + ".metrics"))
+    if metrics is not None and metrics.cluster != dag.dagman_cluster_id:
         metrics = None  # of an earlier submission of the same directory
-    states = {name: int(node.state) for name, node in status.nodes.items()} if status else {}
-    done, failed = sum(s == 5 for s in states.values()), sum(s == 6 for s in states.values())
-    evidence = {
-        "history": asdict(ad) if ad else None,
-        "metrics": asdict(metrics) if metrics else None,
-        "units": {"done": done, "failed": failed, "total": len(states)},
-        "rescue": sorted(p.name for p in directory.glob("workflow.dag.rescue[0-9][0-9][0-9]")),
-    }
-    if ad is None and metrics is None:
-        return Outcome(None, "not in the queue, not in the history, no metrics file", evidence=evidence)
-    exit_code = ad.exit_code if ad else metrics.exit_code if metrics else None
-    dag_status = ad.dag_status if ad else metrics.dag_status if metrics else None
-    removed = (ad is not None and ad.job_status == JOB_REMOVED) or dag_status == DAG_REMOVED
-    if removed or dag_status == DAG_HALTED:
+    return judge(dag, ad, metrics, read_status(path.with_name(path.name + ".status")), _evidence_rescue(path))
+
+
+def judge(dag: DAG, ad: HistoryAd | None, metrics: DagMetrics | None, status: DagStatusFile | None, rescue: str) -> Outcome:
+    """The rules, over what was found."""
+    states = [node.state for node in status.nodes] if status else []
+    done, failed = states.count(NodeState.DONE), states.count(NodeState.ERROR)
+    evidence: dict[str, Any] = {"units": {"done": done, "failed": failed, "total": len(states)}, "rescue": rescue}
+    if ad is not None:
+        evidence["history"] = {
+            "job_status": ad.job_status,
+            "exit_code": ad.exit_code,
+            "dag_status": ad.dag_status,
+            "why": ad.remove_reason,
+        }
+    if metrics is not None:
+        evidence["metrics"] = {"exit_code": metrics.exit_code, "dag_status": int(metrics.status), "done": metrics.nodes_done}
+    by_history = _by_history(ad) if ad is not None else None
+    by_metrics = metrics_outcome(metrics) if metrics is not None else None
+    ending = by_history or by_metrics
+    if ending is None:
+        return Outcome(None, "not in the queue, not in the history, no metrics file of this submission", evidence=evidence)
+    if by_history and by_metrics and by_history is not by_metrics:
+        why = f"the job history says {by_history.value}, the metrics file {by_metrics.value}"
+        return Outcome(None, why, evidence=evidence)
+    if ending in (DagOutcome.REMOVED, DagOutcome.DRAINED):
         if dag.stop_requested_at is not None:
             return Outcome(DAGStatus.STOPPED, "stopped by us", evidence=evidence)
-        why = ad.remove_reason if ad and ad.remove_reason else "halted or removed by somebody else"
+        why = ad.remove_reason if ad is not None and ad.remove_reason else f"{ending.value} by somebody else"
         return Outcome(DAGStatus.REMOVED, why, evidence=evidence)
-    if ad is not None and metrics is not None and metrics.exit_code != exit_code:
-        return Outcome(None, f"job history says exit {exit_code}, the metrics file {metrics.exit_code}", evidence=evidence)
-    if exit_code == 0 and dag_status == DAG_OK:
+    if ending is DagOutcome.COMPLETED:
         if states and done != len(states):
             return Outcome(None, f"DAGMan says all done, its status file {done} of {len(states)}", evidence=evidence)
         return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
-    if exit_code == 0:
-        return Outcome(None, f"exit 0 with DAG_Status {dag_status}", evidence=evidence)
-    ended = DAGStatus.PARTIAL if done else DAGStatus.FAILED
-    return Outcome(ended, f"exit {exit_code}, DAG_Status {dag_status}", aborted=dag_status == DAG_ABORTED, evidence=evidence)
+    ended_as = DAGStatus.PARTIAL if done else DAGStatus.FAILED
+    why = f"{ending.value}: {failed} of {len(states)} units failed" if states else ending.value
+    return Outcome(ended_as, why, aborted=ending is DagOutcome.ABORTED, evidence=evidence)
+
+
+def _by_history(ad: HistoryAd) -> DagOutcome:
+    if ad.job_status == JobStatus.REMOVED:
+        return DagOutcome.REMOVED
+    failed, total = ad.nodes_failed or 0, ad.nodes_total or 0
+    return ended(ad.exit_code, ad.dag_status, failed=failed > 0, started=total > 0)
+
+
+def _evidence_rescue(dag_file: Path) -> str:
+    rescue = last_rescue(dag_file)
+    return rescue.path.name if rescue else ""

@@ -30,12 +30,12 @@ class UnitNodes:
 
 def unit_nodes(dag: DAG) -> UnitNodes | None:
     """Read the outer status file. A torn or missing file says nothing."""
-    status = dagman.read_status_file(Path(dag.submit_dir) / "workflow.dag.status")
+    status = dagman.read_status(Path(dag.dag_file_path + ".status"))
     if status is None:
         return None
     return UnitNodes(
-        done=tuple(name for name, node in status.nodes.items() if int(node.state) == 5),
-        failed=tuple(name for name, node in status.nodes.items() if int(node.state) == 6),
+        done=tuple(node.name for node in status.nodes if node.state is dagman.NodeState.DONE),
+        failed=tuple(node.name for node in status.nodes if node.state is dagman.NodeState.ERROR),
     )
 
 
@@ -47,8 +47,8 @@ def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
         return nodes
     if completed:
         return UnitNodes(done=tuple(WorkUnit.objects.filter(round_id=dag.round_id).values_list("name", flat=True)), failed=())
-    rescues = sorted(Path(dag.submit_dir).glob("workflow.dag.rescue[0-9][0-9][0-9]"))
-    return UnitNodes(done=tuple(dagman.read_rescue(rescues[-1]).done), failed=()) if rescues else None
+    rescue = dagman.last_rescue(Path(dag.dag_file_path))
+    return UnitNodes(done=tuple(sorted(rescue.done)), failed=tuple(sorted(rescue.failed))) if rescue else None
 
 
 def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
