@@ -93,7 +93,13 @@ def contract(kind: str, directory: Path, identity: Identity, pool: Pool, endpoin
         "WMS2_SCHEDD_NAME": SCHEDD_NAME,
         "WMS2_COLLECTOR": pool.collector,
         "WMS2_SUBMIT_ROOT": str(directory / "submit"),
+        # a small pool on one machine: look often, retry soon
         "WMS2_CYCLE_SECONDS": "5",
+        "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",
+        "WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS": "1",
+        "WMS2_COOLOFF_BASE_SECONDS": "5",
+        "WMS2_EFFECT_BACKOFF_SECONDS": "2,5,10,30,60",
+        "WMS2_RETRY_AFTER_FAILURE_SECONDS": "5",
         "DJANGO_SETTINGS_MODULE": "wms2.settings",
     }
 

@@ -140,5 +140,6 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
 def start_wms2(stack: Stack, supervisor: Supervisor) -> None:
     """Bring the database up to date and start WMS2's own processes."""
     stack.wms2.manage("migrate", "--noinput")
+    stack.wms2.manage("wms2_init")
     stack.wms2.manage("collectstatic", "--noinput", "--verbosity", "0")
     supervisor.start([stack.wms2.web(), stack.wms2.worker(), stack.wms2.beat(), stack.wms2.flower()])
