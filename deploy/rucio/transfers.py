@@ -8,6 +8,7 @@ never at requests.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +34,19 @@ def _arrive(client: Any, rse: str, files: list[dict[str, str]]) -> None:
         client.update_replicas_states(rse, batch)
 
 
-def settle(client: Any, rse_expression: str = TAPE) -> Settled:
+def settle(client: Any, rse_expression: str = TAPE, rule_ids: Collection[str] | None = None) -> Settled:
     """Let every pending copy of replicating rules at the matching RSEs arrive.
 
     Args:
         client: a ``rucio.client.Client`` of an account that may set replica states.
         rse_expression: destinations that receive; others stay REPLICATING.
+        rule_ids: only these rules; None for all.
     """
     receiving = {row["rse"] for row in client.list_rses(rse_expression)}
     rules = files = 0
     for rule in list(client.list_replication_rules(filters={"state": REPLICATING_RULES})):
+        if rule_ids is not None and rule["id"] not in rule_ids:
+            continue
         pending: dict[str, list[dict[str, str]]] = {}
         for lock in client.list_replica_locks(rule["id"]):
             if lock["state"] == "REPLICATING" and lock["rse"] in receiving:
