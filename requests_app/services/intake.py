@@ -54,9 +54,7 @@ def request_import(
     except IntegrityError as error:
         if "request_name" not in str(error):
             raise
-        raise DocumentRefused(
-            [Problem("RequestName", f"{request.request_name} is known already; a new version needs a name of its own")]
-        ) from error
+        raise _known_already(request.request_name) from error
     return request
 
 
@@ -68,6 +66,8 @@ def request_check(*, document: dict[str, Any], request_name: str | None) -> Work
         ServiceUnavailable: ConfigCache did not answer.
     """
     draft = draft_of(document, request_name)
+    if Request.objects.filter(request_name=draft.request_name).exists():
+        raise _known_already(draft.request_name)
     return intake.complete(draft, configs_of(draft))
 
 
@@ -80,6 +80,10 @@ def request_fetch(*, request_name: str) -> dict[str, Any]:
     """
     document: dict[str, Any] = factory.reqmgr2().request(request_name)
     return document
+
+
+def _known_already(name: str) -> DocumentRefused:
+    return DocumentRefused([Problem("RequestName", f"{name} is known already; a new version needs a name of its own")])
 
 
 def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:

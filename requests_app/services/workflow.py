@@ -18,6 +18,7 @@ from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
 from wms2.conf import conf
 from wms2.crash import crash_point
+from wms2.errors import NotFoundInService
 
 
 def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
@@ -33,12 +34,15 @@ def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
 
 
 def configs_of(draft: intake.Draft) -> Mapping[str, ConfigDocument]:
-    """The ConfigCache documents that a draft names, by id."""
+    """The ConfigCache documents that a draft names, by id; one that ConfigCache does not have is left out, for intake to name."""
     base = conf().configcache_url
-    return {
-        config_id: factory.configcache().config(base or url, database, config_id)
-        for url, database, config_id in intake.config_ids(draft)
-    }
+    found: dict[str, ConfigDocument] = {}
+    for url, database, config_id in intake.config_ids(draft):
+        try:
+            found[config_id] = factory.configcache().config(base or url, database, config_id)
+        except NotFoundInService:
+            continue
+    return found
 
 
 def _create(request: Request, fenced: Fence) -> Workflow:
