@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.adapters.servers import Behaviour, RawServer
+from tests.adapters.simulators import Proxy, Simulators
 from wms2.adapters import observe
 
 
@@ -44,3 +45,19 @@ def calls() -> Iterator[list[tuple[str, str, str]]]:
     observe.add_observer(note)
     yield seen
     observe.remove_observer(note)
+
+
+@pytest.fixture(scope="session")
+def simulators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulators]:
+    """ReqMgr2, ConfigCache, DBS and CRIC, started for this run."""
+    running = Simulators(tmp_path_factory.mktemp("simulators"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def proxy(simulators: Simulators) -> Iterator[Proxy]:
+    """A way to the simulators on which calls can be lost."""
+    between = Proxy(simulators.port)
+    yield between
+    between.close()

@@ -130,7 +130,8 @@ class Dbs:
         Raises:
             ServiceUnavailable: not all files are registered, or it is not known; repeat the call.
             NotFoundInService: no such block.
-            ServiceRejected: the block is closed and lacks some of the files; a file is there with other contents; DBS refused.
+            ServiceRejected: the block is closed and lacks some of the files; a file is there with other contents or in another
+                block; DBS refused.
         """
         operation = "register_files"
         check_name("block_name", block_name, operation=operation)
@@ -148,6 +149,8 @@ class Dbs:
             raise ServiceRejected(SERVICE, operation, detail)
         for batch in _batches(missing):
             self._post_files(block_name, dataset, batch, operation)
+        if missing:
+            self._verify(block_name, missing, operation)
         return FilesRegistered(registered=len(missing), already_there=len(files) - len(missing))
 
     def close_block(self, block_name: str, origin_site: str | None = None) -> None:
@@ -276,6 +279,15 @@ class Dbs:
                 if attempt == _WRITE_TRIES or isinstance(error, ServiceRejected):
                     raise
                 self._sleep(jittered_seconds(attempt, 0.5, 30.0))
+
+    def _verify(self, block_name: str, files: Sequence[DbsFile], operation: str) -> None:
+        """DBS answers 200 for a file it has in another block and leaves it there."""
+        elsewhere = self._unregistered(block_name, files, operation)
+        if elsewhere:
+            lfn = elsewhere[0].lfn
+            places = [f.block_name for f in self._outputs.files("logical_file_name", lfn, valid_only=False, operation=operation)]
+            detail = f"{len(elsewhere)} files did not get into {block_name}; first {lfn}, which is in {places or 'no block'}"
+            raise ServiceRejected(SERVICE, operation, detail)
 
     def _post(self, path: str, body: object, operation: str) -> None:
         # Existing objects answer 200 and stay as they are, so these may be sent again.

@@ -93,7 +93,7 @@ class DbsQueries:
             yield _block_info(row)
 
     def files(self, key: str, name: str, *, valid_only: bool, operation: str) -> Iterator[DbsFileInfo]:
-        """Files of a ``dataset`` or ``block_name``."""
+        """Files of a ``dataset`` or ``block_name``, or the one with a ``logical_file_name``."""
         params: dict[str, str | int] = {key: name, "detail": 1}
         if valid_only:
             params["validFileOnly"] = 1

@@ -19,6 +19,8 @@ Document = dict[str, Any]
 _ANSWER = TypeAdapter(wire.ReqMgr2Answer)
 _CREATED = TypeAdapter(wire.ReqMgr2Created)
 _WRITE_TRIES = 3
+_STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
+_NOT_PUT = _STATISTICS | {"RequestStatus"}
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -48,10 +50,10 @@ _LATER: dict[str, tuple[str, ...]] = {
 
 def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """ReqMgr2 says what is wrong in ``X-Error-*`` headers; the body is HTML or empty."""
-    detail = headers.get("X-Error-Detail", "")
-    if not detail:
+    words = [text for text in (headers.get("X-Error-Detail"), headers.get("X-Error-Info")) if text]
+    if not words:
         return plain_fault(status, headers, body)
-    return Fault(detail, headers.get("X-Error-ID") or headers.get("X-REST-Status"))
+    return Fault(": ".join(words), headers.get("X-REST-Status"))
 
 
 class ReqMgr2:
@@ -121,10 +123,29 @@ class ReqMgr2:
         return status
 
     def put(self, name: str, changes: Mapping[str, object]) -> None:
-        """Change keys of a document, e.g. ``RequestPriority`` or the statistics. A status goes through ``set_status``."""
-        if "RequestStatus" in changes:
-            raise ValueError("use set_status: a repeated status change is refused by ReqMgr2")
+        """Change keys of a document, e.g. ``RequestPriority``; repeatable. A status goes through ``set_status``.
+
+        Raises:
+            ServiceRejected: refused, or dropped without a word because the request's status does not allow the change.
+        """
+        unfit = sorted(_NOT_PUT & changes.keys())
+        if unfit:
+            raise ValueError(f"{', '.join(unfit)}: a status goes through set_status, statistics through add_statistics")
         self._put(name, changes, "put", tries=_WRITE_TRIES)
+        document = self.request(name)
+        dropped = [key for key, value in changes.items() if document.get(key) != value]
+        if dropped:
+            detail = f"{name} is {document.get('RequestStatus')}: {', '.join(dropped)} cannot be changed"
+            raise ServiceRejected(SERVICE, "put", detail)
+
+    def add_statistics(self, name: str, statistics: Mapping[str, int]) -> None:
+        """Add to ``total_jobs``, ``input_lumis``, ``input_events``, ``input_num_files``. Not repeatable: ReqMgr2 adds them up.
+
+        After ``ServiceUnavailable`` they may have been added.
+        """
+        if set(statistics) != _STATISTICS:
+            raise ValueError(f"statistics are {sorted(_STATISTICS)}, all four")
+        self._put(name, statistics, "add_statistics", tries=1)
 
     def clone(self, name: str) -> str:
         """Clone a request; returns the new name. Not repeated: after ``ServiceUnavailable`` a clone may exist."""

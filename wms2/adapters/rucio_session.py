@@ -93,6 +93,24 @@ def _token_file(section: dict[str, str], account: str) -> str | None:
     return f"{path}-{account}"
 
 
+def check_token_file(path: str | None) -> None:
+    """Remove an empty token file and refuse an unreadable one: rucio-clients would go on without a token and fail at every call.
+
+    Raises:
+        ConfigurationError: the file belongs to somebody else.
+    """
+    if path is None:
+        return
+    file = Path(path)
+    try:
+        if not file.read_text().strip():
+            file.unlink(missing_ok=True)  # the library writes by rename, so nobody is in the middle of it
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise ConfigurationError(f"the Rucio token file {path} belongs to another user: remove it, or give each user a file") from error
+
+
 @dataclass(slots=True)
 class _LastAnswer:
     """HTTP status of the last answer of a call; rucio-clients drops it, and some of its errors mean nothing without it."""
@@ -182,6 +200,7 @@ class RucioSession:
         """This thread's client, logged in. A child process makes its own: a connection must not be shared over a fork."""
         client: _Client | None = getattr(self._local, "client", None)
         if client is None or self._local.pid != os.getpid():
+            check_token_file(self._config.token_file)
             program = sys.argv[0]
             try:
                 client = _Client(self._config, self.account, self._timeout_seconds, answer)
