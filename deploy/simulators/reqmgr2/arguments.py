@@ -34,13 +34,16 @@ Args = dict[str, Arg]
 
 
 def _above_zero(value: Any) -> bool:
-    numbers = value.values() if isinstance(value, dict) else [value]
-    return all(number > 0 for number in numbers)
+    return bool(value > 0)
 
 
 def _not_negative(value: Any) -> bool:
-    numbers = value.values() if isinstance(value, dict) else [value]
-    return all(number >= 0 for number in numbers)
+    return bool(value >= 0)
+
+
+def _all_values(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """For chains: one number, or a map of numbers by step or task."""
+    return lambda value: all(check(number) for number in (value.values() if isinstance(value, dict) else [value]))
 
 
 def _one_of(*allowed: str) -> Callable[[Any], bool]:
@@ -57,6 +60,10 @@ def _run_number(value: Any) -> bool:
 
 def _positive(kind: Kind, default: Any = None, **rules: Any) -> Arg:
     return Arg(kind, default, check=_above_zero, rule="value > 0", **rules)
+
+
+def _at_least(kind: Kind, least: int, default: Any = None, **rules: Any) -> Arg:
+    return Arg(kind, default, check=_all_values(lambda number: number >= least), rule=f"value >= {least}", **rules)
 
 
 def _natural(kind: Kind, default: Any = None, **rules: Any) -> Arg:
@@ -171,6 +178,8 @@ _CHAIN_CREATE: Args = {
     "FirstEvent": _positive(INT, 1),
     "FirstLumi": _positive(INT, 1),
     "RequiresGPU": replace(_GPU, default=None, null=True),
+    "Multicore": _at_least(INT, 1, 1),
+    "EventStreams": _at_least(INT, 0, 0, null=True),
 }
 
 _CREATE: dict[str, Args] = {
@@ -201,7 +210,8 @@ _CREATE: dict[str, Args] = {
         "Task1": Arg(DICT, {}, optional=False),
         "TaskChain": _positive(INT, 1, optional=False),
         "IgnoredOutputModules": Arg(LIST, []),
-        "TimePerEvent": _natural(FLOAT, 12.0),
+        "TimePerEvent": _at_least(FLOAT, 0, 12.0),
+        "Memory": _at_least(FLOAT, 1, 2300.0),
     },
 }
 
@@ -255,7 +265,8 @@ def create_arguments(request_type: str) -> Args | None:
 def assign_arguments(request_type: str) -> Args:
     """The arguments of an assignment."""
     if request_type in ("StepChain", "TaskChain"):
-        return {**_ASSIGN, "ChainParentageMap": Arg(DICT, {})}
+        by_element = {"Memory": _at_least(FLOAT, 1), "Multicore": _at_least(INT, 1), "EventStreams": _at_least(INT, 0)}
+        return {**_ASSIGN, **by_element, "ChainParentageMap": Arg(DICT, {})}
     return _ASSIGN
 
 

@@ -109,7 +109,10 @@ def check_site_lists(arguments: dict[str, Any]) -> None:
     Raises:
         InvalidSpec: a site is in both lists.
     """
-    white, black = to_list(arguments.get("SiteWhitelist", [])), to_list(arguments.get("SiteBlacklist", []))
+    try:
+        white, black = to_list(arguments.get("SiteWhitelist", [])), to_list(arguments.get("SiteBlacklist", []))
+    except ValueError as error:
+        raise InvalidSpec(str(error)) from error
     both = sorted(set(white) & set(black))
     if both:
         raise InvalidSpec(f"Validation failed: The same site cannot be white and blacklisted: {both}")

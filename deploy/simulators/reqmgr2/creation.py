@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.simulators.reqmgr2.arguments import Args, create_arguments, element_arguments
 from deploy.simulators.reqmgr2.checking import InvalidSpec, check_arguments, refuse_unknown, set_defaults
-from deploy.simulators.reqmgr2.kinds import to_bool
+from deploy.simulators.reqmgr2.kinds import FLOAT, INT, NON_EMPTY_LIST, to_bool
 from deploy.simulators.reqmgr2.outputs import FindConfig, compute, load_modules
 from deploy.simulators.reqmgr2.states import REQUEST_TYPES, START
 
@@ -103,7 +103,9 @@ def _initialize(document: dict[str, Any], requestor: Requestor, around: Surround
     document["CouchWorkloadDBName"] = "reqmgr_workload_cache"
     document["CouchDBName"] = "reqmgr_config_cache"
     document["RequestName"] = request_name(document["Requestor"], document.get("RequestString"), now)
-    if document.get("DbsUrl") and isinstance(document["DbsUrl"], str):
+    if "DbsUrl" in document and document["DbsUrl"] is None:
+        raise InvalidSpec("'NoneType' object has no attribute 'replace'")
+    if isinstance(document.get("DbsUrl"), str):
         document["DbsUrl"] = document["DbsUrl"].replace("cmsweb.cern.ch", "cmsweb-prod.cern.ch").rstrip("/")
 
 
@@ -125,6 +127,8 @@ def _construct(document: dict[str, Any], definition: Args, around: Surroundings)
         _check_chain(document, request_type, around)
     elif request_type == "ReReco":
         _check_rereco(document, around)
+    elif document["DQMConfigCacheID"] is not None:
+        load_modules(around.find_config, document["DQMConfigCacheID"])
     outputs = compute(document, {}, around.find_config)
     if request_type in ("StepChain", "TaskChain"):
         document["ChainParentageMap"] = outputs.parentage
@@ -140,6 +144,8 @@ def _construct(document: dict[str, Any], definition: Args, around: Surroundings)
 def _check_input(document: Mapping[str, Any], request_type: str, around: Surroundings) -> None:
     """Input and pile-up datasets are in DBS; parents are there when the request wants them."""
     first: Any = document.get({"StepChain": "Step1", "TaskChain": "Task1"}.get(request_type, ""), document)
+    if not isinstance(first, dict):
+        raise InvalidSpec(f"'{type(first).__name__}' object has no attribute 'get'")
     dataset, parents = first.get("InputDataset"), first.get("IncludeParents")
     if parents and not dataset:
         raise InvalidSpec("IncludeParents flag is True but InputDataset value has not been provided")
@@ -157,7 +163,8 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
         raise InvalidSpec(
             f"Workflow exceeds the maximum allowed number of {noun}s. Limited to up to 10 {noun}s, found {length} {noun}s."
         )
-    if not to_bool(_needed(document, f"{word}{length}").get("KeepOutput", True)):
+    last = _needed(document, f"{word}{length}")
+    if isinstance(last, dict) and not _keeps_output(last):
         raise InvalidSpec(
             f"Dropping the output (KeepOutput=False) of the last {noun} is prohibited.\n"
             f"You probably want to remove that {noun} completely and try again."
@@ -174,9 +181,27 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
         definition = element_arguments(request_type, first=first, generator=first and "InputDataset" not in element)
         refuse_unknown(element, definition)
         check_arguments(element, definition, "create")
-        modules = load_modules(around.find_config, element["ConfigCacheID"])
-        if request_type == "StepChain" and to_bool(element.get("KeepOutput", True)):
+        _refuse_empty(element, definition)
+        modules = load_modules(around.find_config, element["ConfigCacheID"]) if element["ConfigCacheID"] else ()
+        if request_type == "StepChain" and _keeps_output(element):
             _refuse_same_output(label, [(module.name, module.tier) for module in modules], seen)
+
+
+def _keeps_output(element: Mapping[str, Any]) -> bool:
+    try:
+        return to_bool(element.get("KeepOutput", True))
+    except ValueError as error:
+        raise InvalidSpec(str(error)) from error
+
+
+def _refuse_empty(element: Mapping[str, Any], definition: Args) -> None:
+    """A null that the definition allows still fails where ReqMgr2 converts the values of steps and tasks a second time."""
+    for name, arg in definition.items():
+        if name in element and element[name] is None and arg.kind in (INT, FLOAT, NON_EMPTY_LIST):
+            try:
+                arg.kind.convert(None)
+            except (TypeError, ValueError) as error:
+                raise InvalidSpec(str(error)) from error
 
 
 def _refuse_same_output(label: str, modules: list[tuple[str, str]], seen: set[tuple[str, str]]) -> None:
@@ -223,9 +248,13 @@ def _derive_splitting(element: dict[str, Any], document: Mapping[str, Any]) -> N
         per_job = int(TARGET_JOB_SECONDS / (element.get("TimePerEvent") or document["TimePerEvent"]))
     if wanted:
         per_job = min(per_job, wanted)
-    per_lumi = min(element.get("EventsPerLumi") or per_job, per_job)
-    element["EventsPerJob"] = per_lumi * max(round(per_job / per_lumi), 1)
-    element["EventsPerLumi"] = per_lumi
+    per_lumi = element.get("EventsPerLumi")
+    if per_lumi is None or per_lumi > per_job:
+        per_lumi = per_job
+    else:
+        per_job = per_lumi * max(round(per_job / per_lumi), 1)
+    if per_job:  # an event may take longer than a job is meant to: then nothing is written back
+        element["EventsPerJob"], element["EventsPerLumi"] = per_job, per_lumi
 
 
 def _derive_event_count(document: dict[str, Any]) -> None:

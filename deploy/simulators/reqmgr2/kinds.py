@@ -49,7 +49,7 @@ def to_bool(value: Any) -> bool:
 
 def _to_lumi_list(value: Any) -> dict[str, list[list[int]]]:
     try:
-        data = json.loads(value) if isinstance(value, str) else value
+        data = (json.loads(value) if isinstance(value, str) else value) or {}
         return {str(run): _merged([(int(first), int(last)) for first, last in spans]) for run, spans in data.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"Could not parse LumiList, {type(value)}: {value}") from error

@@ -54,8 +54,8 @@ def campaign(value: Any) -> bool:
 
 
 def primary_dataset(value: Any) -> bool:
-    """A primary dataset's name."""
-    return not value or match(r"^[a-zA-Z][a-zA-Z0-9\-_]*$", value, 99)
+    """A primary dataset's name; an empty one does not pass."""
+    return bool(value) and match(r"^[a-zA-Z][a-zA-Z0-9\-_]*$", value, 99)
 
 
 def dataset(value: Any) -> bool:

@@ -44,12 +44,14 @@ class Outputs:
     parentage: dict[str, dict[str, Any]]
 
 
-def load_modules(find_config: FindConfig, config_id: str) -> tuple[OutputModule, ...]:
+def load_modules(find_config: FindConfig, config_id: Any) -> tuple[OutputModule, ...]:
     """The output modules of a ConfigCache document, in its order.
 
     Raises:
         InvalidSpec: no such document, or its PSet tweak does not list its modules.
     """
+    if not isinstance(config_id, str):
+        raise InvalidSpec(f"unhashable type: '{type(config_id).__name__}'")
     if not config_id.strip():
         raise InvalidSpec("ConfigCacheID is invalid and cannot be loaded")
     document = find_config(config_id)
@@ -112,19 +114,13 @@ def _rereco_elements(document: Mapping[str, Any], find_config: FindConfig) -> li
 
 
 def primary_dataset(document: Mapping[str, Any]) -> str:
-    """The primary dataset of all outputs: named in the request, else that of the input.
-
-    Raises:
-        InvalidSpec: neither is there.
-    """
+    """The primary dataset of all outputs: named in the request, else that of the input, else (as in ReqMgr2) the word None."""
     request_type = document["RequestType"]
     first = document.get("Step1" if request_type == "StepChain" else "Task1", {}) if request_type != "ReReco" else {}
     dataset = first.get("InputDataset") or document.get("InputDataset")
     named = first.get("PrimaryDataset") or document.get("PrimaryDataset")
     if request_type == "ReReco" or not named:
         named = dataset.split("/")[1] if dataset else named
-    if not named:
-        raise InvalidSpec("PrimaryDataset is not set and there is no InputDataset")
     return str(named)
 
 
@@ -149,7 +145,7 @@ def compute(document: Mapping[str, Any], assigned: Mapping[str, Any], find_confi
         version = int(_name_part("ProcessingVersion", element, document, assigned))
         written = by_element.setdefault(element.name, {})
         for module in element.modules:
-            tail = "-".join(part for part in (module.filter_name, string, f"v{version}") if part)
+            tail = "-".join(str(part) for part in (module.filter_name, string, f"v{version}") if part)
             for base in (unmerged, merged):
                 _check_lfn_base(f"{base}/{era}/{primary}/{module.tier}/{tail}")
             bases.append(f"{unmerged}/{era}/{primary}/{module.tier}/{tail}")
@@ -171,7 +167,11 @@ def _name_part(key: str, element: Element, document: Mapping[str, Any], assigned
     """Era, string or version of one element: assigned (a map goes by step name), else its own, else the request's."""
     value = assigned.get(key)
     if value is None:
-        value = element.own.get(key) or document.get(key)
+        if element.own.get(key):
+            return element.own[key]
+        value = document.get(key)
+        # at creation a map need not have every step: the version is then 1, the others become the word None
+        return value.get(element.name, 1 if key == "ProcessingVersion" else None) if isinstance(value, dict) else value
     if not isinstance(value, dict):
         return value
     if element.name not in value:
@@ -192,10 +192,10 @@ def _parentage(
         parent_name = element.own.get(input_key)
         if parent_name is None:
             return element.own.get("InputDataset")
-        if parent_name not in by_name:
+        if not isinstance(parent_name, str) or parent_name not in by_name:
             raise InvalidSpec("'NoneType' object is not subscriptable")
         parent, module = by_name[parent_name], element.own.get("InputFromOutputModule")
-        if module in written[parent_name]:
+        if isinstance(module, str) and module in written[parent_name]:
             return written[parent_name][module]
         if to_bool(parent.own.get("KeepOutput", True)) and module not in (parent.own.get("TransientOutputModules") or []):
             raise InvalidSpec(f"'{module}'")

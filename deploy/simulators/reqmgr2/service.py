@@ -2,6 +2,8 @@
 
 import html
 import json
+import sys
+import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +67,10 @@ class ReqMgr2Service:
             return _error_response(RestError(400, INVALID_SPEC, detail), error_id)
         except RestError as error:
             return _error_response(error, error_id)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            # ReqMgr2 answers 400 with the exception's text to whatever its checks stumble over
+            traceback.print_exception(error, file=sys.stderr)
+            return _error_response(RestError(400, INVALID_SPEC, f"Invalid spec parameter value: {error}"), error_id)
 
     def _route(self, request: Request, parts: list[str], error_id: str) -> Response:
         method = "GET" if request.method == "HEAD" else request.method

@@ -18,7 +18,7 @@ from deploy.simulators.reqmgr2.checking import (
     set_defaults,
 )
 from deploy.simulators.reqmgr2.creation import Requestor, Surroundings
-from deploy.simulators.reqmgr2.kinds import to_list
+from deploy.simulators.reqmgr2.kinds import to_bool, to_list
 from deploy.simulators.reqmgr2.outputs import check_assignable, compute
 from deploy.simulators.reqmgr2.states import CHANGEABLE, STATISTICS, STATUS_ONLY, TRANSITIONS, allowed
 
@@ -76,6 +76,7 @@ def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor
     set_defaults(sent, assign_arguments(document["RequestType"]), skip_none=True)
     if sent.get("RequestPriority") == document["RequestPriority"]:
         del sent["RequestPriority"]
+    _check_trust(document, sent)
     outputs = compute(document, sent, around.find_config)
     check_assignable(outputs.datasets, around.data_tiers())
     sent["OutputDatasets"] = outputs.datasets
@@ -83,6 +84,27 @@ def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor
     if outputs.parentage:
         sent["ChainParentageMap"] = outputs.parentage
     _store(document, sent, requestor)
+
+
+def _check_trust(document: dict[str, Any], sent: dict[str, Any]) -> None:
+    """Site lists can only be trusted over data locations where there is input data (or pile-up)."""
+    parts = [
+        document,
+        *(document[key] for key in document if key.startswith(("Step", "Task")) and isinstance(document[key], dict)),
+    ]
+    needs = {
+        "TrustSitelists": ("InputDataset", "input"),
+        "TrustPUSitelists": ("MCPileup", "pileup"),
+        "AllowOpportunistic": ("", ""),
+    }
+    for name, (key, word) in needs.items():
+        try:
+            wanted = to_bool(sent[name])
+        except ValueError as error:
+            raise InvalidSpec(str(error)) from error
+        keys = (key, "DataPileup") if word == "pileup" else (key,)
+        if wanted and word and not any(part.get(name_of) for part in parts for name_of in keys):
+            raise InvalidSpec(f"Setting {name}=True for workflows without {word} dataset is forbidden!")
 
 
 def _change_arguments(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor, around: Surroundings) -> str:
