@@ -69,6 +69,7 @@ def outer_dag(spec: DagSpec) -> str:
     """
     limits = spec.limits
     lines = [
+        f"# Round {spec.round_index} of {spec.workflow.request_name}: {len(spec.units)} work units. Immutable ({layout.SUMS}).",
         *_dag_stamps(spec),
         f"CONFIG {layout.DAGMAN_CONFIG}",
         f"NODE_STATUS_FILE {layout.OUTER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
@@ -94,6 +95,7 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
     wall = spec.max_wall_seconds
     procs = [node_name(index) for index in range(len(unit.jobs))]
     lines = [
+        f"# Work unit {unit.name}: {len(procs)} jobs, {unit.events} events.",
         *_dag_stamps(spec),
         f'SET_JOB_ATTR WMS2_Unit = "{unit.name}"',
         f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",

@@ -5,7 +5,7 @@ The format is ``splitting.md``, "The planner's formats". Owns the order of the a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     limits = limits or PlanLimits()
     excluded: list[ExcludedFile] = []
     try:
-        jobs = list(_jobs(workflow, _in_groups(workflow, files), excluded))
+        jobs = list(_jobs(workflow, files, excluded))
     except PlanningRefused as refusal:
         return {
             "jobs": [],
@@ -57,22 +57,22 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     }
 
 
-def _jobs(workflow: WorkflowSpec, files: Iterable[InputFileSpec], excluded: list[ExcludedFile]) -> Iterable[JobSpec]:
-    for item in split(workflow, files):
-        if isinstance(item, ExcludedFile):
-            excluded.append(item)
-        else:
-            yield item
+def _jobs(workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: list[ExcludedFile]) -> Iterator[JobSpec]:
+    for group in _groups(workflow, files) or [[]]:
+        for item in split(workflow, group):
+            if isinstance(item, ExcludedFile):
+                excluded.append(item)
+            else:
+                yield item
 
 
-def _in_groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[InputFileSpec]:
-    """Files by location group (groups in order of their first file), names ascending: the order of planning in one go."""
+def _groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[list[InputFileSpec]]:
+    """Files by location group, names ascending, groups in order of their first file: nothing streams here, so one by one."""
     choice = SiteChoice(workflow)
-    in_order = sorted(files, key=lambda file: file.lfn)
-    rank: dict[frozenset[str], int] = {}
-    for file in in_order:
-        rank.setdefault(choice.group(file.locations), len(rank))
-    return sorted(in_order, key=lambda file: rank[choice.group(file.locations)])
+    groups: dict[frozenset[str], list[InputFileSpec]] = {}
+    for file in sorted(files, key=lambda file: file.lfn):
+        groups.setdefault(choice.group(file.locations), []).append(file)
+    return list(groups.values())
 
 
 def _job(job: JobSpec, unit: str) -> Document:

@@ -63,8 +63,8 @@ def memory_window(
     if asked_mb > max_memory_per_core_mb * job_cores:
         needed_cores = -(-asked_mb // max_memory_per_core_mb)
         raise PlanningRefused(
-            f"Memory {asked_mb} MB with Multicore {job_cores} is {-(-asked_mb // job_cores)} MB per core, and sites offer at most "
-            f"{max_memory_per_core_mb} MB per core; ask for {needed_cores} cores or less memory"
+            f"Memory {asked_mb} MB with Multicore {job_cores} is {-(-asked_mb // job_cores)} MB per core, and sites offer at "
+            f"most {max_memory_per_core_mb} MB per core; ask for {needed_cores} cores or less memory"
         )
     return job_cores, max(asked_mb, default_memory_per_core_mb * job_cores)
 
@@ -118,8 +118,8 @@ def too_long(workflow: WorkflowSpec, jobs: Iterable[JobSpec], *, max_wall_second
     if not seconds:
         return None
     return (
-        f"{len(seconds)} of the jobs are expected to take longer than {max_wall_seconds / 3600:g} h, which is as long as a job may "
-        f"run (the longest {max(seconds) / 3600:.1f} h); lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
+        f"{len(seconds)} of the jobs are expected to take longer than {max_wall_seconds / 3600:g} h, which is as long as a job "
+        f"may run (the longest {max(seconds) / 3600:.1f} h); lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
     )
 
 

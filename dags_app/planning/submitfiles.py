@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dags_app.planning import layout
 from dags_app.planning.quoting import plain
-from dags_app.planning.sizing import resources_for
+from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for
 from dags_app.planning.specs import DagSpec
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
@@ -35,6 +35,7 @@ include : ../{layout.AVOID_INC}
 include : {layout.AVOID_INC}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
+My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {_stamps(spec, "landing")}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}
 queue
 """

@@ -14,6 +14,7 @@ from dags_app.planning.specs import (
     GenerationSpec,
     InputFileSpec,
     InputSpec,
+    JobSpec,
     LumiRanges,
     OutputSpec,
     ResourceSpec,
@@ -82,7 +83,7 @@ def generation_workflow(**changes: Any) -> WorkflowSpec:
 def input_workflow(
     algorithm: SplittingAlgo = SplittingAlgo.FILE_BASED, *, wanted: dict[str, Any] | None = None, **changes: Any
 ) -> WorkflowSpec:
-    """A one-step request over a dataset; ``wanted``: fields of its ``InputSpec``, ``changes``: of the splitting or the workflow."""
+    """A one-step request over a dataset; ``wanted``: fields of its ``InputSpec``; ``changes``: of its splitting or its own."""
     splitting = {name: changes.pop(name) for name in list(changes) if name in SplittingSpec.__slots__}
     made = generation_workflow(
         steps=(step(1, "DataProcessing", ("RECOoutput",)),),
@@ -106,7 +107,7 @@ def dag_spec(
     workflow: WorkflowSpec | None = None, files: tuple[InputFileSpec, ...] = (), *, jobs_per_work_unit: int = 8, **changes: Any
 ) -> DagSpec:
     workflow = workflow or generation_workflow()
-    jobs = list(split(workflow, files))
+    jobs = [item for item in split(workflow, files) if isinstance(item, JobSpec)]
     units = group_jobs(jobs, jobs_per_work_unit=jobs_per_work_unit, bytes_per_event=bytes_per_event(workflow))
     plan = assign_blocks(units, open_blocks=(), block_counts={}, target_bytes=10**12)
     made = DagSpec(

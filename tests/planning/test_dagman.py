@@ -1,0 +1,258 @@
+"""Parsers of DAGMan's files and ads on recordings of both versions (``recorded/README.md``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import classad2
+import pytest
+
+from dags_app import dagman
+from dags_app.dagman import DagmanFileError, DagmanJob, DagmanStatus, DagOutcome, NodeState
+
+RECORDED = Path(__file__).with_name("recorded")
+VERSIONS = ("23.9", "25")
+
+
+@pytest.fixture(params=VERSIONS)
+def recorded(request: pytest.FixtureRequest) -> Path:
+    """The recordings of one HTCondor version."""
+    return RECORDED / str(request.param)
+
+
+def ads(path: Path) -> list[DagmanJob]:
+    return [dagman.dagman_job(ad) for ad in classad2.parseAds(path.read_text())]
+
+
+def outer(path: Path) -> DagmanJob:
+    """The newest outer DAGMan of a recording."""
+    return max((job for job in ads(path) if job.node is None), key=lambda job: job.cluster)
+
+
+# --- job ads
+
+
+@pytest.mark.parametrize(
+    ("scenario", "outcome"),
+    [
+        ("completed", DagOutcome.COMPLETED),
+        ("failed", DagOutcome.NODES_FAILED),
+        ("aborted", DagOutcome.ABORTED),
+        ("removed", DagOutcome.REMOVED),
+        ("halted", DagOutcome.DRAINED),
+        ("rescued", DagOutcome.COMPLETED),
+    ],
+)
+def test_history_and_metrics_agree_on_how_a_dag_ended(recorded: Path, scenario: str, outcome: DagOutcome) -> None:
+    assert dagman.job_outcome(outer(recorded / scenario / "history.ads")) is outcome
+    metrics = dagman.read_metrics(recorded / scenario / "workflow.dag.metrics")
+    assert metrics is not None
+    assert dagman.metrics_outcome(metrics) is outcome
+
+
+def test_inner_dagmans_that_were_removed_with_the_outer_one_are_not_failures(recorded: Path) -> None:
+    jobs = {job.node: job for job in ads(recorded / "aborted/history.ads")}
+    assert dagman.job_outcome(jobs["mg_000000"]) is DagOutcome.ABORTED
+    assert dagman.job_outcome(jobs["mg_000001"]) is DagOutcome.REMOVED
+    assert jobs["mg_000001"].parent_cluster == jobs[None].cluster
+
+
+def test_a_live_dagman_has_counts_and_stamps_and_no_outcome(recorded: Path) -> None:
+    jobs = {job.node: job for job in ads(recorded / "running/queue.ads")}
+    assert set(jobs) == {None, "mg_000000", "mg_000001"}
+    top, unit = jobs[None], jobs["mg_000001"]
+    assert (top.instance, top.request_name, top.fence) == ("test-1", "amaltaro_SC_Test_250101_000000_1234", 1)
+    assert top.dag_id == unit.dag_id == "3f0f5c1e-0000-4000-8000-000000000001"
+    assert (top.unit, unit.unit, unit.parent_cluster) == (None, "mg_000001", top.cluster)
+    assert top.counts is not None
+    assert (top.counts.total, top.counts.queued, top.counts.jobs_running, top.counts.unfinished) == (2, 2, 2, 2)
+    assert (top.job_status, top.status, top.in_recovery, top.has_left) == (2, DagmanStatus.OK, False, False)
+    assert dagman.job_outcome(top) is None
+
+
+def test_a_dagman_that_has_not_reported_yet_has_no_counts() -> None:
+    job = dagman.dagman_job({"ClusterId": 7, "JobStatus": 1, "DAG_NodesTotal": classad2.Value.Undefined})
+    assert (job.cluster, job.counts, job.status, job.fence) == (7, None, None, None)
+
+
+def test_an_ad_without_a_job_status_is_an_error() -> None:
+    with pytest.raises(DagmanFileError, match="JobStatus is missing"):
+        dagman.dagman_job({"ClusterId": 7})
+
+
+def test_the_projection_names_every_attribute_that_is_read(recorded: Path) -> None:
+    for path in recorded.rglob("*.ads"):
+        for ad in classad2.parseAds(path.read_text()):
+            assert dagman.dagman_job(ad) == dagman.dagman_job({name: ad[name] for name in dagman.DAGMAN_ATTRIBUTES if name in ad})
+
+
+def test_a_dagman_that_could_not_run_is_neither_failed_nor_drained() -> None:
+    broken = dagman.dagman_job({"ClusterId": 7, "JobStatus": 4, "ExitCode": 1, "DAG_Status": 1})
+    assert dagman.job_outcome(broken) is DagOutcome.BROKEN
+    unparsed = dagman.dagman_job({"ClusterId": 7, "JobStatus": 4, "ExitCode": 1, "DAG_Status": 0})
+    assert dagman.job_outcome(unparsed) is DagOutcome.BROKEN
+
+
+# --- status file
+
+
+def test_a_status_file_of_a_running_dag(recorded: Path) -> None:
+    status = dagman.read_status(recorded / "running/workflow.dag.status")
+    assert status is not None
+    assert (status.counts.total, status.counts.queued, status.final) == (2, 2, False)
+    assert [(node.name, node.state, node.details) for node in status.nodes] == [
+        ("mg_000000", NodeState.SUBMITTED, "not_idle"),
+        ("mg_000001", NodeState.SUBMITTED, "not_idle"),
+    ]
+
+
+def test_a_node_that_gave_up_is_failed_and_one_that_was_removed_is_not(recorded: Path) -> None:
+    failed = dagman.read_status(recorded / "failed/workflow.dag.status")
+    removed = dagman.read_status(recorded / "removed/workflow.dag.status")
+    aborted = dagman.read_status(recorded / "aborted/workflow.dag.status")
+    assert failed is not None and removed is not None and aborted is not None
+    assert (failed.failed_nodes(), failed.done_nodes(), failed.final) == (("mg_000000",), ("mg_000001",), True)
+    assert (removed.failed_nodes(), removed.done_nodes(), removed.counts.failed) == ((), ("mg_000000",), 1)
+    assert aborted.failed_nodes() == ("mg_000000",)
+
+
+def test_the_nodes_of_a_unit_tell_why_it_failed(recorded: Path) -> None:
+    status = dagman.read_status(recorded / "failed/mg_000000/group.dag.status")
+    assert status is not None
+    states = {node.name: (node.state, node.details) for node in status.nodes}
+    assert states["proc_000001"] == (NodeState.ERROR, "POST script failed with status 42")
+    assert states["merge"] == (NodeState.NOT_READY, "")  # not FUTILE, as after an abort: measured on both
+    assert (status.counts.done, status.counts.failed, status.counts.unready, status.counts.unfinished) == (2, 1, 2, 2)
+    aborted = dagman.read_status(recorded / "aborted/mg_000000/group.dag.status")
+    assert aborted is not None
+    assert [(node.state, node.details) for node in aborted.nodes if node.name == "merge"] == [
+        (NodeState.FUTILE, "Had an ancestor node fail")
+    ]
+
+
+def test_every_recorded_status_file_is_torn_wherever_it_is_cut(recorded: Path) -> None:
+    text = (recorded / "failed/workflow.dag.status").read_text()
+    for end in range(len(text) - 1):
+        assert dagman.parse_status(text[:end]) is None
+    assert dagman.parse_status(text) is not None
+
+
+def test_no_status_file_yet_is_not_an_error(tmp_path: Path) -> None:
+    assert dagman.read_status(tmp_path / "workflow.dag.status") is None
+
+
+def test_a_whole_status_file_without_its_counts_is_an_error(recorded: Path) -> None:
+    text = (recorded / "failed/workflow.dag.status").read_text()
+    with pytest.raises(DagmanFileError, match="NodesDone is missing"):
+        dagman.parse_status(text.replace("NodesDone", "NodesGone"))
+    with pytest.raises(DagmanFileError, match="no DagStatus ad"):
+        dagman.parse_status(text.replace('"DagStatus"', '"Other"'))
+
+
+# --- metrics
+
+
+def test_metrics_of_both_versions_count_sub_dags_and_nodes_alike(recorded: Path) -> None:
+    top = dagman.read_metrics(recorded / "failed/workflow.dag.metrics")
+    unit = dagman.read_metrics(recorded / "failed/mg_000000/group.dag.metrics")
+    assert top is not None and unit is not None
+    assert top.condor_version.startswith(recorded.name)
+    assert (top.nodes_total, top.nodes_done, top.nodes_failed, top.exit_code, top.status) == (
+        2,
+        1,
+        1,
+        1,
+        DagmanStatus.NODE_FAILED,
+    )
+    assert (unit.nodes_total, unit.nodes_done, unit.nodes_failed, unit.rescue_number) == (5, 2, 1, 0)
+    assert top.started_at < top.ended_at
+    assert int(top.cluster) == outer(recorded / "failed/history.ads").cluster
+
+
+def test_metrics_of_a_rescue_name_the_rescue_they_started_from(recorded: Path) -> None:
+    metrics = dagman.read_metrics(recorded / "rescued/workflow.dag.metrics")
+    assert metrics is not None
+    assert (metrics.rescue_number, metrics.nodes_done) == (1, 2)
+
+
+def test_torn_metrics_are_none_and_foreign_ones_an_error(recorded: Path, tmp_path: Path) -> None:
+    text = (recorded / "failed/workflow.dag.metrics").read_text()
+    assert dagman.parse_metrics(text[: len(text) // 2]) is None
+    assert dagman.read_metrics(tmp_path / "workflow.dag.metrics") is None
+    with pytest.raises(DagmanFileError, match="exitcode"):
+        dagman.parse_metrics(text.replace("exitcode", "code"))
+
+
+# --- job-state log
+
+
+def test_newly_done_units_are_read_from_where_the_last_call_ended(recorded: Path, tmp_path: Path) -> None:
+    data = (recorded / "completed/workflow.jobstate.log").read_bytes()
+    log = tmp_path / "workflow.jobstate.log"
+    done: list[str] = []
+    offset = 0
+    for end in range(len(data) + 1):
+        log.write_bytes(data[:end])
+        chunk = dagman.read_jobstate(log, offset)
+        assert chunk.unreadable == ()
+        done += chunk.succeeded()
+        offset = chunk.offset
+    assert sorted(done) == ["mg_000000", "mg_000001"]
+    assert dagman.read_jobstate(log, offset).events == ()
+
+
+def test_the_log_goes_on_after_a_resubmission(recorded: Path) -> None:
+    first = dagman.read_jobstate(recorded / "removed/workflow.jobstate.log")
+    second = dagman.read_jobstate(recorded / "rescued/workflow.jobstate.log", first.offset)
+    assert (first.succeeded(), second.succeeded()) == (("mg_000000",), ("mg_000001",))
+    assert [(event.node, event.event, event.detail) for event in second.events][:1] == [
+        ("INTERNAL", "DAGMAN_STARTED", f"{outer(recorded / 'rescued/history.ads').cluster}.0")
+    ]
+    assert [(event.event, event.detail) for event in second.events][-1:] == [("DAGMAN_FINISHED", "0")]
+
+
+def test_a_log_that_was_replaced_is_read_from_its_beginning(recorded: Path, tmp_path: Path) -> None:
+    log = recorded / "removed/workflow.jobstate.log"
+    assert dagman.read_jobstate(log, 10**6) == dagman.read_jobstate(log)
+    assert dagman.read_jobstate(tmp_path / "none", 17) == dagman.JobstateChunk((), 0)
+
+
+def test_lines_that_are_no_events_are_handed_back(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("1795187260 mg_000000 JOB_SUCCESS 0 - - 1\nnonsense\n")
+    chunk = dagman.read_jobstate(log)
+    assert (chunk.succeeded(), chunk.unreadable) == (("mg_000000",), ("nonsense",))
+
+
+# --- rescue files
+
+
+def test_rescue_files_say_what_is_done_and_what_failed(recorded: Path) -> None:
+    top = dagman.last_rescue(recorded / "failed/workflow.dag")
+    unit = dagman.last_rescue(recorded / "failed/mg_000000/group.dag")
+    assert top is not None and unit is not None
+    assert (top.number, top.total, top.done, top.failed) == (1, 2, {"mg_000001"}, {"mg_000000"})
+    assert (unit.done, unit.failed) == ({"landing", "proc_000000"}, {"proc_000001"})
+
+
+def test_a_rescue_after_a_removal_names_no_failed_node(recorded: Path) -> None:
+    rescue = dagman.last_rescue(recorded / "removed/workflow.dag")
+    assert rescue is not None
+    assert (rescue.done, rescue.failed) == ({"mg_000000"}, frozenset())
+
+
+def test_the_newest_rescue_counts_and_renamed_ones_do_not(recorded: Path, tmp_path: Path) -> None:
+    text = (recorded / "removed/workflow.dag.rescue001").read_text()
+    assert dagman.last_rescue(tmp_path / "workflow.dag") is None
+    for name in ("rescue001", "rescue002", "rescue003.site1"):
+        (tmp_path / f"workflow.dag.{name}").write_text(text)
+    rescue = dagman.last_rescue(tmp_path / "workflow.dag")
+    assert rescue is not None
+    assert rescue.number == 2
+
+
+def test_half_a_rescue_file_is_an_error(recorded: Path, tmp_path: Path) -> None:
+    path = tmp_path / "workflow.dag.rescue001"
+    path.write_text((recorded / "failed/workflow.dag.rescue001").read_text()[:120])
+    with pytest.raises(DagmanFileError, match="not a whole rescue file"):
+        dagman.read_rescue(path)

@@ -1,0 +1,105 @@
+"""``plan_document``: the planner's answer, and the file list it reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dags_app.planning.files_document import read_files
+from dags_app.planning.report import PlanLimits, plan_document
+from dags_app.planning.specs import ResourceSpec, SplittingAlgo
+from tests.planning.factories import CERN, FNAL, generation_workflow, input_file, input_workflow
+from wms2.errors import DocumentRefused
+
+
+def entry(number: int, **changes: Any) -> dict[str, Any]:
+    lumi = {"run": 1, "lumi": number, "events": None}
+    return {
+        "lfn": f"/store/{number}.root",
+        "size_bytes": 1,
+        "events": 10,
+        "lumis": [lumi],
+        "locations": [FNAL],
+        "parents": [],
+    } | changes
+
+
+def test_generation_is_reported_with_its_numbers_sites_and_units() -> None:
+    answer = plan_document(generation_workflow(), [], PlanLimits(jobs_per_work_unit=4))
+    assert len(answer["jobs"]) == 10
+    assert answer["jobs"][5] == {
+        "files": [],
+        "events": 100,
+        "first_event": 501,
+        "last_event": 600,
+        "first_lumi": 11,
+        "last_lumi": 12,
+        "mask": None,
+        "sites": ["T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"],
+        "work_unit": "mg_000001",
+    }
+    assert (answer["excluded"], answer["refused"], answer["warnings"]) == ([], [], [])
+
+
+def test_jobs_of_a_location_group_stand_together_whatever_the_order_of_the_files() -> None:
+    files = [input_file(n, locations=(FNAL,) if n % 2 else (CERN,)) for n in (5, 3, 0, 4, 1, 2)]
+    answer = plan_document(input_workflow(SplittingAlgo.FILE_BASED, files_per_job=2), files)
+    assert [[lfn[-6:-5] for lfn in job["files"]] for job in answer["jobs"]] == [["0", "2"], ["4"], ["1", "3"], ["5"]]
+    assert [job["work_unit"] for job in answer["jobs"]] == ["mg_000000", "mg_000000", "mg_000001", "mg_000001"]
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_event_ranges_masks_and_excluded_files_are_reported() -> None:
+    by_event = plan_document(
+        input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=60), [input_file(0), input_file(1, events=0)]
+    )
+    assert [(job["first_event"], job["last_event"], job["events"]) for job in by_event["jobs"]] == [
+        (0, 59, 60),
+        (60, 99, 40),
+        (0, None, 0),
+    ]
+    masked = input_workflow(SplittingAlgo.FILE_BASED, wanted={"lumi_list": {1: ((3, 4),)}})
+    by_file = plan_document(masked, [input_file(0), input_file(1), input_file(2, locations=())])
+    assert [job["mask"] for job in by_file["jobs"]] == [{"1": [[3, 4]]}]
+    assert [(each["lfn"][-9:], each["reason"]) for each in by_file["excluded"]] == [
+        ("0001.root", "no lumi of the file survives LumiList and the run lists"),
+        ("0002.root", "no replica at any site"),
+    ]
+
+
+def test_a_request_that_cannot_be_planned_has_no_jobs_and_says_why() -> None:
+    workflow = input_workflow(SplittingAlgo.LUMI_BASED, warnings=("harvesting is ignored",))
+    answer = plan_document(workflow, [input_file(0)])
+    assert answer["jobs"] == []
+    assert answer["refused"] == [{"reason": "not yet supported: LumiBased", "run": None, "lumi": None}]
+    assert answer["warnings"] == ["harvesting is ignored"]
+
+
+def test_jobs_beyond_the_wall_clock_cap_are_warned_about() -> None:
+    answer = plan_document(generation_workflow(resources=ResourceSpec(1, 2000, 2000.0, 1.0)), [])
+    assert "10 of the jobs are expected to take longer than 48 h" in answer["warnings"][0]
+
+
+def test_the_file_list_becomes_typed_files() -> None:
+    (file,) = read_files({"files": [entry(7, locations=[FNAL, CERN], parents=["/store/p.root"])]})
+    assert (file.lfn, file.events, file.lumis) == ("/store/7.root", 10, {1: ((7, 7),)})
+    assert (file.locations, file.parents) == ({FNAL, CERN}, ("/store/p.root",))
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ([], "files"),
+        ({}, "files"),
+        ({"files": [entry(1, events=-1)]}, "files.0.events"),
+        ({"files": [entry(1, lumis=[{"run": "1", "lumi": 1}])]}, "files.0.lumis.0.run"),
+        ({"files": [entry(1), entry(1)]}, "files.1.lfn"),
+        ({"files": [entry(1, colour="red")]}, "files.0.colour"),
+    ],
+)
+def test_a_wrong_file_list_is_refused_by_field(document: object, field: str) -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files(document)
+    assert [problem.field for problem in refusal.value.problems] == [field]
