@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from wms2.celery import app
 from wms2.metrics import NUDGES_LOST_TOTAL
 
 log = structlog.get_logger(__name__)
@@ -24,7 +24,7 @@ def nudge(task_name: str, *args: Any) -> None:
 
 def _send(task_name: str, args: tuple[Any, ...]) -> None:
     try:
-        current_app.send_task(task_name, args=args, ignore_result=True)
+        app.send_task(task_name, args=args, ignore_result=True)
     except (OperationalError, OSError) as error:
         NUDGES_LOST_TOTAL.inc()
         log.warning("nudge lost, the next cycle acts", task=task_name, error=str(error))

@@ -23,14 +23,26 @@ from deploy.stack.supervisor import Supervisor
 ADMIN = "admin"
 POLL_SECONDS = 1.0
 SEED = "deploy/demo/seed.json"
-REQUESTS = ("deploy/demo/requests/stepchain_scratch.json",)
+INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
+REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests/rereco_input.json")
 
 
 def start(stack: Stack, supervisor: Supervisor) -> None:
     """Start all services of the stack, WMS2's included; the simulators know what the demo's requests need."""
     stacks.start_backends(stack, supervisor)
     simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
+    _input_dataset(stack, stack.layout.source / INPUT_DATASET)
     stacks.start_wms2(stack, supervisor)
+
+
+def _input_dataset(stack: Stack, seed_file: Path) -> None:
+    """The demo's input: ROOT files on the sites' storages, then what DBS and Rucio say of them."""
+    storage = ("--file", str(seed_file), "--storage-root", str(stack.directory / "storage"))
+    log = stack.directory / "logs/input-dataset.log"
+    for module in ("deploy.demo.inputs", "deploy.demo.replicas"):
+        argv = (str(stack.layout.python), "-m", module, *storage)
+        run_logged(argv, log=log, environment=stack.environment, cwd=stack.layout.source, seconds=300)
+    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, seed_file)
 
 
 def fresh_login(stack: Stack) -> str:
