@@ -1,0 +1,124 @@
+"""What each setting means, in words. ``configuration`` puts them together with the types and defaults of ``wms2.conf``."""
+
+from __future__ import annotations
+
+#: Groups of fields of ``wms2.conf.Conf`` in the order of the page: heading -> {field: explanation}.
+KNOBS: dict[str, dict[str, str]] = {
+    "Identity and places": {
+        "instance": "Name of this installation. Stamped on every job and kept in the database; a process with another name"
+        " refuses to work on it. Letters, digits, `.`, `_`, `-`; at most 63 characters.",
+        "environment": "`demo`, `test` or `production`. Kept in the database like `instance`. `production` switches TLS on.",
+        "state_dir": "Absolute path of the directory for everything that this installation writes. Not below `/tmp`.",
+        "submit_root": "Where the directories of DAGs lie: on the schedd's file system, writable for the owner of the jobs, not"
+        " below `/tmp`, where DAGMan refuses to keep its logs.",
+    },
+    "Outside services": {
+        "reqmgr2_url": "Base of ReqMgr2's data service, `…/reqmgr2/data`.",
+        "configcache_url": "Replaces the `ConfigCacheUrl` of every document when set, e.g. by the simulator's.",
+        "dbs_reader_url": "Base of the DBS reader, `…/dbs/prod/global/DBSReader`.",
+        "dbs_writer_url": "Base of the DBS writer, `…/dbs/prod/global/DBSWriter`.",
+        "cric_url": "Base of CRIC.",
+        "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
+        "rucio_account": "Rucio account that owns the rules.",
+        "rucio_scope": "Scope of all datasets, blocks and files.",
+        "x509_cert": "Client certificate for ReqMgr2, ConfigCache, DBS and CRIC; empty for none.",
+        "x509_key": "Its key, when it is in a file of its own.",
+        "ca_path": "File or directory of certificate authorities; empty for the system's.",
+        "schedd_name": "The schedd that DAGs are given to, by its name in the collector.",
+        "collector": "The pool's collector, `host:port`.",
+        "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",
+        "team": "The `Team` of ReqMgr2 requests that are ours.",
+        "service_timeout_seconds": "Limit of one call to an outside service, for each try.",
+        "submit_timeout_seconds": "Limit of one submission. When it is over, the outcome is unknown and is looked for.",
+    },
+    "Life cycle": {
+        "cycle_seconds": "Pause between two cycles. Verbs and finished registrations nudge in between.",
+        "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced.",
+        "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",
+        "timeout_queued_seconds": "A request that is QUEUED for longer raises an alert, and goes on waiting.",
+        "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",
+        "timeout_active_seconds": "A request that is ACTIVE for longer raises an alert, and goes on.",
+        "timeout_stopping_seconds": "A request that is STOPPING for longer raises an alert, and goes on.",
+        "timeout_resubmitting_seconds": "A request that is RESUBMITTING for longer is held.",
+        "retry_after_failure_seconds": "First pause after a failed import, planning or submission; doubles each time.",
+        "retry_after_failure_max_seconds": "Longest such pause.",
+        "submit_unknown_grace_seconds": "After a submission without an answer, \"not in queue and history\" counts only when this"
+        " has passed. Not shorter than `submit_timeout_seconds`.",
+        "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there.",
+    },
+    "Admission": {
+        "max_active_dags": "DAGs that may be live at the same time, in all.",
+        "max_dagman_slots_per_schedd": "DAGMan processes, outer and inner ones together, that a schedd may run; taken over when"
+        " the schedd is first added, then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows.",
+        "idle_job_budget": "Jobs that may wait in the pool, estimated over all live DAGs.",
+    },
+    "Planning": {
+        "jobs_per_work_unit": "Processing jobs that are merged together in the first round.",
+        "block_target_bytes": "A processing block takes work units until the next one would pass this size.",
+        "max_nodes_per_dag": "Jobs of one DAG, of all roles; more work waits for a further round.",
+        "max_work_units_per_dag": "Work units of one DAG.",
+        "default_memory_per_core_mb": "Memory of a job that asks for less.",
+        "max_memory_per_core_mb": "A request that needs more memory per core is refused.",
+        "max_wall_seconds": "Longest run time of a job that is asked for.",
+        "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
+        "dag_max_merge_groups": "Work units of one DAG that run at the same time.",
+        "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",
+        "dag_max_merge": "Merge jobs of one DAG that are in the queue at the same time.",
+        "dag_max_cleanup": "Cleanup jobs of one DAG that are in the queue at the same time.",
+        "dag_max_idle_jobs": "Idle jobs of one DAGMan process above which it submits no more.",
+        "dag_status_interval_seconds": "How often DAGMan writes its status file and its job ad.",
+        "dag_log_scan_interval_seconds": "How often DAGMan looks at its jobs' event log; each node costs a few of these.",
+        "retry_processing": "Retries of a processing job inside its DAG.",
+        "retry_merge": "Retries of a merge job inside its DAG.",
+        "cooloff_base_seconds": "Pause between two calls of a POST script that defers its retry.",
+    },
+    "Errors": {
+        "error_hold_threshold": "Share of a round's work units, above 0 and at most 1; that many failed ones hold the request.",
+        "error_max_rescue_attempts": "Rescues after failures that a round gets, counted from the last release.",
+    },
+    "Registration": {
+        "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",
+        "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",
+        "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
+        "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
+        "rule_activity": "Activity of all rules.",
+        "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
+        "physics_group": "Physics group of output datasets in DBS.",
+    },
+}  # fmt: skip
+
+#: Variables that are read elsewhere than in ``wms2.conf``: heading -> {variable: (default, explanation)}.
+VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
+    "Django, Celery and logs": {
+        "WMS2_DATABASE_URL": ("required", "`postgresql://user:password@host/name`; a socket directory as `?host=/directory`."),
+        "WMS2_BROKER_URL": ("required", "`redis://…`, or `redis+socket:///absolute/socket?virtual_host=0`."),
+        "WMS2_SECRET_KEY": ("required", "Django's secret key: long and random, kept private."),
+        "WMS2_DEBUG": ("0", "1 shows tracebacks in the browser. Never in production."),
+        "WMS2_ALLOWED_HOSTS": ("127.0.0.1,localhost", "Names the web server answers to, separated by commas."),
+        "WMS2_CSRF_TRUSTED_ORIGINS": ("empty", "Origins with scheme, separated by commas, when a proxy stands in front."),
+        "WMS2_STATIC_ROOT": ("`.static` in the checkout", "Where `collectstatic` puts the admin's files."),
+        "WMS2_LOG_LEVEL": ("INFO", "Least level that is written."),
+        "WMS2_LOG_FORMAT": ("json", "`json`: one object a line; anything else: lines for a terminal."),
+        "WMS2_NODE": ("the host's name", "Name of this node in leases; tells several nodes on one host apart."),
+        "CONDOR_CONFIG": ("HTCondor's own", "The HTCondor configuration of the client; `BIN` in it must hold `condor_dagman`."),
+    },
+    "Finding faults": {
+        "WMS2_CRASH_AT": ("empty", "Name of the point at which the process kills itself; see [crash-points](crash-points.md)."),
+        "WMS2_CRASH_MARK": ("empty", "File that remembers which points have killed already, so that each kills once."),
+    },
+    "The stacks of `make`": {
+        "WMS2_TOOLS_DIR": ("see below", "Where HTCondor and the Rucio server are installed, once for all checkouts of a user."),
+        "WMS2_HTCONDOR": ("23", "Series of the private HTCondor, 23 or 25. When set, one on PATH is not used."),
+        "WMS2_DEMO_TIMEOUT_SECONDS": ("600", "How long `make demo-check` waits for the requests to complete."),
+        "WMS2_REAL_INPUTS": ("`../shared/real-inputs`", "Directory of real request documents, for the tests that read some."),
+        "REQUEST": ("the demo's", "Document that `make demo` imports."),
+        "ARGS": ("empty", "Arguments for pytest (`make test`) or `manage.py` (`make manage`)."),
+        "PYTHON": ("the first found", "Interpreter, 3.11 or newer, that builds `.venv`."),
+    },
+}
+
+#: Set by programs for the programs they start; not for people.
+INTERNAL = frozenset({
+    "WMS2_STACK", "WMS2_ADMIN_PASSWORD", "WMS2_RUCIO_ACCOUNTS", "WMS2_MERGE_COMMAND", "WMS2_MERGE_REPORT", "WMS2_ATTEMPT",
+    "WMS2_STEP",
+})  # fmt: skip
