@@ -37,7 +37,7 @@ def service(layout: Layout, kind_directory: Path, port: int, environment: Mappin
 
 def seed(layout: Layout, kind_directory: Path, port: int, environment: Mapping[str, str], file: Path) -> None:
     """Put documents and rows into the running simulators; repeatable. Sizes it leaves out are those of the files on storage."""
-    storage = ("--storage-root", str(kind_directory / "storage"))
-    argv = [str(layout.python), "-m", "deploy.simulators", "seed", "--url", f"http://127.0.0.1:{port}", "--file", str(file), *storage]
+    options = ("--url", f"http://127.0.0.1:{port}", "--file", str(file), "--storage-root", str(kind_directory / "storage"))
+    argv = [str(layout.python), "-m", "deploy.simulators", "seed", *options]
     log = kind_directory / "logs/simulators-seed.log"
     run_logged(argv, log=log, environment=environment, cwd=layout.source, seconds=120)
