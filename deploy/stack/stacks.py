@@ -6,7 +6,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Stack:
     ports: Mapping[str, int]
     pool: Pool
     rucio: Rucio
-    services: tuple[tuple[Service, ...], ...]
+    services: tuple[tuple[Service, ...], tuple[Service, ...]]
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     wms2: Wms2
@@ -130,16 +130,20 @@ def assemble(layout: Layout, kind: str) -> Stack:
     return Stack(layout, kind, directory, chosen, pool, rucio, (tuple(first), second), settings, complete, wms2)
 
 
-def start_backends(stack: Stack, supervisor: Supervisor) -> None:
-    """Start everything WMS2 stands on, and write the ``env`` file."""
-    for group in stack.services:
-        supervisor.start(group)
+def start_backends(stack: Stack, supervisor: Supervisor, beside: Sequence[Service] = ()) -> None:
+    """Start everything WMS2 stands on, and write the ``env`` file. ``beside``: what needs only the first group."""
     environment.write_env_file(stack.directory, {"PATH": stack.environment["PATH"], **stack.settings})
+    databases, others = stack.services
+    supervisor.start(databases)
+    supervisor.start([*others, *beside])
 
 
-def start_wms2(stack: Stack, supervisor: Supervisor) -> None:
-    """Bring the database up to date and start WMS2's own processes."""
-    stack.wms2.manage("migrate", "--noinput")
+def start_doors(stack: Stack, supervisor: Supervisor) -> None:
+    """Start what WMS2 stands on, and beside it the processes that only show: the web and Flower."""
+    start_backends(stack, supervisor, beside=[stack.wms2.web(), stack.wms2.flower()])
+
+
+def start_engine(stack: Stack, supervisor: Supervisor) -> None:
+    """Claim the database, take the sites from CRIC, and start what moves requests."""
     stack.wms2.manage("wms2_init")
-    stack.wms2.manage("collectstatic", "--noinput", "--verbosity", "0")
-    supervisor.start([stack.wms2.web(), stack.wms2.worker(), stack.wms2.beat(), stack.wms2.flower()])
+    supervisor.start([stack.wms2.worker(), stack.wms2.beat()])

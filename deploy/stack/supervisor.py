@@ -13,7 +13,8 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,6 +23,7 @@ from typing import TextIO
 from deploy.stack import process
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.services.base import Service
+from deploy.stack.steps import cancel
 
 RESTARTS_ALLOWED = 5
 RESTART_WINDOW_SECONDS = 60.0
@@ -60,6 +62,16 @@ def holder(kind_directory: Path) -> int | None:
     return None
 
 
+def _as_prepared(prepared: Mapping[Future[None], Service]) -> Iterator[Service]:
+    """The services in the order in which their preparations end. A short wait: signals are handled between waits."""
+    pending = set(prepared)
+    while pending:
+        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+            yield prepared[future]
+
+
 class _Process:
     """A started Service."""
 
@@ -71,7 +83,6 @@ class _Process:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         service = self.service
-        service.prepare()
         marked = {**service.environment, process.MARKER: self._marker}
         return process.spawn(service.argv, environment=marked, cwd=service.cwd, log=service.log, stop_signal=service.stop_signal)
 
@@ -86,6 +97,7 @@ class _Process:
             self._deaths.popleft()
         if len(self._deaths) > RESTARTS_ALLOWED:
             raise StackError(f"{self.service.name} died {len(self._deaths)} times within a minute: see {self.service.log}")
+        self.service.prepare()
         self._process = self._spawn()
 
     def stop(self) -> str | None:
@@ -129,11 +141,23 @@ class Supervisor:
                 self._lock.close()
 
     def start(self, services: Sequence[Service]) -> None:
-        """Start a group of services that do not need each other, then wait until all of them serve."""
-        for service in services:
-            self._say(f"{service.name}: starting")
-            self._running.append(_Process(service, str(self._directory)))
-        for running in self._running[len(self._running) - len(services) :]:
+        """Start a group of services that do not need each other, then wait until all of them serve.
+
+        They are prepared side by side and started from this thread, whose end is theirs.
+        """
+        group = []
+        with ThreadPoolExecutor(max_workers=max(1, len(services))) as pool:
+            prepared = {pool.submit(service.prepare): service for service in services}
+            try:
+                for service in _as_prepared(prepared):
+                    self._say(f"{service.name}: starting")
+                    running = _Process(service, str(self._directory))
+                    self._running.append(running)
+                    group.append(running)
+            except BaseException:
+                cancel()
+                raise
+        for running in group:
             self._await(running)
             running.service.finish()
 

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
-def _nothing() -> None:
-    return None
+# None when the service serves, else what it is waiting for.
+Problem = Callable[[], str | None]
+
+
+def nothing() -> None:
+    """No preparation is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,9 @@ class Service:
     log: Path
     environment: Mapping[str, str]
     cwd: Path
-    problem: Callable[[], str | None]
-    prepare: Callable[[], None] = field(default=_nothing)
-    finish: Callable[[], None] = field(default=_nothing)
+    problem: Problem
+    prepare: Callable[[], None] = field(default=nothing)
+    finish: Callable[[], None] = field(default=nothing)
     stop_signal: int = signal.SIGTERM
     start_seconds: float = 60.0
     stop_seconds: float = 30.0

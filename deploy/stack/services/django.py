@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.stack.paths import Layout
 from deploy.stack.services import http
-from deploy.stack.services.base import Service
+from deploy.stack.services.base import Problem, Service, nothing
 from deploy.stack.steps import run_logged
 
 WORKER_NAME = "wms2@localhost"
@@ -34,7 +34,7 @@ class Wms2:
         log = self._log(f"manage-{arguments[0]}")
         run_logged(argv, log=log, environment=self.environment, cwd=self.layout.source, seconds=seconds)
 
-    def _service(self, name: str, program: str, *arguments: str, problem: Callable[[], str | None]) -> Service:
+    def _service(self, name: str, program: str, *arguments: str, problem: Problem, prepare: Callable[[], None] = nothing) -> Service:
         return Service(
             name=name,
             argv=(self.layout.venv / "bin" / program, *arguments),
@@ -42,14 +42,20 @@ class Wms2:
             environment=self.environment,
             cwd=self.layout.source,
             problem=problem,
+            prepare=prepare,
             stop_seconds=60.0,  # a worker ends its task first
         )
+
+    def _prepare(self) -> None:
+        self.manage("migrate", "--noinput")
+        self.manage("collectstatic", "--noinput", "--verbosity", "0")
 
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
         threads = ("--workers", "2", "--threads", "4", "--worker-class", "gthread")
         options = ("--bind", f"127.0.0.1:{self.web_port}", *threads, "--no-control-socket")  # that socket is one per user
-        return self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: http.problem(url))
+        argv = ("gunicorn", "wms2.wsgi:application", *options)
+        return self._service("web", *argv, problem=lambda: http.problem(url), prepare=self._prepare)
 
     def _worker_problem(self) -> str | None:
         argv = [str(self.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "2", "-d", WORKER_NAME]
