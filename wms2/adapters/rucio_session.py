@@ -108,7 +108,7 @@ def check_token_file(path: str | None) -> None:
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise ConfigurationError(f"the Rucio token file {path} belongs to another user: remove it, or give each user a file") from error
+        raise ConfigurationError(f"Rucio's token file {path} is another user's: remove it, or give each user one") from error
 
 
 @dataclass(slots=True)
