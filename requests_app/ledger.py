@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
+from django.db.models import BigIntegerField, BooleanField, Case, Count, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
@@ -115,52 +115,49 @@ def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
 
 def _files(workflow: Workflow) -> QuerySet[Any]:
     """Input files with what is claimed of each. A file without events counts as one, so that its lumis are work too."""
-    live = WorkUnitClaim.objects.filter(input_file=OuterRef("pk"), live=True)
+    share = Case(When(events=0, then=Value(1)), default=F("claims__events"), output_field=BigIntegerField())
 
-    def claimed(rows: QuerySet[WorkUnitClaim]) -> Coalesce:
-        total = rows.order_by().values("input_file").annotate(total=Sum("weight_")).values("total")
-        return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0), output_field=BigIntegerField())
+    def claimed(*states: WorkUnitState) -> Coalesce:
+        of_live = Q(claims__live=True, claims__unit__state__in=states)
+        return Coalesce(Sum(share, filter=of_live), Value(0), output_field=BigIntegerField())
 
-    weighted = live.annotate(
-        weight_=Case(When(input_file__events=0, then=Value(1)), default=F("events"), output_field=BigIntegerField())
-    )
     return (
         InputFile.objects.filter(workflow=workflow)
         .annotate(
             weight=Case(When(events=0, then=Value(1)), default=F("events"), output_field=BigIntegerField()),
-            done=claimed(weighted.filter(unit__state=WorkUnitState.DONE)),
-            planned=claimed(weighted.filter(unit__state__in=_PLANNED)),
-            tried=Exists(WorkUnitClaim.objects.filter(input_file=OuterRef("pk"), live=False)),
+            done=claimed(WorkUnitState.DONE),
+            planned=claimed(*_PLANNED),
+            failed_claims=Count("claims", filter=Q(claims__live=False)),
         )
-        .annotate(unclaimed=F("weight") - F("done") - F("planned"))
+        .annotate(
+            unclaimed=F("weight") - F("done") - F("planned"),
+            tried=Case(When(failed_claims__gt=0, then=Value(True)), default=Value(False), output_field=BooleanField()),
+        )
     )
 
 
 def _of_input(workflow: Workflow) -> Ledger:
+    kept, out = Q(excluded_at__isnull=True), Q(excluded_at__isnull=False)
+    real = kept & ~Q(events=0)
+
+    def events(field: str, condition: Q) -> Coalesce:
+        return Coalesce(Sum(field, filter=condition), Value(0), output_field=BigIntegerField())
+
     files = _files(workflow)
-    usable = files.filter(excluded_at__isnull=True)
-    zero = Coalesce(Sum("events"), Value(0), output_field=BigIntegerField())
-    real = ~Q(events=0)
-    wrong = usable.filter(unclaimed__lt=0).first()
+    wrong = files.filter(kept, unclaimed__lt=0).first()
     if wrong is not None:
         raise LedgerViolation(f"{wrong.lfn}: more events are claimed than the file has")
-    sums = usable.filter(real).aggregate(
-        done=Coalesce(Sum("done"), Value(0), output_field=BigIntegerField()),
-        planned=Coalesce(Sum("planned"), Value(0), output_field=BigIntegerField()),
-        left=Coalesce(Sum("unclaimed"), Value(0), output_field=BigIntegerField()),
+    sums = files.aggregate(
+        all_events=events("events", Q()),
+        done_events=events("done", real),
+        planned_events=events("planned", real),
+        excluded_events=events("events", out),
+        left_events=events("unclaimed", real),
+        all_files=Count("pk"),
+        done_files=Count("pk", filter=kept & Q(done__gte=F("weight"))),
+        planned_files=Count("pk", filter=kept & Q(unclaimed=0, planned__gt=0)),
+        attempted_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=True)),
+        excluded_files=Count("pk", filter=out),
+        left_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=False)),
     )
-    return Ledger(
-        all_events=InputFile.objects.filter(workflow=workflow).aggregate(t=zero)["t"],
-        done_events=sums["done"],
-        planned_events=sums["planned"],
-        excluded_events=files.filter(excluded_at__isnull=False).aggregate(t=zero)["t"],
-        left_events=sums["left"],
-        lost_events=0,
-        all_files=InputFile.objects.filter(workflow=workflow).count(),
-        done_files=usable.filter(done__gte=F("weight")).count(),
-        planned_files=usable.filter(unclaimed=0, planned__gt=0).count(),
-        attempted_files=usable.filter(unclaimed__gt=0, tried=True).count(),
-        excluded_files=files.filter(excluded_at__isnull=False).count(),
-        left_files=usable.filter(unclaimed__gt=0, tried=False).count(),
-        taken_numbers=0,
-    )
+    return Ledger(**sums, lost_events=0, taken_numbers=0)
