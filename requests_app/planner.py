@@ -83,6 +83,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         limits=_limits(),
         max_wall_seconds=knobs.max_wall_seconds,
     )
+    crash_point("plan.claimed")
     written = _write(workflow, dag_spec, dag_id)
     crash_point("plan.called")
     dag = _record(evaluation, workflow, dag_spec, placed, written)

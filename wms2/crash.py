@@ -1,8 +1,9 @@
-"""Kill points: ``WMS2_CRASH_AT=<point>`` ends the process with SIGKILL there, as a power cut would.
+"""Kill points: ``WMS2_CRASH_AT=<point>[,<point>...]`` ends the process with SIGKILL there, as a power cut would.
 
 Every claim / call / record triple has its three points: ``<what>.claimed`` (intent committed, call not made), ``<what>.called``
-(call made, result not recorded), ``<what>.recorded``. With ``WMS2_CRASH_MARK=<file>`` each point kills only once: the file is
-written first, so that a worker that is restarted with the same environment goes on. Points are listed in docs/crash-points.md.
+(call made, result not recorded), ``<what>.recorded``. With ``WMS2_CRASH_MARK=<file>`` each point kills only once: its name is
+written there first, so that a worker that is restarted with the same environment goes on to the next. Points are listed in
+docs/crash-points.md.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 
 
 def crash_point(name: str) -> None:
-    """Die here if this point was asked for; otherwise nothing."""
-    if os.environ.get("WMS2_CRASH_AT") != name:
+    """Die here if this point was asked for (and has not killed before, where marks are kept); otherwise nothing."""
+    if name not in os.environ.get("WMS2_CRASH_AT", "").split(","):
         return
     mark = os.environ.get("WMS2_CRASH_MARK")
     if mark:

@@ -16,6 +16,7 @@ from dags_app.states import dag_transition
 from sites_app.models import Schedd
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd
+from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 
 log = structlog.get_logger(__name__)
@@ -42,6 +43,7 @@ def schedd_observe(*, schedd: Schedd, instance: str) -> bool:
         last_error="",
         dagmans_running=sum(1 for ad in ads.values() if ad.job_status == 2),
     )
+    crash_point("poll.called")
     running = _inner_running(list(ads.values()))
     for dag in live:
         ad = ads.get(int(dag.dagman_cluster_id))
@@ -49,6 +51,7 @@ def schedd_observe(*, schedd: Schedd, instance: str) -> bool:
             DAG.objects.filter(pk=dag.pk).update(unanswered_since=None, missing_since=dag.missing_since or now)
         else:
             _observe(dag, ad, running.get(ad.cluster, 0))
+    crash_point("poll.recorded")
     return True
 
 

@@ -32,7 +32,7 @@ def home_at(home: Path, url: str, directory: Path) -> Path:
     """Another RUCIO_HOME with the same account, whose server is at ``url``."""
     parser = configparser.ConfigParser()
     parser.read(home / "etc/rucio.cfg")
-    parser["client"] |= {"rucio_host": url, "auth_host": url, "auth_token_file_path": str(directory / "token")}
+    parser["client"].update({"rucio_host": url, "auth_host": url, "auth_token_file_path": str(directory / "token")})
     (directory / "etc").mkdir(parents=True)
     with (directory / "etc/rucio.cfg").open("w") as stream:
         parser.write(stream)

@@ -1,0 +1,45 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import stack as test_stack
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def real_inputs() -> Path:
+    """The folder of real documents; skips where it is absent."""
+    path = Path(os.environ.get("WMS2_REAL_INPUTS") or ROOT.parent / "shared/real-inputs")
+    if not path.is_dir():
+        pytest.skip(f"no real documents at {path} (WMS2_REAL_INPUTS names their folder)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def outside_world() -> None:
+    """The simulated services know what the demo's requests need. Skips without a test stack."""
+    reason = test_stack.missing()
+    if reason:
+        pytest.skip(reason)
+    from deploy.simulators import seed
+    from deploy.simulators.client import Caller
+
+    base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
+    seed.apply(Caller(base, login="seed"), ROOT / "deploy/demo/seed.json")
+
+
+@pytest.fixture
+def ready(transactional_db: None, outside_world: None) -> None:
+    """An installation as ``wms2_init`` leaves it, in this test's database."""
+    from requests_app.installation import installation_claim
+    from sites_app.services import schedd_ensure_configured, sites_sync
+
+    installation_claim()
+    schedd_ensure_configured()
+    sites_sync()

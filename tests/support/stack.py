@@ -1,0 +1,119 @@
+"""The test stack as tests see it: is it there, what does its simulated world know, and workers as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_URL", "WMS2_SUBMIT_ROOT")
+#: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
+KNOBS = {
+    "WMS2_CYCLE_SECONDS": "1",
+    "WMS2_LEASE_SECONDS": "3",
+    "WMS2_SUBMIT_TIMEOUT_SECONDS": "20",
+    "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "20",
+    "WMS2_EFFECT_LEASE_SECONDS": "5",
+    "WMS2_EFFECT_BACKOFF_SECONDS": "1,2,5",
+    "WMS2_RETRY_AFTER_FAILURE_SECONDS": "1",
+    "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",
+    "WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS": "1",
+    "WMS2_COOLOFF_BASE_SECONDS": "1",
+}
+
+
+def missing() -> str:
+    """Why the stack cannot be used; empty when it can."""
+    absent = [name for name in NEEDED if not os.environ.get(name)]
+    return f"no test stack ({', '.join(absent)} not set); run with `make test`" if absent else ""
+
+
+def small_request(events: int = 40, per_job: int = 20) -> dict[str, Any]:
+    """The demo's chain from scratch with few events, under names of its own."""
+    document: dict[str, Any] = json.loads((ROOT / "deploy/demo/requests/stepchain_scratch.json").read_text())
+    tag = uuid.uuid4().hex[:8]
+    create, assign = document["createRequest"], document["assignRequest"]
+    create["RequestString"] = f"test_{tag}"
+    create["Step1"] |= {"RequestNumEvents": events, "EventsPerJob": per_job}
+    create["Step1"]["PrimaryDataset"] = f"TestPrimary{tag}"
+    assign["ProcessingString"] = dict.fromkeys(("GenSim", "DigiRaw", "Reco"), f"Test{tag}")
+    return document
+
+
+class Worker:
+    """``manage.py lifecycle_tick --loop`` as a process of its own on the test's database."""
+
+    def __init__(self, **environment: str) -> None:
+        self.environment = {**os.environ, **KNOBS, **environment, "WMS2_DATABASE_URL": _database_url()}
+        self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, or start again."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "lifecycle_tick", "--loop"],
+                cwd=ROOT, env=self.environment, stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+
+    def stop(self) -> None:
+        """End it, however it is."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it died of SIGKILL, as at a kill point."""
+        return self.process is not None and self.process.poll() == -signal.SIGKILL
+
+    def wait(self, done: Callable[[], bool], *, seconds: float, restart: bool = False) -> None:
+        """Wait for a state of the world; a worker that was killed is started again if asked for.
+
+        Raises:
+            AssertionError: not reached in time; with the end of the worker's log.
+        """
+        deadline = time.monotonic() + seconds
+        while not done():
+            if restart and self.was_killed:
+                self.start()
+            assert time.monotonic() < deadline, f"not reached in {seconds} s; the worker's log ends:\n{self.tail()}"
+            assert self.was_killed or self.process is None or self.process.poll() is None, f"the worker ended:\n{self.tail()}"
+            time.sleep(0.3)
+
+    def tail(self, characters: int = 6000) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-characters:]
+
+
+@contextmanager
+def worker(**environment: str) -> Iterator[Worker]:
+    """A running worker that is gone afterwards."""
+    running = Worker(**environment)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def _database_url() -> str:
+    """The URL of pytest's own database."""
+    settings = connection.settings_dict
+    return f"postgresql://{settings['USER']}:{settings['PASSWORD']}@/{settings['NAME']}?host={settings['HOST']}&port={settings['PORT']}"
