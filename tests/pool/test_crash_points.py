@@ -18,7 +18,8 @@ from wms2.conf import conf
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
 ON_THE_WAY = (
-    "import.claimed", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION, "poll.called", "poll.recorded",
+    "import.claimed", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
+    "poll.called", "poll.recorded",
     "register.claimed", "register.recorded",
     *(f"{kind}.{point}" for kind in EffectKind.values for point in ("claimed", "called", "recorded")),
 )  # fmt: skip
