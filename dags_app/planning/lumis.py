@@ -7,7 +7,7 @@ value in that form. Costs go with the number of intervals, never with the number
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -99,7 +99,7 @@ def _common(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> Iterator
 def _common_few(few: tuple[Interval, ...], many: tuple[Interval, ...]) -> Iterator[Interval]:
     """One file against a long certification list: look its place up instead of walking the list from its start."""
     for few_first, few_last in few:
-        at = max(bisect_right(many, few_first, key=_FIRST) - 1, 0)
+        at = max(bisect_left(many, (few_first + 1, -1)) - 1, 0)
         while at < len(many) and many[at][0] <= few_last:
             first, last = max(few_first, many[at][0]), min(few_last, many[at][1])
             if first <= last:
@@ -149,7 +149,7 @@ def contains(ranges: LumiRanges, run: int, lumi: int) -> bool:
     intervals = ranges.get(run)
     if not intervals:
         return False
-    at = bisect_right(intervals, lumi, key=_FIRST) - 1
+    at = bisect_left(intervals, (lumi + 1, -1)) - 1  # the last interval that begins at or before the lumi
     return at >= 0 and lumi <= intervals[at][1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -165,6 +166,13 @@ def test_a_size_below_one_is_refused_by_name(algorithm: SplittingAlgo, what: str
         split(input_workflow(algorithm, files_per_job=0), [])
 
 
+@pytest.mark.parametrize(("algorithm", "splitting"), [(FILE, {"files_per_job": 3}), (EVENT, {"events_per_job": 40})])
+def test_jobs_come_while_files_are_still_being_read(algorithm: SplittingAlgo, splitting: dict[str, int]) -> None:
+    endless = (input_file(n) for n in count())
+    jobs = list(islice(split(input_workflow(algorithm, **splitting), endless), 1000))
+    assert len(jobs) == 1000
+
+
 ranges = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(0, 6)), max_size=4).map(
     lambda many: lumis.from_intervals((run, first, first + more) for run, first, more in many)
 )
@@ -173,10 +181,10 @@ locations = st.lists(st.sampled_from([FNAL, CERN, PURDUE, KIT]), max_size=3, uni
 
 @st.composite
 def datasets(draw: st.DrawFn) -> list[InputFileSpec]:
-    count = draw(st.integers(0, 25))
+    size = draw(st.integers(0, 25))
     return [
         input_file(n, events=draw(st.one_of(st.just(0), st.integers(0, 60))), ranges=draw(ranges), locations=draw(locations))
-        for n in range(count)
+        for n in range(size)
     ]
 
 

@@ -2,7 +2,9 @@
 """Stands in for the payload's worker commands and judging scripts in tests of the rendered DAG; the rest is the real one.
 
 ``job``, ``merge`` and ``cleanup`` append "node attempt site" to starts.log in the unit's directory (the pool is on this
-machine) and then do what ``plan/<node>`` there says: lines ``exit N``, ``sleep S``, ``once WORD...`` (only in the first attempt).
+machine) and then do what ``plan/<node>`` there says: lines ``exit N``, ``sleep S``, ``once WORD...`` (only in the first attempt),
+``first-site WORD...`` (only where the unit landed first). ``post`` answers 75 as the real one answers a site's fault: it bans the
+site for the unit and ends the node with 42.
 """
 
 import json
@@ -21,7 +23,11 @@ def ad_value(variable, name):
     return found.group(1)
 
 
-def obey(words, attempt):
+def obey(words, attempt, unit):
+    if words[0] == "first-site":
+        if len((unit / "elected.log").read_text().splitlines()) > 1:
+            return
+        words = words[1:]
     if words[0] == "once":
         if attempt > 0:
             return
@@ -47,15 +53,17 @@ def work(command, node, attempt):
         log.write(f"{node} {attempt} {site}\n")
     plan = unit / "plan" / node
     for line in plan.read_text().splitlines() if plan.exists() else ():
-        obey(line.split(), attempt)
+        obey(line.split(), attempt, unit)
     Path(f"{node}.{attempt}.report.json").write_text(json.dumps({"node": node, "attempt": attempt, "site": site}))
     if command == "merge":
         Path("merge_output.json").write_text("{}")
 
 
 def post(node, value, retry, last, job):
-    verdict = 0 if value == 0 else value if value in (42, 43) else 1
+    verdict = {0: 0, 42: 42, 43: 43, 75: 42}.get(value, 1)
     record = {"node": node, "return": value, "attempt": retry, "job": job, "exit": verdict}
+    if value == 75:
+        Path("avoid.inc").write_text(f"UNIT_AVOID = {Path('site.inc').read_text().split()[-1]}\n")
     if verdict == 1:
         Path("memory.inc").write_text(f"MEMORY_{node} = {77 + retry}\n")
     with Path(f"{node}.attempts.jsonl").open("a") as log:

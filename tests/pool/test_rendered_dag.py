@@ -163,6 +163,25 @@ def test_code_42_ends_only_its_unit_and_code_43_ends_everything(new_dag: Callabl
     assert {ad["JobStatus"] for ad in abort.ads('WMS2_Unit == "mg_000001" && WMS2_Role == "processing"')} == {3}
 
 
+def test_a_unit_whose_site_is_at_fault_lands_elsewhere_and_starts_anew(new_dag: Callable[[], RunningDag]) -> None:
+    dag = new_dag()
+    dag.plan("mg_000000", "proc_000001", "first-site exit 75")
+    cluster = dag.submit(1)
+    condor.wait_gone(cluster, seconds=180)
+
+    assert dag.outer(cluster) == (4, 0, 0)
+    starts = [line.split() for line in (dag.directory / "mg_000000/starts.log").read_text().splitlines()]
+    first, second = starts[0][2], starts[-1][2]
+    assert first != second
+    assert sorted((node, site) for node, _, site in starts) == sorted(
+        [("proc_000000", first), ("proc_000001", first)]
+        + [(node, second) for node in ("proc_000000", "proc_000001", "merge", "cleanup")]
+    )
+    assert sorted(dag.starts("mg_000001")) == ["cleanup", "merge", "proc_000000", "proc_000001"]
+    inner = dag.ads('JobUniverse == 7 && DAGNodeName == "mg_000000"')
+    assert [ad["ExitCode"] for ad in inner] == [1, 0]
+
+
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
     """Wait for something that happens in the pool."""
     deadline = time.monotonic() + seconds
