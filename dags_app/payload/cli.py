@@ -73,19 +73,20 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("--node", required=True)
         command.add_argument("--attempt", type=int, required=True)
-    command = commands.add_parser("elect", help="POST of landing: pin the unit to a site")
-    command.add_argument("nodes_log")
-    command.add_argument("job_id")
-    command.add_argument("return_value", type=int)
-    command = commands.add_parser("reelect", help="PRE of a unit: leave a site that is to be avoided")
-    command.add_argument("unit")
-    command.add_argument("retry", type=int)
-    commands.add_parser("collect", help="PRE of merge: gather the nodes' reports")
-    command = commands.add_parser("post", help="POST of a processing or merge node")
-    command.add_argument("node")
-    for name in ("return_value", "retry", "max_retries"):
-        command.add_argument(name, type=int)
-    command.add_argument("job_id")
+    for name, text, words in (
+        ("elect", "POST of landing: pin the unit to a site", {"nodes_log": str, "job_id": str, "return_value": int}),
+        ("reelect", "PRE of a unit: leave a site that is to be avoided", {"unit": str, "retry": int}),
+        ("collect", "PRE of merge: gather the nodes' reports", {}),
+        (
+            "post",
+            "POST of a processing or merge node",
+            {"node": str, "return_value": int, "retry": int, "max_retries": int, "job_id": str},
+        ),
+    ):
+        # DAGMan passes negative numbers ($RETURN -1001, $JOBID -1.-1 when no job was submitted): "-" begins no option here.
+        command = commands.add_parser(name, help=text, prefix_chars="+", add_help=False)
+        for word, kind in words.items():
+            command.add_argument(word, type=kind)
     return parser
 
 

@@ -116,7 +116,8 @@ def stage_out(source: Path, volume: Volume, lfn: str, attempt_id: str) -> Stored
         files.sync_directory(target.parent)
         stored, size_bytes = files.adler32(target), target.stat().st_size
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if part.is_file():
+            part.unlink()
         raise PayloadError(
             codes.STAGE_OUT_FAILED, f"stage-out of {source.name} to {target} ({volume.rse}) failed: {error}"
         ) from error

@@ -40,13 +40,31 @@ def bench(tmp_path: Path, payload: Path, programs: Path) -> Workbench:
 @pytest.fixture
 def one_step(bench: Workbench) -> Workbench:
     """A unit of two nodes that generate 20 events in 2 lumis each."""
-    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
-    bench.prepare(
-        job,
-        [generating_node(0, 20, 10), generating_node(1, 20, 10)],
-        {"step1_Gen.py": pset("GEN", GENERATE, {"GENoutput": "GEN"})},
-    )
+    generating_unit(bench)
     return bench
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
+    """The unit of ``one_step`` with its processing nodes done; not to be changed."""
+    bench = Workbench(tmp_path_factory.mktemp("generated"), payload, programs)
+    generating_unit(bench)
+    for node in ("proc_000000", "proc_000001"):
+        bench.process("job", node)
+    return bench
+
+
+@pytest.fixture
+def done_unit(generated: Workbench, tmp_path: Path) -> Workbench:
+    """A copy of it for this test."""
+    return generated.copy_to(tmp_path)
+
+
+def generating_unit(bench: Workbench) -> None:
+    """Prepare the unit of ``one_step``."""
+    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
+    nodes = [generating_node(index, 20, 10) for index in (0, 1)]
+    bench.prepare(job, nodes, {"step1_Gen.py": pset("GEN", GENERATE, {"GENoutput": "GEN"})})
 
 
 def chain(bench: Workbench, nodes: int, events: int, per_lumi: int) -> None:

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,15 +144,26 @@ class Workbench:
                 entry = tarfile.TarInfo(f"psets/{name}")
                 entry.size = len(text.encode())
                 archive.addfile(entry, io.BytesIO(text.encode()))
+        self.write_sites()
+        (self.place / "site.inc").write_text(f"ELECTED_SITE = {self.site}\n")
+        (self.place / "elected.log").write_text(f"2026-11-21T10:00:00Z {self.site}\n")
+
+    def write_sites(self) -> None:
+        """The sites' storage descriptions, and their storage."""
         for site, rse in SITES.items():
             directory = self.root / "siteconf" / site
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
             protocols = [{"protocol": "file", "access": "local", "prefix": str(self.root / "storage" / rse)}]
             volumes = [{"site": site, "volume": rse, "protocols": protocols, "type": "DISK", "rse": rse}]
             (directory / "storage.json").write_text(json.dumps(volumes))
-            (self.root / "storage" / rse).mkdir(parents=True)
-        (self.place / "site.inc").write_text(f"ELECTED_SITE = {self.site}\n")
-        (self.place / "elected.log").write_text(f"2026-11-21T10:00:00Z {self.site}\n")
+            (self.root / "storage" / rse).mkdir(parents=True, exist_ok=True)
+
+    def copy_to(self, root: Path) -> Workbench:
+        """The same directory and storage somewhere else."""
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        copied = replace(self, root=root, variables=dict(self.variables))
+        copied.write_sites()
+        return copied
 
     def stamp(self, fence: int) -> None:
         """What WMS2 does before a submission."""

@@ -1,0 +1,59 @@
+"""The zipapp: the same source gives the same bytes, it needs nothing but Python, and runs on the oldest one."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dags_app.payload
+from dags_app.payload.build import build_payload, payload_bytes
+
+SOURCE = Path(dags_app.payload.__file__).parent
+
+
+def test_the_same_source_gives_the_same_bytes_wherever_it_is_written(tmp_path: Path) -> None:
+    sums = {build_payload(tmp_path / name) for name in ("one.pyz", "two.pyz")}
+    assert sums == {hashlib.sha256(payload_bytes()).hexdigest()}
+
+
+def test_the_zipapp_holds_the_programs_that_run_inside_cmsrun(payload: Path) -> None:
+    names = set(zipfile.ZipFile(payload).namelist())
+    programs = {f"wms2_payload/programs/{name}" for name in ("cmssw_tweak.py", "step_pset.py", "merge_pset.py", "cmssw_run.sh")}
+    assert programs < names and "wms2_payload/build.py" not in names
+
+
+def test_it_loads_nothing_but_the_standard_library(payload: Path) -> None:
+    """Every module, in an isolated interpreter without site packages."""
+    names = [f"wms2_payload.{path.stem}" for path in SOURCE.glob("*.py") if path.stem not in ("__init__", "__main__", "build")]
+    program = (
+        f"import sys; sys.path.insert(0, {str(payload)!r})\nfor name in {names}: __import__(name)\nprint(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "wms2_payload" in loaded
+    assert loaded - {"wms2_payload", "__main__"} <= set(sys.stdlib_module_names) | {"_distutils_hack", "sitecustomize"}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("*.py")), ids=lambda path: path.name)
+def test_the_source_is_python_3_9(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "programs").glob("*.py")), ids=lambda path: path.name)
+def test_what_runs_inside_cmsrun_has_no_syntax_newer_than_python_2_7(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 4))
+    newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.Nonlocal, ast.AsyncFunctionDef, ast.Starred)
+    assert not [node for node in ast.walk(tree) if isinstance(node, newer)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert all(f.returns is None and not f.args.kwonlyargs and not any(a.annotation for a in f.args.args) for f in functions)
+
+
+def test_an_unknown_command_is_refused(payload: Path) -> None:
+    done = subprocess.run([str(payload), "frobnicate"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "invalid choice" in done.stderr

@@ -1,0 +1,101 @@
+"""Framework job reports: those that cmsRun wrote, whole and cut at any place, and damaged ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dags_app.payload.fjr import FrameworkReport, parse_framework_report, read_framework_report
+
+SMALL = """<FrameworkJobReport>
+<InputFile>
+<LFN>/store/a.root</LFN><PFN>root://door//a.root?svcClass=x&path=y</PFN>
+<InputType>primaryFiles</InputType>
+<EventsRead>7</EventsRead>
+<Runs><Run ID="3">
+   <LumiSection ID="1"/>
+   <LumiSection ID="2"/>
+</Run></Runs>
+</InputFile>
+<File>
+<LFN></LFN><PFN>out.root</PFN><ModuleLabel>out</ModuleLabel><TotalEvents>5</TotalEvents>
+<Runs><Run ID="3">
+   <LumiSection ID="1" NEvents="5"/>
+   <LumiSection ID="2" NEvents="0"/>
+</Run></Runs>
+<Inputs><Input><LFN>/store/a.root</LFN></Input></Inputs>
+</File>
+<FrameworkError ExitStatus="8021" Type="FileReadError" ><![CDATA[
+bad & broken \x01 text
+]]></FrameworkError>
+</FrameworkJobReport>
+"""
+
+
+def test_a_merge_report_gives_events_of_every_lumi_and_finite_metrics_only(real_inputs: Path) -> None:
+    report = read_framework_report(real_inputs / "fjr" / "CMSSWMergeReport2.xml")
+    merged = report.output("Merged")
+    assert report.complete and merged is not None
+    assert merged.lumis == {352572: dict.fromkeys(range(1, 119), 0)}
+    assert report.metric("ApplicationMemory", "AverageGrowthRateRss") is None, "cmsRun wrote -nan"
+    assert report.metric("Timing", "TotalJobCPU") == 52.5991
+    assert report.metric("Timing", "NoSuchMetric") is None
+
+
+def test_a_failed_run_names_the_whole_exit_code(real_inputs: Path) -> None:
+    report = read_framework_report(real_inputs / "fjr" / "CMSSWFailReport.xml")
+    assert [(error.exit_status, error.kind) for error in report.errors] == [(8001, "CMSException")]
+    assert "CastorDbRecord" in report.errors[0].text
+
+
+def test_a_skipped_file_is_seen_although_the_run_ended_well(real_inputs: Path) -> None:
+    report = read_framework_report(real_inputs / "fjr" / "CMSSWSkippedNonExistentFile.xml")
+    assert report.skipped_files == ("/store/data/Run2012D/Cosmics/RAW/v1/000/206/379/1ED243E7-A611-E211-A851-0019B9F581C9.root",)
+    assert not report.errors and [file.events_read for file in report.primary_inputs] == [5]
+
+
+def test_reports_of_older_releases_have_lumis_without_event_counts(real_inputs: Path) -> None:
+    report = read_framework_report(real_inputs / "fjr" / "CMSSWProcessingReport.xml")
+    assert [(file.module, file.events) for file in report.outputs] == [("outputRECORECO", 2), ("outputALCARECORECO", 2)]
+    assert set(next(iter(report.outputs[0].lumis.values())).values()) == {None}
+
+
+def test_peak_memory_is_read_from_the_performance_report(real_inputs: Path) -> None:
+    report = read_framework_report(real_inputs / "fjr" / "PerformanceReport.xml")
+    assert report.metric("ApplicationMemory", "PeakValueRss") == 492.293
+
+
+@pytest.mark.parametrize("name", ["CMSSWFailReport.xml", "CMSSWMergeReport2.xml", "CMSSWSkippedNonExistentFile.xml"])
+def test_a_report_cut_anywhere_keeps_what_came_before_the_cut(real_inputs: Path, name: str) -> None:
+    text = (real_inputs / "fjr" / name).read_text()
+    whole = parse_framework_report(text)
+    for part in range(1, 20):
+        cut = parse_framework_report(text[: len(text) * part // 20])
+        assert not cut.complete and cut.problem
+        assert cut.inputs == whole.inputs[: len(cut.inputs)] and cut.outputs == whole.outputs[: len(cut.outputs)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(min_value=0, max_value=len(SMALL.rstrip()) - 1))
+def test_no_cut_of_a_report_is_taken_for_a_whole_one(length: int) -> None:
+    report = parse_framework_report(SMALL[:length])
+    assert not report.complete
+    assert (report.inputs != ()) == (SMALL.index("</InputFile>") + len("</InputFile>") <= length)
+
+
+def test_bare_ampersands_and_control_characters_do_no_harm() -> None:
+    report = parse_framework_report(SMALL)
+    assert report.complete
+    assert report.inputs[0].pfn == "root://door//a.root?svcClass=x&path=y"
+    assert report.errors[0].text == "bad & broken  text"
+    assert report.outputs[0].lumis == {3: {1: 5, 2: 0}} and report.outputs[0].inputs == ("/store/a.root",)
+
+
+def test_a_missing_and_an_empty_report_say_so(tmp_path: Path) -> None:
+    missing = read_framework_report(tmp_path / "none.xml")
+    (tmp_path / "empty.xml").write_text("")
+    assert missing == FrameworkReport(problem="none.xml was not written", written=False)
+    assert read_framework_report(tmp_path / "empty.xml").problem == "empty.xml is empty"

@@ -1,0 +1,195 @@
+"""The POST script: its verdicts, its side files, and what collect takes from them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from dags_app.payload import codes
+from dags_app.payload.classify import AttemptFacts, classify
+from tests.payload.schemas import validate
+from tests.payload.workbench import Attempt, Workbench
+
+FAIL = "step=Gen"
+
+
+def facts(**changes: Any) -> AttemptFacts:
+    return AttemptFacts(**{"return_value": 0, "report_code": 0, "removed": False, "attempt": 0, "max_retries": 3, **changes})
+
+
+@pytest.mark.parametrize(
+    ("known", "category", "status"),
+    [
+        (facts(), "success", 0),
+        (facts(return_value=65, report_code=8001), "transient", 1),
+        (facts(return_value=0, report_code=None), "transient", 1),
+        (facts(return_value=0, problem="no manifest"), "transient", 1),
+        (facts(return_value=65, report_code=0), "transient", 1),
+        (facts(return_value=-9, report_code=None), "transient", 1),
+        (facts(return_value=-1002, report_code=None, removed=True), "transient", 1),
+        (facts(return_value=90, report_code=codes.CONFIG_UNREADABLE), "permanent", 42),
+        (facts(return_value=25, report_code=codes.INVALID_DOCUMENT), "permanent", 42),
+        (facts(return_value=42, report_code=None), "transient", 1),
+        (facts(return_value=43, report_code=None), "transient", 1),
+    ],
+)
+def test_the_verdict_follows_the_report_and_never_the_eight_bits(known: AttemptFacts, category: str, status: int) -> None:
+    verdict = classify(known)
+    assert (verdict.category, verdict.exit_status) == (category, status)
+    assert bool(verdict.reason) == (category != "success")
+
+
+def failing(bench: Workbench, attempt: int, wish: str) -> Attempt:
+    bench.variables["CMSSIM_FAIL"] = wish
+    return bench.run("job", "proc_000000", attempt)
+
+
+def test_a_failed_attempt_is_recorded_with_the_whole_code_and_retried(one_step: Workbench) -> None:
+    done = failing(one_step, 0, "exitCode=8021,untilAttempt=1")
+    assert done.value == 8021 % 256
+    assert one_step.post(done) == 1
+    post = one_step.read("proc_000000.post.json")
+    validate("post", post)
+    assert (post["attempt"], post["final"], post["fence"], post["job_id"]) == (0, False, 1, f"{done.cluster}.0")
+    assert (post["job"]["exit_code"], post["job"]["return_value"], post["job"]["site"]) == (8021, 85, "T1_US_FNAL")
+    assert (post["job"]["wall_time_sec"], post["job"]["cpu_time_sec"], post["job"]["memory_mb"]) == (7.0, 3.0, 44)
+    assert post["cmssw"]["steps"] == {"Gen": {"status": 1, "exit_code": 8021}}
+    assert "SimulatedFailure" in post["cmssw"]["error_message"]
+    assert post["classification"]["action"] == "retry"
+
+    again = one_step.run("job", "proc_000000", 1)
+    assert one_step.post(again) == 0
+    lines = [json.loads(line) for line in (one_step.place / "proc_000000.attempts.jsonl").read_text().splitlines()]
+    assert [(line["attempt"], line["classification"]["category"], line["final"]) for line in lines] == [
+        (0, "transient", False),
+        (1, "success", True),
+    ]
+    for line in lines:
+        validate("post", line)
+
+
+def test_the_last_attempt_is_final_and_a_post_that_runs_twice_is_recorded_once(one_step: Workbench) -> None:
+    done = failing(one_step, 3, FAIL)
+    assert [one_step.post(done), one_step.post(done)] == [1, 1]
+    assert one_step.read("proc_000000.post.json")["final"] is True
+    assert len((one_step.place / "proc_000000.attempts.jsonl").read_text().splitlines()) == 1
+
+
+def test_an_error_that_no_repetition_changes_stops_the_node(one_step: Workbench) -> None:
+    (one_step.dag / "job.json").write_text((one_step.dag / "job.json").read_text().replace("step1_Gen.py", "absent.py"))
+    done = one_step.run("job", "proc_000000")
+    assert one_step.post(done) == 42
+    post = one_step.read("proc_000000.post.json")
+    assert (post["final"], post["classification"]["category"], post["job"]["exit_code"]) == (True, "permanent", 7001)
+
+
+def test_the_end_of_stderr_is_kept(one_step: Workbench) -> None:
+    done = failing(one_step, 0, FAIL)
+    (one_step.place / "proc_000000.0.err").write_text("\n".join(f"line {number}" for number in range(1000)))
+    one_step.post(done)
+    tail = one_step.read("proc_000000.post.json")["log_tail"].splitlines()
+    assert (len(tail), tail[-1]) == (200, "line 999")
+
+
+def test_a_job_without_a_report_is_no_success(one_step: Workbench) -> None:
+    done = one_step.run("job", "proc_000000")
+    (one_step.place / "proc_000000.0.report.json").unlink()
+    assert one_step.post(done) == 1
+    post = one_step.read("proc_000000.post.json")
+    assert post["report"] is None and post["cmssw"] is None and "no usable report" in post["classification"]["reason"]
+    validate("post", post)
+
+
+def test_a_torn_report_is_no_success(one_step: Workbench) -> None:
+    done = one_step.run("job", "proc_000000")
+    path = one_step.place / "proc_000000.0.report.json"
+    path.write_text(path.read_text()[:200])
+    assert one_step.post(done) == 1
+
+
+def test_the_report_of_an_earlier_job_with_the_same_attempt_number_does_not_count(one_step: Workbench) -> None:
+    """After a rescue DAGMan counts from 0 again; here the new job left no report."""
+    done = one_step.run("job", "proc_000000")
+    assert one_step.script("post", "proc_000000", 0, 0, 3, f"{done.cluster + 1}.0") == 1
+    reason = one_step.read("proc_000000.post.json")["classification"]["reason"]
+    assert f"is of job {done.cluster}.0" in reason
+
+
+def test_a_job_that_was_never_submitted_is_recorded_and_retried(one_step: Workbench) -> None:
+    assert one_step.script("post", "proc_000000", -1001, 0, 3, "-1.-1") == 1
+    post = one_step.read("proc_000000.post.json")
+    validate("post", post)
+    assert post["job"]["return_value"] == -1001
+
+
+@pytest.fixture
+def unit(done_unit: Workbench) -> Workbench:
+    """A unit whose two processing nodes are done."""
+    return done_unit
+
+
+def test_collect_gathers_the_accepted_report_of_every_node(unit: Workbench) -> None:
+    assert unit.script("collect") == 0
+    document = unit.read("merge_input.json")
+    validate("merge_input", document)
+    assert [report["node"] for report in document["reports"]] == ["proc_000000", "proc_000001"]
+
+
+def test_collect_takes_the_attempt_that_post_accepted_and_not_the_highest_number(unit: Workbench) -> None:
+    stale = unit.read("proc_000000.0.report.json") | {"attempt": 2, "job_id": "1.0"}
+    (unit.place / "proc_000000.2.report.json").write_text(json.dumps(stale))
+    assert unit.script("collect") == 0
+    assert unit.read("merge_input.json")["reports"][0]["attempt"] == 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda unit: (unit.place / "proc_000001.post.json").unlink(), "proc_000001.post.json: no such file"),
+        (lambda unit: (unit.place / "proc_000001.0.report.json").unlink(), "proc_000001.0.report.json: no such file"),
+        (lambda unit: (unit.place / "site.inc").write_text("ELECTED_SITE = T2_CH_CERN\n"), "but the unit is at T2_CH_CERN"),
+        (lambda unit: unit.post(failing(unit, 0, FAIL)), "proc_000000: its last attempt did not end well"),
+    ],
+    ids=["no verdict", "no report", "other site", "failed"],
+)
+def test_collect_fails_clearly(unit: Workbench, spoil: Any, message: str) -> None:
+    spoil(unit)
+    assert unit.script("collect") == 1
+    assert message in (unit.place / "scripts.log").read_text()
+    assert not (unit.place / "merge_input.json").exists()
+
+
+def test_a_merge_counts_only_with_the_manifest_it_wrote_in_this_submission(unit: Workbench) -> None:
+    assert unit.script("collect") == 0
+    unit.process("merge", "merge")
+    first = (unit.place / "merge_output.json").read_text()
+
+    unit.stamp(2)
+    done = unit.run("merge", "merge")
+    second = (unit.place / "merge_output.json").read_text()
+    (unit.place / "merge_output.json").write_text(first)
+    assert unit.post(done) == 1
+    assert "not of this merge job" in unit.read("merge.post.json")["classification"]["reason"]
+
+    (unit.place / "merge_output.json").unlink()
+    assert unit.post(done) == 1
+    (unit.place / "merge_output.json").write_text(second[:300])
+    assert unit.post(done) == 1
+
+    (unit.place / "merge_output.json").write_text(second)
+    unit.stamp(3)
+    assert unit.post(done) == 1
+    assert "fence 2, the current submission has 3" in unit.read("merge.post.json")["classification"]["reason"]
+    unit.stamp(2)
+    assert unit.post(done) == 0
+
+
+def test_a_defect_in_a_script_leaves_its_traceback(one_step: Workbench) -> None:
+    done = one_step.run("job", "proc_000000")
+    shutil.rmtree(one_step.place / "proc_000000.post.json", ignore_errors=True)
+    (one_step.place / "proc_000000.post.json").mkdir()
+    assert one_step.post(done) == 1
+    assert "Traceback" in (one_step.place / "scripts.log").read_text()
