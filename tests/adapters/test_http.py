@@ -111,9 +111,10 @@ def test_an_answer_that_dribbles_is_cut_off_at_the_limit(raw_server: Callable[[B
     def dribble(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            connection.sendall(b"1\r\n \r\n")
+        for _ in range(200):
+            connection.sendall(b"1\r\n1\r\n")
             time.sleep(0.02)
+        connection.sendall(b"0\r\n\r\n")
 
     server = raw_server(dribble)
     with pytest.raises(ServiceUnavailable) as caught:
