@@ -12,10 +12,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from deploy.rucio.settings import HOST, RucioServerError, Settings
+from deploy.rucio.settings import HERE, HOST, RucioServerError, Settings
 
 APPLICATION = "rucio.web.rest.flaskapi.v1.main:application"
-START_SECONDS = 60.0
+START_SECONDS = 180.0  # a few on an idle machine
 STOP_SECONDS = 20.0
 PING_SECONDS = 5.0
 REQUEST_SECONDS = 300
@@ -25,6 +25,7 @@ def command(settings: Settings) -> list[str]:
     """The server in the foreground. One thread per worker: Rucio's sessions are not made for more."""
     return [
         str(settings.python), "-m", "gunicorn",
+        "--config", str(HERE / "inside/gunicorn_conf.py"),
         "--bind", f"{HOST}:{settings.port}",
         "--workers", str(settings.workers),
         "--threads", "1",

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.rucio
 CERN, PURDUE, FNAL = "T2_CH_CERN", "T2_US_Purdue", "T1_US_FNAL_Disk"
 KIT_TAPE = "T1_DE_KIT_Tape"
 UNKNOWN_RULE = "0" * 32
+Calls = list[tuple[str, str, str]]
 
 
 def no_sleep(seconds: float) -> None:
@@ -118,6 +119,20 @@ def test_an_unknown_scope_is_refused(names: Names) -> None:
     with pytest.raises(NotFoundInService) as caught:
         adapter.ensure_container(names.dataset)
     assert (caught.value.service, caught.value.operation, caught.value.code) == ("rucio", "ensure_container", "ScopeNotFound")
+
+
+def test_what_was_there_already_is_not_counted_as_a_refusal(rucio: RucioAdapter, names: Names, calls: Calls) -> None:
+    block, files = names.block(), names.files(1)
+    for _ in range(2):
+        rucio.ensure_block(names.dataset, block)
+        rucio.register_files(CERN, block, files)
+        rucio.protect_files(CERN, [files[0].lfn], "w")
+        rucio.close_block(block)
+    rucio.delete_rule(UNKNOWN_RULE)
+    assert {outcome for _, _, outcome in calls} == {"ok"}
+    with pytest.raises(NotFoundInService):
+        rucio.rule(UNKNOWN_RULE)
+    assert calls[-1] == ("rucio", "rule", "not_found")
 
 
 # --- files

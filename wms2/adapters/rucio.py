@@ -14,7 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wms2.adapters.rucio_errors import CLOSED_OR_LOCKED, DUPLICATE_CONTENT, EXISTS, FILE_EXISTS, FILE_MISMATCH, SERVICE
+from rucio.common.exception import (
+    DataIdentifierAlreadyExists,
+    DuplicateContent,
+    FileAlreadyExists,
+    FileConsistencyMismatch,
+    UnsupportedOperation,
+)
+
+from wms2.adapters.rucio_errors import SERVICE
 from wms2.adapters.rucio_rules import RucioRules, RuleRequest
 from wms2.adapters.rucio_session import RucioSession
 from wms2.adapters.rucio_types import (
@@ -74,14 +82,18 @@ class RucioAdapter:
 
     def ensure_container(self, dataset: str) -> None:
         """The dataset's container exists."""
-        self._unless(EXISTS, "ensure_container", lambda client: client.add_container(self.scope, dataset))
+        self._session.call_unless(
+            DataIdentifierAlreadyExists, "ensure_container", lambda client: client.add_container(self.scope, dataset)
+        )
 
     def ensure_block(self, dataset: str, block: str) -> None:
         """Container and block exist and the block is in the container. An existing block stays open or closed as it is."""
         self.ensure_container(dataset)
-        self._unless(EXISTS, "ensure_block", lambda client: client.add_dataset(self.scope, block))
-        self._unless(
-            DUPLICATE_CONTENT, "ensure_block", lambda client: client.attach_dids(self.scope, dataset, [self._did(block)])
+        self._session.call_unless(
+            DataIdentifierAlreadyExists, "ensure_block", lambda client: client.add_dataset(self.scope, block)
+        )
+        self._session.call_unless(
+            DuplicateContent, "ensure_block", lambda client: client.attach_dids(self.scope, dataset, [self._did(block)])
         )
 
     def register_files(self, rse: str, block: str, files: Sequence[RucioFile]) -> None:
@@ -94,24 +106,25 @@ class RucioAdapter:
         """
         wanted = list(dict.fromkeys(files))
         # Accepted again, also with another size: Rucio keeps the first. Attaching compares.
-        self._send(wanted, lambda client, entries: client.add_replicas(rse, entries))
+        for batch in _batches(wanted):
+            self._add_replicas(rse, self._entries(batch))
         for _ in range(_RACES):
             missing = self._missing(block, wanted)
-            try:
-                self._send(missing, lambda client, entries: client.attach_dids(self.scope, block, entries))
+            if all(self._attach(block, self._entries(batch)) for batch in _batches(missing)):
                 return
-            except ServiceRejected as error:
-                if error.code != FILE_EXISTS:
-                    raise
-                # Attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
-        raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing", FILE_EXISTS)
+            # Some were attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
+        raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing")
 
-    def _send(self, files: Sequence[RucioFile], send: Callable[[Any, Entries], object]) -> None:
-        for batch in _batches(files):
-            self._send_batch([{**self._did(file.lfn), "bytes": file.size_bytes, "adler32": file.adler32} for file in batch], send)
+    def _add_replicas(self, rse: str, entries: Entries) -> None:
+        self._session.call("register_files", lambda client: client.add_replicas(rse, entries))
 
-    def _send_batch(self, entries: Entries, send: Callable[[Any, Entries], object]) -> None:
-        self._session.call("register_files", lambda client: send(client, entries))
+    def _attach(self, block: str, entries: Entries) -> bool:
+        return self._session.call_unless(
+            FileAlreadyExists, "register_files", lambda client: client.attach_dids(self.scope, block, entries)
+        )
+
+    def _entries(self, files: Sequence[RucioFile]) -> Entries:
+        return [{**self._did(file.lfn), "bytes": file.size_bytes, "adler32": file.adler32} for file in files]
 
     def _missing(self, block: str, files: Sequence[RucioFile]) -> list[RucioFile]:
         """The files that are not in the block; those that are must be the same."""
@@ -128,11 +141,9 @@ class RucioAdapter:
         Raises:
             NotFoundInService: there is no such block.
         """
-        try:
-            self._session.call("close_block", lambda client: client.close(self.scope, block))
-        except ServiceRejected as error:
-            if error.code != CLOSED_OR_LOCKED or self._is_open(block):
-                raise
+        closed = self._session.call_unless(UnsupportedOperation, "close_block", lambda client: client.close(self.scope, block))
+        if not closed and self._is_open(block):
+            raise ServiceRejected(SERVICE, "close_block", f"{block} cannot be closed", UnsupportedOperation.__name__)
 
     def _is_open(self, block: str) -> bool:
         return bool(self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]))
@@ -244,14 +255,6 @@ class RucioAdapter:
     def _did(self, name: str) -> dict[str, str]:
         return {"scope": self.scope, "name": name}
 
-    def _unless(self, code: str, operation: str, fn: Callable[[Any], object]) -> None:
-        """Make the call; it was made before when Rucio refuses with this code."""
-        try:
-            self._session.call(operation, fn)
-        except ServiceRejected as error:
-            if error.code != code:
-                raise
-
 
 def _batches(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + _FILES_PER_CALL] for start in range(0, len(items), _FILES_PER_CALL)]
@@ -263,7 +266,7 @@ def _compare(file: RucioFile, row: ContentRow) -> None:
     for what, wanted, has in facts:
         if has not in (None, "", wanted):
             detail = f"{what} mismatch for {file.lfn!r}: {wanted} to be registered, {has} in Rucio"
-            raise ServiceRejected(SERVICE, "register_files", detail, FILE_MISMATCH)
+            raise ServiceRejected(SERVICE, "register_files", detail, FileConsistencyMismatch.__name__)
 
 
 def _score(key: str, rse: str, weight: float) -> float:

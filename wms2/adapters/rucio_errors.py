@@ -14,15 +14,6 @@ from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, Servic
 
 SERVICE = "rucio"
 
-# Codes that operations look at.
-CLOSED_OR_LOCKED = "UnsupportedOperation"
-DUPLICATE_CONTENT = "DuplicateContent"
-DUPLICATE_RULE = "DuplicateRule"
-EXISTS = "DataIdentifierAlreadyExists"
-FILE_EXISTS = "FileAlreadyExists"
-FILE_MISMATCH = "FileConsistencyMismatch"
-RULE_NOT_FOUND = "RuleNotFound"
-
 _LATER = frozenset(
     {
         "DatabaseException",
@@ -36,9 +27,9 @@ _NOT_FOUND = frozenset(
     {
         "AccountNotFound",
         "DataIdentifierNotFound",
-        RULE_NOT_FOUND,
         "ReplicaNotFound",
         "RSENotFound",
+        "RuleNotFound",
         "ScopeNotFound",
     }
 )

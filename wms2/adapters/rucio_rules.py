@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wms2.adapters.rucio_errors import CLOSED_OR_LOCKED, DUPLICATE_RULE, RULE_NOT_FOUND, SERVICE
+from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
+
+from wms2.adapters.rucio_errors import SERVICE
 from wms2.adapters.rucio_session import RucioSession
 from wms2.adapters.rucio_types import RULE, RULES, RuleInfo, RuleRow
 from wms2.adapters.wire import parse
@@ -54,32 +56,32 @@ class RucioRules:
         found: dict[str, str] = {}
         missing = names
         for _ in range(_RACES):
-            try:
-                return found | self._add(missing, request)
-            except ServiceRejected as error:
-                if error.code != DUPLICATE_RULE:
-                    raise
+            added = self._add(missing, request)
+            if added is not None:
+                return found | added
             found |= self._find_live(missing, request)
             missing = [name for name in names if name not in found]
             if not missing:
                 return found
-        raise ServiceUnavailable(SERVICE, request.operation, f"rules at {request.rse} come and go: {missing[0]}", DUPLICATE_RULE)
+        raise ServiceUnavailable(SERVICE, request.operation, f"rules at {request.rse} come and go, of {missing[0]}")
 
-    def _add(self, names: list[str], request: RuleRequest) -> dict[str, str]:
-        def add(client: Any) -> list[str]:
-            return list(
-                client.add_replication_rule(
-                    [{"scope": self._scope, "name": name} for name in names],
-                    _COPIES,
-                    request.rse,
-                    grouping=request.grouping,
-                    account=self._session.account,
-                    activity=request.activity,
-                    comment=request.comment,
-                )
+    def _add(self, names: list[str], request: RuleRequest) -> dict[str, str] | None:
+        """New rules, or None when one of the DIDs has its rule: nothing was made then."""
+        ids: list[str] = []
+
+        def add(client: Any) -> None:
+            ids[:] = client.add_replication_rule(
+                [{"scope": self._scope, "name": name} for name in names],
+                _COPIES,
+                request.rse,
+                grouping=request.grouping,
+                account=self._session.account,
+                activity=request.activity,
+                comment=request.comment,
             )
 
-        ids = self._session.call(request.operation, add)
+        if not self._session.call_unless(DuplicateRule, request.operation, add):
+            return None
         if len(ids) != len(names):
             raise ServiceUnavailable(SERVICE, request.operation, f"{len(ids)} rule ids for {len(names)} names, first {names[0]}")
         return dict(zip(names, ids, strict=True))  # in the order of the names [V]
@@ -97,13 +99,9 @@ class RucioRules:
     def _revive(self, rule_id: str, request: RuleRequest) -> bool:
         """Whether it was still there."""
         options = {"lifetime": None, "locked": request.locked}
-        try:
-            self._session.call(request.operation, lambda client: client.update_replication_rule(rule_id, options))
-        except ServiceRejected as error:
-            if error.code != RULE_NOT_FOUND:
-                raise
-            return False
-        return True
+        return self._session.call_unless(
+            RuleNotFound, request.operation, lambda client: client.update_replication_rule(rule_id, options)
+        )
 
     def _list(self, operation: str, filters: dict[str, str]) -> list[RuleRow]:
         rows = self._session.call(operation, lambda client: list(client.list_replication_rules(filters=filters)))
@@ -123,19 +121,15 @@ class RucioRules:
     def delete(self, rule_id: str) -> bool:
         """As ``RucioAdapter.delete_rule``."""
         _check_id("delete_rule", rule_id)
-        try:
+
+        def delete(client: Any) -> None:
             try:
-                self._session.call("delete_rule", lambda client: client.delete_replication_rule(rule_id))
-            except ServiceRejected as error:
-                if error.code != CLOSED_OR_LOCKED:
-                    raise
-                self._session.call("delete_rule", lambda client: client.update_replication_rule(rule_id, {"locked": False}))
-                self._session.call("delete_rule", lambda client: client.delete_replication_rule(rule_id))
-        except ServiceRejected as error:
-            if error.code != RULE_NOT_FOUND:
-                raise
-            return False
-        return True
+                client.delete_replication_rule(rule_id)
+            except UnsupportedOperation:
+                client.update_replication_rule(rule_id, {"locked": False})
+                client.delete_replication_rule(rule_id)
+
+        return self._session.call_unless(RuleNotFound, "delete_rule", delete)
 
 
 def _check_id(operation: str, rule_id: str) -> None:

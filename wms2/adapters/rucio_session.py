@@ -188,6 +188,22 @@ class RucioSession:
 
         return retry_call(once, tries=_TRIES, sleep=self._sleep)
 
+    def call_unless(self, refusal: type[RucioException], operation: str, fn: Callable[[Any], object]) -> bool:
+        """As ``call``, but this refusal is an answer like another, not a failure.
+
+        Returns:
+            False when Rucio gave that answer, True when it obeyed.
+        """
+
+        def obeyed(client: Any) -> bool:
+            try:
+                fn(client)
+            except refusal:
+                return False
+            return True
+
+        return self.call(operation, obeyed)
+
     def _try(self, operation: str, fn: Callable[[Any], T]) -> T:
         answer = _LastAnswer()
         try:
