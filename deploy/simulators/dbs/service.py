@@ -1,6 +1,7 @@
 """The HTTP face of the simulated DBS: ``.../DBSReader`` (GET, look-up POST) and ``.../DBSWriter`` (writes, and the GETs too)."""
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -78,12 +79,12 @@ class DbsService:
 
     def _answer(self, request: Request, api: str, params: Params) -> Response:
         query = QUERIES[api](params)
-        rows = self.storage.stream(query.sql, query.values)
+        rows = self.storage.stream_json(query.sql, query.values)
         try:
-            first = next(rows, None)
+            first = next(rows, None)  # a query that fails must fail before the answer begins
         except sqlite3.Error as error:
             raise DbsError(errors.QUERY, "fail to query", function=f"dbs.{api}", reason=str(error)) from error
-        return _records(request, _chain(first, rows))
+        return _streamed(request, rows if first is None else itertools.chain((first,), rows))
 
     def _post(self, request: Request, api: str) -> Response:
         content_type = request.header("Content-Type")
@@ -197,16 +198,13 @@ def _caller(request: Request) -> Caller:
     return Caller("DBS-workflow")
 
 
-def _chain(first: sqlite3.Row | None, rest: Iterator[sqlite3.Row]) -> Iterator[dict[str, Any]]:
-    if first is None:
-        return
-    yield dict(first)
-    for row in rest:
-        yield dict(row)
+def _records(request: Request, records: list[dict[str, Any]]) -> Response:
+    """A few records as an answer."""
+    return _streamed(request, (json.dumps(record) for record in records))
 
 
-def _records(request: Request, records: Iterable[dict[str, Any]]) -> Response:
-    """Records as a JSON list, or one per line for ``Accept: application/ndjson``; streamed either way."""
+def _streamed(request: Request, records: Iterable[str]) -> Response:
+    """JSON texts as a JSON list, or one per line for ``Accept: application/ndjson``; streamed either way."""
     lines = request.header("Accept") == "application/ndjson"
     body: Iterable[bytes] = _batches(_ndjson(records) if lines else _json_list(records))
     headers = {"Content-Type": "application/ndjson" if lines else "application/json"}
@@ -216,15 +214,15 @@ def _records(request: Request, records: Iterable[dict[str, Any]]) -> Response:
     return Response(body=body, headers=headers)
 
 
-def _ndjson(records: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _ndjson(records: Iterable[str]) -> Iterator[str]:
     for record in records:
-        yield json.dumps(record) + "\n"
+        yield record + "\n"
 
 
-def _json_list(records: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _json_list(records: Iterable[str]) -> Iterator[str]:
     separator = "[\n"
     for record in records:
-        yield separator + json.dumps(record) + "\n"
+        yield separator + record + "\n"
         separator = ","
     yield "]\n" if separator == "," else "[]"
 
