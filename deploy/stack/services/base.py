@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
 # None when the service serves, else what it is waiting for.
 Problem = Callable[[], str | None]
 

@@ -34,7 +34,9 @@ class Wms2:
         log = self._log(f"manage-{arguments[0]}")
         run_logged(argv, log=log, environment=self.environment, cwd=self.layout.source, seconds=seconds)
 
-    def _service(self, name: str, program: str, *arguments: str, problem: Problem, prepare: Callable[[], None] = nothing) -> Service:
+    def _service(
+        self, name: str, program: str, *arguments: str, problem: Problem, prepare: Callable[[], None] = nothing
+    ) -> Service:
         return Service(
             name=name,
             argv=(self.layout.venv / "bin" / program, *arguments),
