@@ -78,23 +78,23 @@ def test_a_rescue_keeps_its_site_and_a_mere_retry_is_refused(one_step: Workbench
 
 @pytest.mark.parametrize("own", [True, False], ids=["banned for the unit", "banned for the DAG"])
 @pytest.mark.parametrize("retry", [0, 1])
-def test_a_unit_leaves_a_banned_site(one_step: Workbench, own: bool, retry: int) -> None:
-    one_step.process("job", "proc_000000")
-    lfn = one_step.read("proc_000000.0.report.json")["outputs"][0]["lfn"]
+def test_a_unit_leaves_a_banned_site(done_unit: Workbench, own: bool, retry: int) -> None:
+    lfns = [done_unit.read(f"proc_{n:06d}.0.report.json")["outputs"][0]["lfn"] for n in (0, 1)]
     for number in (1, 2):
-        (one_step.place / f"group.dag.rescue00{number}").write_text("DONE landing\nDONE proc_000000\n")
-    ban(one_step.place if own else one_step.dag, "UNIT_AVOID" if own else "DAG_AVOID", "T2_US_Purdue", "T1_US_FNAL")
+        (done_unit.place / f"group.dag.rescue00{number}").write_text("DONE landing\nDONE proc_000000\n")
+    ban(done_unit.place if own else done_unit.dag, "UNIT_AVOID" if own else "DAG_AVOID", "T2_US_Purdue", "T1_US_FNAL")
 
-    assert reelect(one_step, retry) == 0
-    assert elected(one_step) is None
-    assert sorted(path.name for path in one_step.place.glob("group.dag.rescue*")) == [
+    assert reelect(done_unit, retry) == 0
+    assert elected(done_unit) is None
+    assert sorted(path.name for path in done_unit.place.glob("group.dag.rescue*")) == [
         "group.dag.rescue001.site1",
         "group.dag.rescue002.site1",
     ]
-    (orphan,) = map(json.loads, (one_step.place / "orphans.jsonl").read_text().splitlines())
-    assert (orphan["site"], orphan["lfn"]) == ("T1_US_FNAL", lfn) and orphan["pfn"].endswith(lfn)
-    assert not list(one_step.place.glob("*.post.json")), "what was done at the old site must not be collected at the new one"
-    assert len((one_step.place / "proc_000000.attempts.jsonl").read_text().splitlines()) == 1, "but it stays on record"
+    orphans = [json.loads(line) for line in (done_unit.place / "orphans.jsonl").read_text().splitlines()]
+    assert [(orphan["site"], orphan["lfn"]) for orphan in orphans] == [("T1_US_FNAL", lfn) for lfn in lfns]
+    assert all(orphan["pfn"].endswith(orphan["lfn"]) for orphan in orphans)
+    assert not list(done_unit.place.glob("*.post.json")), "what was done at the old site must not be collected at the new one"
+    assert len((done_unit.place / "proc_000000.attempts.jsonl").read_text().splitlines()) == 1, "but it stays on record"
 
 
 def test_a_unit_whose_merge_is_done_stays_where_its_files_are(one_step: Workbench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import Any
 
 import pytest
@@ -94,28 +93,32 @@ def test_the_end_of_stderr_is_kept(one_step: Workbench) -> None:
     assert (len(tail), tail[-1]) == (200, "line 999")
 
 
-def test_a_job_without_a_report_is_no_success(one_step: Workbench) -> None:
-    done = one_step.run("job", "proc_000000")
-    (one_step.place / "proc_000000.0.report.json").unlink()
-    assert one_step.post(done) == 1
-    post = one_step.read("proc_000000.post.json")
+def judge_again(unit: Workbench, job_id: str | None = None) -> tuple[int, dict[str, Any]]:
+    """POST of the first node's attempt once more, as if the job ended with 0; its status and post.json."""
+    status = unit.script("post", "proc_000000", 0, 0, 3, job_id or unit.read("proc_000000.post.json")["job_id"])
+    return status, unit.read("proc_000000.post.json")
+
+
+def test_a_job_without_a_report_is_no_success(done_unit: Workbench) -> None:
+    (done_unit.place / "proc_000000.0.report.json").unlink()
+    status, post = judge_again(done_unit)
+    assert status == 1
     assert post["report"] is None and post["cmssw"] is None and "no usable report" in post["classification"]["reason"]
     validate("post", post)
 
 
-def test_a_torn_report_is_no_success(one_step: Workbench) -> None:
-    done = one_step.run("job", "proc_000000")
-    path = one_step.place / "proc_000000.0.report.json"
+def test_a_torn_report_is_no_success(done_unit: Workbench) -> None:
+    path = done_unit.place / "proc_000000.0.report.json"
     path.write_text(path.read_text()[:200])
-    assert one_step.post(done) == 1
+    assert judge_again(done_unit)[0] == 1
 
 
-def test_the_report_of_an_earlier_job_with_the_same_attempt_number_does_not_count(one_step: Workbench) -> None:
+def test_the_report_of_an_earlier_job_with_the_same_attempt_number_does_not_count(done_unit: Workbench) -> None:
     """After a rescue DAGMan counts from 0 again; here the new job left no report."""
-    done = one_step.run("job", "proc_000000")
-    assert one_step.script("post", "proc_000000", 0, 0, 3, f"{done.cluster + 1}.0") == 1
-    reason = one_step.read("proc_000000.post.json")["classification"]["reason"]
-    assert f"is of job {done.cluster}.0" in reason
+    earlier = done_unit.read("proc_000000.post.json")["job_id"]
+    status, post = judge_again(done_unit, "999.0")
+    assert status == 1
+    assert f"is of job {earlier}" in post["classification"]["reason"]
 
 
 def test_a_job_that_was_never_submitted_is_recorded_and_retried(one_step: Workbench) -> None:
@@ -187,9 +190,8 @@ def test_a_merge_counts_only_with_the_manifest_it_wrote_in_this_submission(unit:
     assert unit.post(done) == 0
 
 
-def test_a_defect_in_a_script_leaves_its_traceback(one_step: Workbench) -> None:
-    done = one_step.run("job", "proc_000000")
-    shutil.rmtree(one_step.place / "proc_000000.post.json", ignore_errors=True)
-    (one_step.place / "proc_000000.post.json").mkdir()
-    assert one_step.post(done) == 1
-    assert "Traceback" in (one_step.place / "scripts.log").read_text()
+def test_a_defect_in_a_script_leaves_its_traceback(done_unit: Workbench) -> None:
+    (done_unit.place / "cluster.log").unlink()
+    (done_unit.place / "cluster.log").mkdir()
+    assert done_unit.script("post", "proc_000000", 0, 0, 3, "1.0") == 1
+    assert "Traceback" in (done_unit.place / "scripts.log").read_text()
