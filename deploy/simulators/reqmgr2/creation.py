@@ -149,10 +149,11 @@ def _check_input(document: Mapping[str, Any], request_type: str, around: Surroun
     dataset, parents = first.get("InputDataset"), first.get("IncludeParents")
     if parents and not dataset:
         raise InvalidSpec("IncludeParents flag is True but InputDataset value has not been provided")
-    for name in (dataset, first.get("MCPileup"), first.get("DataPileup")):
+    named: list[Any] = [dataset, first.get("MCPileup"), first.get("DataPileup")]
+    for name in named:
         if name is not None and not around.dataset_exists(name):
             raise InvalidSpec(f"Dataset {name} doesn't exist in DBS {document['DbsUrl']}")
-    if parents and to_bool(parents) and not around.has_parents(dataset):
+    if dataset and parents and to_bool(parents) and not around.has_parents(dataset):
         raise InvalidSpec(f"IncludeParents flag is True but the input dataset {dataset} has no parents")
 
 
