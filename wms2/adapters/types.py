@@ -35,7 +35,10 @@ class ConfigDocument:
 
 @dataclass(frozen=True, slots=True)
 class SiteRow:
-    """A name in CRIC's site-names preset; ``type`` is cms, lcg, phedex or psn."""
+    """A name in CRIC's site-names preset: what CRIC calls ``site_name`` ("FNAL") is ``alias`` ("T1_US_FNAL") to the users of ``type``.
+
+    ``type`` is cms, lcg, phedex or psn; the processing sites are the aliases of type psn.
+    """
 
     site_name: str
     alias: str
