@@ -35,9 +35,9 @@ class ConfigDocument:
 
 @dataclass(frozen=True, slots=True)
 class SiteRow:
-    """A name in CRIC's site-names preset: what CRIC calls ``site_name`` ("FNAL") is ``alias`` ("T1_US_FNAL") to the users of ``type``.
+    """A name in CRIC's site-names preset: the site CRIC calls ``site_name`` ("FNAL") is ``alias`` ("T1_US_FNAL") as ``type``.
 
-    ``type`` is cms, lcg, phedex or psn; the processing sites are the aliases of type psn.
+    ``type`` is cms, lcg, phedex or psn; the names of the processing sites are the aliases of type psn.
     """
 
     site_name: str
