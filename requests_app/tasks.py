@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import shared_task
+from celery.signals import worker_init
 
 from requests_app.cycle import run_cycle
 from requests_app.evaluator import evaluate_one
+from requests_app.installation import installation_verify
+
+
+@worker_init.connect
+def refuse_foreign_database(**_: Any) -> None:
+    """A worker of another instance or environment must not touch this database."""
+    installation_verify()
 
 
 @shared_task(name="requests_app.tasks.run_lifecycle_cycle", ignore_result=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from celery import Celery
-from celery.signals import worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
@@ -28,11 +26,3 @@ app.conf.beat_schedule = {
     "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _TICK_SECONDS, "options": {"expires": _TICK_SECONDS}},
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
-
-
-@worker_init.connect
-def refuse_foreign_database(**_: Any) -> None:
-    """A worker of another instance or environment must not touch this database."""
-    from requests_app.installation import installation_verify  # Django is not set up when this module is imported
-
-    installation_verify()
