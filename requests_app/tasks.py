@@ -10,12 +10,19 @@ from celery.signals import worker_init
 from requests_app.cycle import run_cycle
 from requests_app.evaluator import evaluate_one
 from requests_app.installation import installation_verify
+from wms2.errors import ConfigurationError
 
 
 @worker_init.connect
 def refuse_foreign_database(**_: Any) -> None:
-    """A worker of another instance or environment must not touch this database."""
-    installation_verify()
+    """A worker of another instance or environment must not touch this database.
+
+    Celery logs and forgets ordinary exceptions of signal receivers; only an exit stops the start.
+    """
+    try:
+        installation_verify()
+    except ConfigurationError as error:
+        raise SystemExit(f"not started: {error}") from error
 
 
 @shared_task(name="requests_app.tasks.run_lifecycle_cycle", ignore_result=True)
