@@ -13,6 +13,12 @@ from deploy.stack.services.base import Problem, Service, nothing
 from deploy.stack.steps import run_logged
 
 WORKER_NAME = "wms2@localhost"
+WORKER_READY = f"{WORKER_NAME} ready.".encode()
+# Two commands in one process: most of the time of each is Django's start.
+PREPARE = (
+    "import django; django.setup(); from django.core.management import call_command; "
+    "call_command('migrate', interactive=False); call_command('collectstatic', interactive=False, verbosity=0)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +51,45 @@ class Wms2:
             cwd=self.layout.source,
             problem=problem,
             prepare=prepare,
-            stop_seconds=60.0,  # a worker ends its task first
+            stop_seconds=20.0,  # a worker ends its tasks first; what takes longer is repeated by the next one
         )
 
     def _prepare(self) -> None:
-        self.manage("migrate", "--noinput")
-        self.manage("collectstatic", "--noinput", "--verbosity", "0")
+        argv = (str(self.layout.python), "-c", PREPARE)
+        run_logged(argv, log=self._log("migrate"), environment=self.environment, cwd=self.layout.source, seconds=300)
 
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
-        threads = ("--workers", "2", "--threads", "4", "--worker-class", "gthread")
-        options = ("--bind", f"127.0.0.1:{self.web_port}", *threads, "--no-control-socket")  # that socket is one per user
+        # Loaded once and forked; its control socket would be one for all servers of a user.
+        shape = ("--preload", "--workers", "2", "--threads", "4", "--worker-class", "gthread", "--no-control-socket")
+        options = ("--bind", f"127.0.0.1:{self.web_port}", *shape)
         argv = ("gunicorn", "wms2.wsgi:application", *options)
         return self._service("web", *argv, problem=lambda: http.problem(url), prepare=self._prepare)
 
-    def _worker_problem(self) -> str | None:
-        argv = [str(self.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "2", "-d", WORKER_NAME]
+    def _ping_worker(self) -> str | None:
+        argv = [str(self.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "10", "-d", WORKER_NAME]
         try:
             result = subprocess.run(
-                argv, env=dict(self.environment), cwd=self.layout.source, capture_output=True, check=False, timeout=30
+                argv, env=dict(self.environment), cwd=self.layout.source, capture_output=True, check=False, timeout=60
             )
         except subprocess.TimeoutExpired:
             return "it does not answer a Celery ping"
         return None if result.returncode == 0 else "it does not answer a Celery ping"
 
     def worker(self) -> Service:
+        log = self._log("worker")
+        begins_at = log.stat().st_size if log.exists() else 0
+
+        def problem() -> str | None:
+            # A ping costs a second of CPU: it is sent once the worker says that it listens.
+            with log.open("rb") as stream:
+                stream.seek(begins_at)
+                if WORKER_READY not in stream.read():
+                    return "it has not said that it is ready"
+            return self._ping_worker()
+
         options = ("worker", "-E", "-c", "2", "--hostname", WORKER_NAME, "--loglevel", "INFO")
-        return self._service("worker", "celery", "-A", "wms2", *options, problem=self._worker_problem)
+        return self._service("worker", "celery", "-A", "wms2", *options, problem=problem)
 
     def beat(self) -> Service:
         schedule = self.directory / "celery/beat-schedule"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,4 +67,5 @@ class Rucio:
             prepare=lambda: self.run("setup"),
             problem=lambda: http.problem(f"http://127.0.0.1:{self.port}/ping"),
             finish=lambda: self.run("seed"),
+            stop_signal=signal.SIGINT,  # gunicorn's quick shutdown: whoever asked it anything has been stopped before
         )
