@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from rucio.client import Client
 from rucio.common.exception import DataIdentifierNotFound
 
 from deploy.demo.facts import DbsBlock, DbsFile, LumiId, RucioBlock, RucioFile, Rule
@@ -73,10 +72,10 @@ class Dbs:
 
 
 class Rucio:
-    """One account's view. The client finds its configuration by RUCIO_HOME."""
+    """One account's view of one scope, through a ``rucio.client.Client``."""
 
-    def __init__(self, scope: str) -> None:
-        self._client, self._scope = Client(), scope
+    def __init__(self, client: Any, scope: str) -> None:
+        self._client, self._scope = client, scope
         self.tape_rses = frozenset(row["rse"] for row in self._client.list_rses("rse_type=TAPE"))
         self.disk_rses = frozenset(row["rse"] for row in self._client.list_rses()) - self.tape_rses
 
@@ -126,13 +125,14 @@ class Rucio:
             rows += self._client.list_replicas(dids, all_states=True)
         return rows
 
-    def path(self, lfn: str) -> Path | None:
-        """Where one replica of a file lies on this machine's disk."""
-        for row in self.replicas([lfn]):
-            for rse, pfns in row["rses"].items():
-                if rse in self.disk_rses:
-                    return path_of(pfns[0])
-        return None
+    def paths(self, lfns: list[str]) -> dict[str, Path]:
+        """LFN -> where one replica of it lies on this machine's disk; without those that have none."""
+        found = {}
+        for row in self.replicas(lfns):
+            on_disk = [pfns[0] for rse, pfns in row["rses"].items() if rse in self.disk_rses]
+            if on_disk:
+                found[row["name"]] = path_of(on_disk[0])
+        return found
 
     def rules(self) -> tuple[Rule, ...]:
         """All rules of the scope."""

@@ -31,7 +31,7 @@ def limit_seconds(text: str) -> float:
 def main() -> int:
     limit = limit_seconds(os.environ.get(TIMEOUT_VARIABLE, ""))
     # The Rucio client reads its configuration where this says, and may do so when it is imported.
-    os.environ.setdefault("RUCIO_HOME", os.environ.get("WMS2_RUCIO_HOME", ""))
+    os.environ["RUCIO_HOME"] = os.environ.get("WMS2_RUCIO_HOME", "")
     django.setup()
     from deploy.demo.verifying import run  # models can only be imported after the set-up
 

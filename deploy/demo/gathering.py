@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from rucio.client import Client
+
 from deploy.demo import condor, documents, rows, storage
 from deploy.demo.catalogues import Dbs, Rucio
 from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule
@@ -24,7 +26,7 @@ class Sources:
 
 def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
     """Everything about every request."""
-    rucio = Rucio(knobs.rucio_scope)
+    rucio = Rucio(Client(), knobs.rucio_scope)
     sources = Sources(Dbs(knobs.dbs_reader_url), rucio, rucio.roots(), rucio.rules())
     requests = []
     for standing in rows.standings():
@@ -77,10 +79,10 @@ def _read_input(asked: Asked, document: dict[str, object], excluded: frozenset[s
     found = _Input([], set(), [])
     if asked.numbers is not None:
         return found
-    for known in sources.dbs.files(asked.input_dataset, ()):
-        if known.lfn in excluded or not known.is_valid:
-            continue
-        path = sources.rucio.path(known.lfn)
+    files = [f for f in sources.dbs.files(asked.input_dataset, ()) if f.is_valid and f.lfn not in excluded]
+    paths = sources.rucio.paths([file.lfn for file in files])
+    for known in files:
+        path = paths.get(known.lfn)
         file = storage.open_file(known.lfn, "", path) if path else RootFile(known.lfn, "", "", problem="Rucio has no replica")
         if file.problem:
             found.problems.append(f"{known.lfn}: {file.problem}")

@@ -28,13 +28,15 @@ class Standing:
     units_done: int
     units: int
     hold_code: str = ""
+    last_error: str = ""
 
     def line(self) -> str:
         """One line for people."""
         units = f"{self.units_done} of {self.units} work units" if self.units else "not planned yet"
         why = f" ({self.hold_code})" if self.hold_code else ""
         waits = f"; waits for {self.waiting_for}" if self.waiting_for else ""
-        return f"{self.name}: {self.status}{why}, {units}{waits}"
+        error = f"; {self.last_error.splitlines()[0][:200]}" if self.last_error and not waits else ""
+        return f"{self.name}: {self.status}{why}, {units}{waits}{error}"
 
 
 def standings() -> list[Standing]:
@@ -50,6 +52,7 @@ def standings() -> list[Standing]:
                 units_done=units.filter(state=WorkUnitState.DONE).count(),
                 units=units.count(),
                 hold_code=request.hold_code,
+                last_error=request.last_error,
             )
         )
     return found

@@ -126,7 +126,7 @@ def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: f
         problems.append(f"events missing, {some(missing)}")
     if extra:
         problems.append(f"events that nobody asked for (or in another lumi), {some(extra)}")
-    if wanted and not found:
+    if wanted and not found and not problems:
         problems.append("no event at all")
     return problems
 
