@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.simulators import seed
 from deploy.simulators.app import Application
-from tests.simulators.world import World, start, stop
+from deploy.simulators.client import Caller
+from tests.simulators.world import DEMO, World, start, stop
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +26,26 @@ def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world(tmp_path: Path, empty_state: Path) -> Iterator[World]:
     """All services, empty."""
     shutil.copytree(empty_state, tmp_path / "state")
+    found, server = start(tmp_path / "state")
+    yield found
+    stop(found, server)
+
+
+@pytest.fixture(scope="session")
+def demo_state(tmp_path_factory: pytest.TempPathFactory, empty_state: Path) -> Path:
+    """Databases with the ConfigCache documents and data tiers of the demo."""
+    folder = tmp_path_factory.mktemp("simulators") / "state"
+    shutil.copytree(empty_state, folder)
+    found, server = start(folder)
+    seed.apply(Caller(found.url), DEMO / "seed.json")
+    stop(found, server)
+    return folder
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, demo_state: Path) -> Iterator[World]:
+    """All services, with ConfigCache documents and tiers of the demo."""
+    shutil.copytree(demo_state, tmp_path / "state")
     found, server = start(tmp_path / "state")
     yield found
     stop(found, server)
