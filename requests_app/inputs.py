@@ -90,10 +90,10 @@ def _import_block(workflow: Workflow, spec: WorkflowSpec, block: BlockInfo, fenc
         )
 
 
-def input_specs(workflow: Workflow) -> Iterator[InputFileSpec]:
-    """What is left of the input as planning wants it: LFNs ascending within each set of locations, with the event ranges left."""
+def input_specs(workflow: Workflow, *, tried: bool) -> Iterator[InputFileSpec]:
+    """What is left of the input as planning wants it: LFNs ascending, with the event ranges left; fresh files or tried ones."""
     sites = sites_by_rse()
-    for row in files_left(workflow).iterator(chunk_size=2000):
+    for row in files_left(workflow).filter(tried=tried).iterator(chunk_size=2000):
         yield InputFileSpec(
             lfn=row.lfn,
             size_bytes=row.size_bytes,

@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 
 import structlog
 
@@ -20,8 +21,8 @@ from dags_app.planning.specs import (
     DagSpec,
     ExcludedFile,
     GenerationLeft,
-    InputFileSpec,
     JobSpec,
+    PlanItem,
     WorkflowSpec,
     WorkUnitSpec,
 )
@@ -106,11 +107,12 @@ def _jobs(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, excluded: list
             return None
         _refuse_runaway(workflow, ledger)
         left = GenerationLeft(workflow.next_first_event, workflow.next_first_lumi, ledger.left_events)
-        items = split(spec, generation_left=left)
+        items: Iterator[PlanItem] = split(spec, generation_left=left)
     else:
         if ledger.left_files == 0 and ledger.attempted_files == 0 and ledger.left_events == 0:
             return None
-        items = split(spec, _files(workflow))
+        # fresh files first, those of failed units after them (error-handling 5.2); each part has ascending LFNs
+        items = chain(split(spec, input_specs(workflow, tried=False)), split(spec, input_specs(workflow, tried=True)))
 
     def jobs() -> Iterator[JobSpec]:
         for item in items:
@@ -120,10 +122,6 @@ def _jobs(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, excluded: list
                 yield item
 
     return jobs()
-
-
-def _files(workflow: Workflow) -> Iterator[InputFileSpec]:
-    return input_specs(workflow)
 
 
 def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:

@@ -1,0 +1,184 @@
+"""Planning a round against the database: what is left is planned once, in order, and written before it is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.db import transaction
+
+from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning import writer
+from dags_app.services.units import units_fail
+from outputs_app.models import BlockWorkUnit, ProcessingBlock
+from requests_app import planner
+from requests_app.evaluation import Evaluation, evaluating
+from requests_app.ledger import ledger_check, ledger_of
+from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from requests_app.planner import round_plan
+from requests_app.rounds import dag_discard, round_close
+from sites_app.models import Site, SiteRse
+from tests.support.rows import generation_spec, input_spec, request_row, workflow_row
+from wms2.errors import PlanningRefused
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
+    monkeypatch.setattr(planner, "conf", lambda: knobs)
+    return tmp_path
+
+
+@pytest.fixture(name="sites", autouse=True)
+def _sites() -> None:
+    for name, rse in {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}.items():
+        SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at="2026-01-01T00:00:00Z")
+
+
+def plan(workflow: Workflow) -> DAG | None:
+    Request.objects.filter(pk=workflow.request.pk).update(status=RequestStatus.PLANNING)
+    with evaluating(workflow.request.pk, owner="test") as evaluation:
+        assert isinstance(evaluation, Evaluation)
+        return round_plan(evaluation)
+
+
+def end(dag: DAG, state: WorkUnitState) -> None:
+    """The DAG has ended and its round is closed; all units done, or none."""
+    if state is WorkUnitState.DONE:
+        WorkUnit.objects.filter(dag=dag).update(state=state, manifest_sha256="x" * 64, fence=1)
+    DAG.objects.filter(pk=dag.pk).update(
+        status=DAGStatus.PARTIAL, fence=dag.round.index + 1, dagman_cluster_id=str(dag.round.index + 1)
+    )
+    round_close(round_=dag.round, reason="test")
+
+
+def spans(dag: DAG, kind: int) -> list[tuple[int, int]]:
+    claims = WorkUnitClaim.objects.filter(unit__dag=dag, kind__contains=kind).order_by("span")
+    return [(c.span.lower, c.span.upper - 1) for c in claims]
+
+
+def test_a_round_takes_what_fits_one_dag_and_the_next_goes_on_where_it_ended(tmp_path: Path) -> None:
+    workflow = workflow_row()  # 3200 events: 32 jobs, 4 units; 3 fit
+    first = plan(workflow)
+    assert first is not None
+    assert spans(first, WorkUnitClaim.KIND_GENERATED) == [(1, 800), (801, 1600), (1601, 2400)]
+    assert spans(first, WorkUnitClaim.KIND_GENERATED_LUMIS) == [(1, 80), (81, 160), (161, 240)]
+    assert not writer.changed_files(Path(first.submit_dir))
+    end(first, WorkUnitState.DONE)
+
+    second = plan(workflow)
+    assert second is not None
+    assert spans(second, WorkUnitClaim.KIND_GENERATED) == [(2401, 3200)]
+    end(second, WorkUnitState.DONE)
+
+    assert plan(workflow) is None, "nothing is left"
+    ledger = ledger_of(Workflow.objects.get(pk=workflow.pk))
+    ledger_check(ledger)
+    assert ledger.done_events == 3200
+
+
+def test_lost_events_are_made_up_for_with_later_numbers() -> None:
+    workflow = workflow_row()
+    first = plan(workflow)
+    assert first is not None
+    end(first, WorkUnitState.FAILED)
+    second = plan(workflow)
+    assert second is not None
+    assert spans(second, WorkUnitClaim.KIND_GENERATED)[0][0] == 2401, "offsets only move forward"
+
+
+def test_rounds_that_lose_too_much_stop_at_a_multiple_of_the_request() -> None:
+    workflow = workflow_row()
+    for _ in range(3):
+        dag = plan(workflow)
+        assert dag is not None
+        end(dag, WorkUnitState.FAILED)
+        if Workflow.objects.get(pk=workflow.pk).next_first_event > 3200:
+            break
+    with pytest.raises(PlanningRefused, match="are left"):
+        plan(workflow)
+
+
+def test_a_discarded_dag_gives_everything_back_and_leaves_no_block_behind() -> None:
+    workflow = workflow_row()
+    dag = plan(workflow)
+    assert dag is not None
+    assert BlockWorkUnit.objects.count() == 3
+    with transaction.atomic():
+        dag_discard(dag=dag, reason="test")
+    workflow = Workflow.objects.get(pk=workflow.pk)
+    assert (workflow.next_first_event, workflow.next_first_lumi) == (1, 1)
+    assert not WorkUnit.objects.exists()
+    again = plan(workflow)
+    assert again is not None
+    assert again.pk != dag.pk
+    assert spans(again, WorkUnitClaim.KIND_GENERATED) == [(1, 800), (801, 1600), (1601, 2400)]
+    assert ProcessingBlock.objects.count() == 1, "the block goes on"
+
+
+def test_a_directory_left_by_a_killed_attempt_is_replaced(tmp_path: Path) -> None:
+    workflow = workflow_row()
+    dag = plan(workflow)
+    assert dag is not None
+    directory = Path(dag.submit_dir)
+    BlockWorkUnit.objects.all().delete()
+    WorkUnit.objects.all().delete()
+    DAG.objects.all().delete()
+    workflow.rounds.all().delete()
+    Workflow.objects.filter(pk=workflow.pk).update(next_first_event=1, next_first_lumi=1)
+    (directory / "workflow.dag").write_text("something else")
+    (directory / "SHA256SUMS").write_text("of something else")
+
+    again = plan(workflow)
+    assert again is not None
+    assert Path(again.submit_dir) == directory
+    assert not writer.changed_files(directory)
+
+
+def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_are_excluded_by_name() -> None:
+    workflow = workflow_row(spec=input_spec(files_per_job=2), request=request_row(RequestStatus.QUEUED))
+    for n, rses in enumerate([["T1_US_FNAL_Disk"], ["T1_US_FNAL_Disk"], ["T2_CH_CERN"], [], ["T9_Unknown"]]):
+        InputFile.objects.create(
+            workflow=workflow, lfn=f"/store/data/{n}.root", block_name="/a/b/C#1", size_bytes=1, events=10, rses=rses
+        )
+    dag = plan(workflow)
+    assert dag is not None
+    assert [u.jobs for u in WorkUnit.objects.order_by("index")] == [1, 1]
+    excluded = {f.lfn: f.excluded_reason for f in InputFile.objects.filter(excluded_at__isnull=False)}
+    assert set(excluded) == {"/store/data/3.root", "/store/data/4.root"}
+    assert all("replica" in reason or "site" in reason for reason in excluded.values())
+    ledger = ledger_of(workflow)
+    ledger_check(ledger)
+    assert (ledger.planned_files, ledger.excluded_files, ledger.left_files) == (3, 2, 0)
+
+
+def test_files_of_failed_units_are_planned_after_the_fresh_ones() -> None:
+    workflow = workflow_row(spec=input_spec())
+    for n in range(4):
+        InputFile.objects.create(
+            workflow=workflow, lfn=f"/store/data/{n}.root", block_name="/a/b/C#1", size_bytes=1, events=10, rses=["T2_CH_CERN"]
+        )
+    first = plan(workflow)
+    assert first is not None
+    units_fail(units=list(WorkUnit.objects.filter(dag=first)), problem="test")
+    end(first, WorkUnitState.FAILED)
+    InputFile.objects.create(
+        workflow=workflow, lfn="/store/data/9.root", block_name="/a/b/C#2", size_bytes=1, events=10, rses=["T2_CH_CERN"]
+    )
+    second = plan(workflow)
+    assert second is not None
+    order = WorkUnitClaim.objects.filter(unit__dag=second).order_by("id").values_list("input_file__lfn", flat=True)
+    assert list(order) == ["/store/data/9.root", *(f"/store/data/{n}.root" for n in range(4))]
+
+
+def test_blocks_stay_open_over_rounds_and_the_unit_order_follows_them() -> None:
+    workflow = workflow_row(spec=generation_spec(events=3200))
+    first = plan(workflow)
+    assert first is not None
+    end(first, WorkUnitState.DONE)
+    plan(workflow)
+    block = ProcessingBlock.objects.get()
+    assert block.sealed_at is None
+    assert block.total_work_units == 4
