@@ -29,6 +29,7 @@ MERGE_FAILED = 95004  # the merge command failed
 MERGE_DIFFERS = 95005  # the merged file does not hold what its inputs held
 STORAGE_UNUSABLE = 95006  # the site's storage description is missing or has nothing this payload can write to
 CLEANUP_REFUSED = 95007  # merged output is not where the manifest says, so nothing was removed
+UNEXPECTED = 95008  # an error the payload has no name for: a full scratch disk, or a defect of its own
 
 #: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; ``model.md`` section 3).
 POST_DONE = 0

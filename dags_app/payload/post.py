@@ -122,7 +122,7 @@ def _record(
             "hold_reason": history.hold_reason,
             "removed_reason": history.removed_reason,
             "wall_time_sec": history.wall_seconds,
-            "cpu_time_sec": history.cpu_seconds,
+            "cpu_time_sec": history.cpu_seconds or _cpu_of_steps(whole),
             "memory_mb": history.memory_mb,
             "site": whole.get("site") or history.site or scripts.elected_site(directory),
             "schedd": whole.get("schedd"),
@@ -136,6 +136,12 @@ def _record(
             "reason": verdict.reason,
         },
     }
+
+
+def _cpu_of_steps(report: dict[str, Any]) -> float | None:
+    """HTCondor without cgroups misses what short processes use, and says 0; the steps' own figures are better than that."""
+    steps = report.get("steps")
+    return round(sum(step["cpu_seconds"] for step in steps), 3) if steps else None
 
 
 def _cmssw(report: dict[str, Any]) -> dict[str, Any]:

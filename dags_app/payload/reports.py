@@ -85,7 +85,7 @@ class AttemptReport:
         if isinstance(error, PayloadError):
             self.exit_code, self.error_message = error.code, error.message
         elif error is not None:
-            self.exit_code, self.error_message = codes.INVALID_DOCUMENT, f"defect in the payload: {type(error).__name__}: {error}"
+            self.exit_code, self.error_message = codes.UNEXPECTED, f"unexpected {type(error).__name__}: {error}"
         self._write()
         return isinstance(error, PayloadError)
 

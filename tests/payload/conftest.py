@@ -84,7 +84,7 @@ def chain(bench: Workbench, nodes: int, events: int, per_lumi: int) -> None:
         "step2_Digi.py": pset("HLT", READ, {"FEVTDEBUGHLToutput": "GEN-SIM-DIGI"}),
         "step3_Reco.py": pset("RECO", READ, {"AODSIMoutput": "AODSIM", "MINIAODSIMoutput": "MINIAODSIM"}),
     }
-    job = job_document(steps, outputs, min_bytes=2_000, max_bytes=40_000)
+    job = job_document(steps, outputs, min_bytes=2_000, max_bytes=130_000)
     bench.prepare(job, [generating_node(index, events, per_lumi, 2**32 - 100, 7) for index in range(nodes)], psets)
 
 
