@@ -53,11 +53,15 @@ def spawn(
 
 def terminate(process: subprocess.Popen[bytes], stop_signal: int, seconds: float) -> bool:
     """Ask a process to stop and wait; after ``seconds`` its whole session is killed. True when it went by itself."""
-    if process.poll() is not None:
-        return True
-    process.send_signal(stop_signal)
+    if process.poll() is None:
+        process.send_signal(stop_signal)
+    return wait_or_kill(process, seconds)
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a process that was asked to stop; after ``seconds`` its whole session is killed. True when it went by itself."""
     try:
-        process.wait(seconds)
+        process.wait(max(0.0, seconds))
         return True
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Run services: start in order, wait until each serves, restart what dies, stop in reverse order.
+"""Run services: start in groups, wait until each serves, restart what dies, stop the groups in reverse order.
 
 One supervisor per stack at a time (a lock on its directory). It owns its processes: when it ends, by whatever
 means, they end. SIGINT and SIGTERM raise ``Interrupted`` in it, so that every wait ends at once and the stack is
@@ -100,9 +100,13 @@ class _Process:
         self.service.prepare()
         self._process = self._spawn()
 
-    def stop(self) -> str | None:
-        """Stop it; a complaint when it had to be killed."""
-        if process.terminate(self._process, self.service.stop_signal, self.service.stop_seconds):
+    def ask_to_stop(self) -> None:
+        if self.ended() is None:
+            self._process.send_signal(self.service.stop_signal)
+
+    def await_stop(self, seconds: float) -> str | None:
+        """Wait for its end; a complaint when it had to be killed."""
+        if process.wait_or_kill(self._process, seconds):
             return None
         return f"{self.service.name} did not stop in {self.service.stop_seconds:.0f} s and was killed"
 
@@ -113,7 +117,7 @@ class Supervisor:
     def __init__(self, kind_directory: Path, say: Callable[[str], None]) -> None:
         self._directory = kind_directory
         self._say = say
-        self._running: list[_Process] = []
+        self._groups: list[list[_Process]] = []
         self._lock: TextIO | None = None
 
     def __enter__(self) -> Supervisor:
@@ -145,15 +149,14 @@ class Supervisor:
 
         They are prepared side by side and started from this thread, whose end is theirs.
         """
-        group = []
+        group: list[_Process] = []
+        self._groups.append(group)
         with ThreadPoolExecutor(max_workers=max(1, len(services))) as pool:
             prepared = {pool.submit(service.prepare): service for service in services}
             try:
                 for service in _as_prepared(prepared):
                     self._say(f"{service.name}: starting")
-                    running = _Process(service, str(self._directory))
-                    self._running.append(running)
-                    group.append(running)
+                    group.append(_Process(service, str(self._directory)))
             except BaseException:
                 cancel()
                 raise
@@ -178,17 +181,22 @@ class Supervisor:
 
     def check(self) -> None:
         """Restart services that died; one that keeps dying ends the stack."""
-        for running in self._running:
+        for running in (each for group in self._groups for each in group):
             code = running.ended()
             if code is not None:
                 self._say(f"{running.service.name} ended with code {code}; starting it again (log: {running.service.log})")
                 running.restart()
 
     def stop(self) -> None:
-        """Stop all services, last started first, then whatever they left."""
-        while self._running:
-            complaint = self._running.pop().stop()
-            if complaint:
-                self._say(complaint)
+        """Stop all services, the last group first, then whatever they left. Those of a group do not need each other."""
+        while self._groups:
+            group = self._groups.pop()
+            begun = time.monotonic()
+            for running in group:
+                running.ask_to_stop()
+            for running in group:
+                complaint = running.await_stop(running.service.stop_seconds - (time.monotonic() - begun))
+                if complaint:
+                    self._say(complaint)
         for leftover in process.sweep(self._directory):
             self._say(f"ended what a service left: {leftover}")

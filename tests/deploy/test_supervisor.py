@@ -70,13 +70,25 @@ def test_leaving_the_supervisor_ends_its_processes(tmp_path: Path) -> None:
     assert not is_running(pids(tmp_path)[0])
 
 
-def test_services_stop_in_reverse_order(tmp_path: Path) -> None:
+def test_groups_stop_in_reverse_order(tmp_path: Path) -> None:
     script = "trap 'echo NAME >> stopped; exit 0' TERM; echo $$ >> pids; while :; do sleep 0.1; done"
     with Supervisor(tmp_path, print) as supervisor:
         for name in ("first", "second", "third"):
             (tmp_path / "pids").unlink(missing_ok=True)
             supervisor.start([sleeper(tmp_path, name, script.replace("NAME", name))])
     assert (tmp_path / "stopped").read_text().split() == ["third", "second", "first"]
+
+
+def test_services_of_a_group_are_asked_to_stop_together(tmp_path: Path) -> None:
+    """Each ends only once the other was asked too: one after the other they would wait for each other and be killed."""
+    script = "trap 'touch ME; while [ ! -e OTHER ]; do sleep 0.1; done; exit 0' TERM; echo $$ >> pids; while :; do sleep 0.1; done"
+    pair = [("left", "right"), ("right", "left")]
+    services = [sleeper(tmp_path, me, script.replace("ME", me).replace("OTHER", other)) for me, other in pair]
+    said: list[str] = []
+    with Supervisor(tmp_path, said.append) as supervisor:
+        supervisor.start(services)
+        until(lambda: len(pids(tmp_path)) == len(services))
+    assert not [line for line in said if "killed" in line]
 
 
 def test_a_process_that_ignores_its_stop_signal_is_killed_and_that_is_said(tmp_path: Path, said: list[str]) -> None:
