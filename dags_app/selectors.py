@@ -24,3 +24,14 @@ def dag_last(workflow_id: uuid.UUID) -> DAG | None:
 def rescues_of_round(round_id: int, *, kind: DAGKind) -> QuerySet[DAG]:
     """Submissions of a round of one kind."""
     return DAG.objects.filter(round_id=round_id, kind=kind)
+
+
+def dags_shown() -> QuerySet[DAG]:
+    """DAGs with what a page shows of them; the workflow's large columns stay in the database."""
+    return DAG.objects.select_related("workflow", "round").only(
+        *(field.name for field in DAG._meta.concrete_fields),
+        "workflow__id",
+        "workflow__request_id",
+        "round__id",
+        "round__index",
+    )

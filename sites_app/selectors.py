@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from django.db.models import Q
+from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from sites_app.models import Site, SiteBan, SiteRse
@@ -27,3 +27,10 @@ def banned_sites(workflow_id: object) -> frozenset[str]:
     """Sites with an active ban for this workflow or for all."""
     active = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now())
     return frozenset(active.filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)).values_list("site_id", flat=True))
+
+
+def sites_shown() -> QuerySet[Site]:
+    """Sites with their storage and the bans in force."""
+    active = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now()).order_by("expires_at")
+    rses = SiteRse.objects.order_by("rse")
+    return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))

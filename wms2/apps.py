@@ -1,17 +1,30 @@
-"""The Django app of the wiring: system checks and the metrics collector. Owns no tables."""
+"""The Django app of the wiring: system checks, the observer of external calls, the operators' group. Owns no tables."""
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
+
+from wms2.metrics import EXTERNAL_CALL_SECONDS
 
 
 class Wms2Config(AppConfig):
-    """Registers the checks of ``wms2.checks``."""
+    """Registers the checks of ``wms2.checks``, counts calls to outside services, makes the group ``operators``."""
 
     name = "wms2"
     label = "wms2"
     verbose_name = "WMS2"
 
     def ready(self) -> None:
-        """Import for their registrations."""
+        """Import for their registrations, once models can be imported."""
         from wms2 import checks  # noqa: F401
+        from wms2.adapters.observe import add_observer
+        from wms2.api.permissions import operators_group_ensure
+
+        add_observer(count_external_call)
+        post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
+
+
+def count_external_call(service: str, operation: str, outcome: str, seconds: float) -> None:
+    """One call of an adapter into ``wms2_external_call_seconds``."""
+    EXTERNAL_CALL_SECONDS.labels(service, operation, outcome).observe(seconds)

@@ -3,8 +3,44 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import path
+from django.http import Http404
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from wms2.api.docs import DocsView, SchemaView
+from wms2.health import LiveView, ReadyView
+from wms2.metrics_view import MetricsView
+
+
+class NothingHereView(APIView):
+    """A problem instead of an HTML page for addresses below /api/ that are none."""
+
+    schema = None
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        """Any method."""
+        super().initial(request, *args, **kwargs)
+        slash = "; addresses have no slash at their end" if request.path.endswith("/") else ""
+        raise Http404(f"there is nothing at {request.path[:200]}{slash}; see /api/v1/docs/")
+
+
+api_v1: list[URLPattern | URLResolver] = [
+    path("", include("requests_app.api.urls")),
+    path("", include("dags_app.api.urls")),
+    path("", include("outputs_app.api.urls")),
+    path("", include("sites_app.api.urls")),
+    path("metrics", MetricsView.as_view(), name="metrics"),
+    path("health", ReadyView.as_view(), name="health"),
+    path("schema/", SchemaView.as_view(), name="api-schema"),
+    path("docs/", DocsView.as_view(), name="api-docs"),
+]
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("api/v1/", include(api_v1)),
+    re_path(r"^api/", NothingHereView.as_view()),
+    path("livez", LiveView.as_view(), name="livez"),
+    path("readyz", ReadyView.as_view(), name="readyz"),
 ]
+handler500 = "wms2.api.exceptions.server_error"

@@ -11,6 +11,8 @@ from pathlib import Path
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
 from wms2.settings.required import required
+from wms2.settings.rest import REST_FRAMEWORK as REST_FRAMEWORK
+from wms2.settings.rest import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 ENVIRONMENT = required("WMS2_ENVIRONMENT")
@@ -101,16 +103,6 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = _TLS
 SECURE_HSTS_PRELOAD = _TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _TLS else None
 X_FRAME_OPTIONS = "DENY"
-
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
-    ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend", "rest_framework.filters.OrderingFilter"],
-}
 
 # --- Celery carries hints; rows are the truth (spec 4.2, control plane)
 CELERY_BROKER_URL = required("WMS2_BROKER_URL")

@@ -1,0 +1,1 @@
+"""REST of dags_app: DAGs, their live nodes and logs."""

@@ -1,0 +1,101 @@
+"""DAG endpoints (spec 7.1)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from dags_app import live
+from dags_app.api import pages
+from dags_app.api.filters import DagFilters
+from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNodesSerializer, DagSerializer
+from dags_app.dagman import NodeState
+from dags_app.models import DAG
+from dags_app.selectors import dags_shown
+from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
+from wms2.api.problems import bad_field
+from wms2.api.views import ApiView, RowsViewSet
+
+STATES = {state.name.lower(): state for state in NodeState}
+DEFAULT_LINES = 200
+
+
+class DagViewSet(RowsViewSet):
+    """DAG submissions; a rescue is a row of its own."""
+
+    serializer_class = DagSerializer
+    list_serializer_class = DagListSerializer
+    filterset_class = DagFilters
+    ordering = ("-created_at",)
+    ordering_fields = ("created_at", "status", "total_work_units")
+
+    def get_queryset(self) -> Any:
+        """Without the workflow's large columns."""
+        rows = dags_shown()
+        return rows.prefetch_related("history") if self.action == "retrieve" else rows
+
+
+class DagNodesView(ApiView):
+    """The nodes as DAGMan's status files have them now."""
+
+    serializer_class = DagNodesSerializer
+    query_params: ClassVar[frozenset[str]] = NumberedPages.params | {"state"}
+
+    @extend_schema(
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("state", str, enum=sorted(STATES), description="only work units in this state"),
+        ]
+    )
+    def get(self, request: Request, pk: uuid.UUID) -> Response:
+        """Work units by name, a page at a time, each with its inner nodes."""
+        dag = get_object_or_404(dags_shown(), pk=pk)
+        state = request.query_params.get("state")
+        if state is not None and state not in STATES:
+            raise bad_field("state", f"must be one of: {', '.join(sorted(STATES))}")
+        reading = live.outer_status(dag)
+        pager = NumberedPages()
+        rows = pager.paginate_queryset(pages.in_states(reading, None if state is None else [STATES[state]]), request)
+        body = {
+            "dag_id": dag.pk,
+            "request_name": dag.workflow.request_id,
+            "status": dag.status,
+            "outer": pages.reading_shown(reading),
+            "queue": pages.queue_shown(dag),
+            "next": pager.next_link(),
+            "results": [pages.unit_shown(dag, node) for node in rows],
+        }
+        return Response(self.get_serializer(body).data)
+
+
+class DagLogsView(ApiView):
+    """DAGMan's logs: where they are, and their end."""
+
+    serializer_class = DagLogsSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset({"lines", "unit"})
+
+    @extend_schema(
+        parameters=[
+            whole_number_parameter("lines", DEFAULT_LINES, live.MAX_TAIL_LINES, "of the tail"),
+            OpenApiParameter(
+                "unit",
+                {"type": "string", "pattern": f"^{live.UNIT_NAME.pattern}$"},
+                description="a work unit, e.g. mg_000000: the tail of its own DAGMan's log",
+            ),
+        ]
+    )
+    def get(self, request: Request, pk: uuid.UUID) -> Response:
+        """Paths, and at most ``lines`` lines or 256 KB of the log's end."""
+        dag = get_object_or_404(DAG, pk=pk)
+        lines = whole_number(request, "lines", DEFAULT_LINES, live.MAX_TAIL_LINES)
+        unit = request.query_params.get("unit")
+        if unit is not None and not live.UNIT_NAME.fullmatch(unit):
+            raise bad_field("unit", "must be a work unit's name like mg_000000")
+        tail = live.dagman_log_tail(dag, unit=unit, lines=lines)
+        body = {"dag_id": dag.pk, "submit_dir": dag.submit_dir, "files": live.log_files(dag), "tail": tail}
+        return Response(self.get_serializer(body).data)

@@ -1,0 +1,118 @@
+"""What DAGMan says now: the status files of a DAG and of its units, and DAGMan's log. Reads files, writes and concludes nothing.
+
+The files lie on the submit host's file system; DAGMan rewrites the status files every few seconds. What cannot be read is told
+in words, since a viewer is no place to fail.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dags_app.dagman import DagStatusFile, read_status
+from dags_app.models import DAG
+from dags_app.planning import layout
+
+UNIT_NAME = re.compile(r"mg_[0-9]{6,9}")
+DAGMAN_LOG_SUFFIX = ".dagman.out"
+#: The most of a log that one answer carries, however long its lines are.
+MAX_TAIL_BYTES = 256 * 1024
+MAX_TAIL_LINES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReading:
+    """A status file as found: its contents, or why there are none."""
+
+    path: str
+    status: DagStatusFile | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of a DAG directory."""
+
+    path: str
+    size_bytes: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The end of DAGMan's log. ``truncated``: there is more before it."""
+
+    path: str
+    lines: tuple[str, ...]
+    truncated: bool
+    problem: str
+
+
+def outer_status(dag: DAG) -> StatusReading:
+    """The DAG's own nodes, i.e. its work units."""
+    return _read(Path(dag.submit_dir) / layout.OUTER_STATUS)
+
+
+def unit_status(dag: DAG, unit: str) -> StatusReading:
+    """The nodes of one unit. The file appears when the unit's DAGMan starts."""
+    return _read(unit_directory(dag, unit) / layout.INNER_STATUS)
+
+
+def unit_directory(dag: DAG, unit: str) -> Path:
+    """Directory of a unit; ``unit`` is of the form ``mg_000000``."""
+    if not UNIT_NAME.fullmatch(unit):
+        raise ValueError(f"{unit!r} is no work unit's name")
+    return Path(dag.submit_dir) / unit
+
+
+def log_files(dag: DAG) -> list[LogFile]:
+    """What DAGMan has written about the outer DAG: logs, metrics, rescues; empty when the directory is gone."""
+    directory = Path(dag.submit_dir)
+    names = (f"{layout.OUTER_DAG}.*", layout.JOBSTATE_LOG)
+    found = {path for name in names for path in directory.glob(name) if path.is_file()}
+    return [_log_file(path) for path in sorted(found)]
+
+
+def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
+    """The last ``lines`` lines of ``workflow.dag.dagman.out``, or of a unit's ``group.dag.dagman.out``; bounded in bytes too."""
+    if unit is None:
+        path = Path(dag.submit_dir) / (layout.OUTER_DAG + DAGMAN_LOG_SUFFIX)
+    else:
+        path = unit_directory(dag, unit) / (layout.INNER_DAG + DAGMAN_LOG_SUFFIX)
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            start = max(0, size - MAX_TAIL_BYTES)
+            file.seek(start)
+            data = file.read(MAX_TAIL_BYTES)
+    except OSError as error:
+        return LogTail(str(path), (), truncated=False, problem=_why(error))
+    if start:
+        data = data[data.find(b"\n") + 1 :]
+    found = data.decode("utf-8", errors="replace").splitlines()
+    return LogTail(str(path), tuple(found[-lines:]), truncated=start > 0 or len(found) > lines, problem="")
+
+
+def _read(path: Path) -> StatusReading:
+    try:
+        status = read_status(path)
+    except (OSError, ValueError, KeyError) as error:
+        return StatusReading(str(path), None, _why(error))
+    if status is not None:
+        return StatusReading(str(path), status, "")
+    return StatusReading(str(path), None, "being written just now" if path.exists() else "not written yet")
+
+
+def _log_file(path: Path) -> LogFile:
+    stat = path.stat()
+    return LogFile(str(path), stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "not written yet, or removed"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"not what DAGMan writes: {error}"

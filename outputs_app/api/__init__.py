@@ -1,0 +1,1 @@
+"""REST of outputs_app: blocks and effects."""

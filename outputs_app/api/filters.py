@@ -1,0 +1,43 @@
+"""Filters of the block and effect lists."""
+
+from __future__ import annotations
+
+import django_filters
+from django.db.models import QuerySet
+
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from wms2.api.filters import ChoicesFilter, SearchFilter, since, until
+
+
+class BlockFilters(django_filters.FilterSet):
+    """By place and status."""
+
+    status = ChoicesFilter(choices=BlockStatus.choices)
+    request = django_filters.CharFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    workflow = django_filters.UUIDFilter(field_name="workflow_id")
+    dataset = django_filters.CharFilter(field_name="dataset_name", max_length=500)
+    search = SearchFilter(("dbs_block_name",))
+    created_since = since("created_at")
+    created_until = until("created_at")
+
+    class Meta:
+        model = ProcessingBlock
+        fields: tuple[str, ...] = ()
+
+
+class EffectFilters(django_filters.FilterSet):
+    """``?state=refused,dead`` waits for an operator."""
+
+    state = ChoicesFilter(choices=EffectState.choices)
+    kind = ChoicesFilter(choices=EffectKind.choices)
+    open = django_filters.BooleanFilter(method="filter_open", help_text="not done yet")
+    request = django_filters.CharFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    block = django_filters.UUIDFilter(field_name="block_id")
+
+    class Meta:
+        model = Effect
+        fields: tuple[str, ...] = ()
+
+    def filter_open(self, queryset: QuerySet[Effect], name: str, value: bool) -> QuerySet[Effect]:
+        """Open ones, or done ones."""
+        return queryset.filter(state__in=OPEN_EFFECT) if value else queryset.exclude(state__in=OPEN_EFFECT)

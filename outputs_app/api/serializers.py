@@ -1,0 +1,96 @@
+"""Blocks and effects as JSON. Spec 3.1.4; ``model.md`` section 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from outputs_app.models import Effect, ProcessingBlock
+from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
+
+
+class BlockListSerializer(serializers.ModelSerializer):
+    """One line of the list. The context's ``done_units`` holds the page's counts."""
+
+    workflow_id = serializers.UUIDField()
+    request_name = serializers.CharField(source="workflow.request_id")
+    work_units = serializers.SerializerMethodField(help_text="done/all, e.g. 12/25")
+
+    class Meta:
+        model = ProcessingBlock
+        fields: tuple[str, ...] = (
+            "id", "workflow_id", "request_name", "dataset_name", "block_index", "status", "work_units", "total_work_units",
+            "planned_bytes", "sealed_at", "dbs_block_name", "dbs_block_open", "dbs_block_closed", "origin_rse", "tape_rule_id",
+            "last_rucio_attempt", "rucio_attempt_count", "rucio_last_error", "created_at", "updated_at",
+        )  # fmt: skip
+
+    def get_work_units(self, block: ProcessingBlock) -> str:
+        """As §7.2 writes it."""
+        known = self.context.get("done_units")
+        done = blocks_done_units([block.pk]) if known is None else known
+        return f"{done.get(block.pk, 0)}/{block.total_work_units}"
+
+
+class BlockUnitSerializer(serializers.Serializer):
+    """A work unit; names repeat from round to round."""
+
+    round = serializers.IntegerField()
+    name = serializers.CharField()
+
+
+class BlockSerializer(BlockListSerializer):
+    """One block with its members and rules."""
+
+    completed_work_units = serializers.SerializerMethodField()
+    source_rule_ids = serializers.SerializerMethodField(help_text="LFN -> Rucio rule that protects it at its RSE")
+
+    class Meta(BlockListSerializer.Meta):
+        fields: tuple[str, ...] = (*BlockListSerializer.Meta.fields, "completed_work_units", "source_rule_ids", "failure_context")
+
+    @extend_schema_field(BlockUnitSerializer(many=True))
+    def get_completed_work_units(self, block: ProcessingBlock) -> list[dict[str, Any]]:
+        """From the members' rows."""
+        return [{"round": index, "name": name} for index, name in block_units_completed(block)]
+
+    @extend_schema_field(serializers.DictField(child=serializers.CharField()))
+    def get_source_rule_ids(self, block: ProcessingBlock) -> dict[str, str]:
+        """From the files' rows."""
+        return block_source_rules(block)
+
+
+class EffectListSerializer(serializers.ModelSerializer):
+    """One line of the list."""
+
+    request_name = serializers.CharField(source="request.request_name")
+    block_id = serializers.UUIDField(allow_null=True)
+
+    class Meta:
+        model = Effect
+        fields: tuple[str, ...] = (
+            "id", "request_name", "block_id", "kind", "key", "state", "attempts", "next_attempt_at", "first_failed_at",
+            "last_error", "claimed_by", "claim_expires_at", "created_at", "done_at",
+        )  # fmt: skip
+
+
+class EffectSerializer(EffectListSerializer):
+    """One effect with what it was given, what it brought, and what it waits for."""
+
+    depends_on = serializers.SerializerMethodField(help_text="ids of effects that come first")
+
+    class Meta(EffectListSerializer.Meta):
+        fields: tuple[str, ...] = (
+            *EffectListSerializer.Meta.fields,
+            "unit_id",
+            "payload",
+            "result",
+            "depends_on",
+            "epoch",
+            "claim_epoch",
+        )
+
+    @extend_schema_field(serializers.ListField(child=serializers.IntegerField()))
+    def get_depends_on(self, effect: Effect) -> list[int]:
+        """One query."""
+        return list(effect.depends_on.order_by("id").values_list("id", flat=True))

@@ -1,0 +1,42 @@
+"""Block and effect endpoints. Retrying an effect is a verb of requests_app, which audits it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outputs_app.api.filters import BlockFilters, EffectFilters
+from outputs_app.api.serializers import BlockListSerializer, BlockSerializer, EffectListSerializer, EffectSerializer
+from outputs_app.selectors import blocks_done_units, blocks_shown, effects_shown
+from wms2.api.views import RowsViewSet
+
+
+class BlockViewSet(RowsViewSet):
+    """Processing blocks: each is one DBS block and one tape rule."""
+
+    serializer_class = BlockSerializer
+    list_serializer_class = BlockListSerializer
+    filterset_class = BlockFilters
+    ordering = ("-created_at",)
+    ordering_fields = ("created_at", "updated_at", "dataset_name", "status")
+
+    def get_queryset(self) -> Any:
+        """Rows."""
+        return blocks_shown()
+
+    def page_context(self, rows: list[Any]) -> dict[str, Any]:
+        """Done work units of all blocks of the page."""
+        return {"done_units": blocks_done_units([row.pk for row in rows])}
+
+
+class EffectViewSet(RowsViewSet):
+    """What is or was to be done in DBS and Rucio, one row each."""
+
+    serializer_class = EffectSerializer
+    list_serializer_class = EffectListSerializer
+    filterset_class = EffectFilters
+    ordering = ("-id",)
+    ordering_fields = ("id", "next_attempt_at", "attempts", "kind", "state")
+
+    def get_queryset(self) -> Any:
+        """Rows."""
+        return effects_shown()

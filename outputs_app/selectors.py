@@ -1,0 +1,48 @@
+"""Reads of outputs_app: blocks with their progress, and what is still owed to DBS and Rucio."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+from django.db.models import Count, QuerySet
+
+from outputs_app.models import OPEN_EFFECT, BlockWorkUnit, Effect, OutputFile, ProcessingBlock
+
+
+def blocks_shown() -> QuerySet[ProcessingBlock]:
+    """Blocks with their request's name; the workflow's large columns stay in the database."""
+    return ProcessingBlock.objects.select_related("workflow").only(
+        *(field.name for field in ProcessingBlock._meta.concrete_fields), "workflow__id", "workflow__request_id"
+    )
+
+
+def blocks_done_units(block_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]:
+    """Block -> how many of its work units are done, one query for all; blocks without any are absent."""
+    rows = BlockWorkUnit.objects.filter(block_id__in=list(block_ids), done=True).order_by()
+    return dict(rows.values_list("block_id").annotate(number=Count("id")))
+
+
+def block_units_completed(block: ProcessingBlock) -> list[tuple[int, str]]:
+    """(round, name) of the block's units that are done; names repeat from round to round."""
+    rows = BlockWorkUnit.objects.filter(block=block, done=True).order_by("unit__round__index", "unit__index")
+    return list(rows.values_list("unit__round__index", "unit__name"))
+
+
+def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
+    """LFN -> id of the Rucio rule that protects the file where it was made."""
+    rows = OutputFile.objects.filter(block=block).exclude(rule_id="").order_by("lfn")
+    return dict(rows.values_list("lfn", "rule_id"))
+
+
+def effects_shown() -> QuerySet[Effect]:
+    """Effects with their request's name."""
+    return Effect.objects.select_related("request").only(
+        *(field.name for field in Effect._meta.concrete_fields), "request__id", "request__request_name"
+    )
+
+
+def effects_open_counts(request_id: uuid.UUID) -> dict[str, int]:
+    """State -> how many effects of a request are not done yet."""
+    rows = Effect.objects.filter(request_id=request_id, state__in=OPEN_EFFECT).order_by()
+    return dict(rows.values_list("state").annotate(number=Count("id")))

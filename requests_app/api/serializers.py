@@ -1,0 +1,202 @@
+"""Requests and workflows as JSON. Spec 3.1.1, 3.1.2, 7.2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from dags_app.counts import UnitCounts
+from requests_app.models import Request, RequestTransition, Workflow
+from requests_app.models.request import CleanupPolicy, RequestStatus
+from requests_app.selectors import RequestPicture
+
+
+class WorkflowBriefSerializer(serializers.Serializer):
+    """The workflow of a request; null until it has been made from the document."""
+
+    id = serializers.UUIDField()
+    status = serializers.CharField()
+
+
+class UnitCountsSerializer(serializers.Serializer):
+    """Work units by state; ``total`` leaves out those that were given up and planned anew."""
+
+    total = serializers.IntegerField()
+    planned = serializers.IntegerField()
+    done = serializers.IntegerField()
+    done_unaccounted = serializers.IntegerField(help_text="DAGMan says done, the manifest does not agree yet")
+    failed = serializers.IntegerField()
+    abandoned = serializers.IntegerField()
+
+
+class RequestListSerializer(serializers.ModelSerializer):
+    """One line of the list. The context's ``units`` holds the page's counts."""
+
+    workflow = serializers.SerializerMethodField()
+    work_units = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Request
+        fields: tuple[str, ...] = (
+            "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
+            "urgent", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at", "failed_attempts",
+            "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
+            "updated_at", "queued_at", "completed_at",
+        )  # fmt: skip
+
+    @extend_schema_field(WorkflowBriefSerializer(allow_null=True))
+    def get_workflow(self, request: Request) -> dict[str, Any] | None:
+        """Joined."""
+        workflow = getattr(request, "workflow", None)
+        return {"id": str(workflow.pk), "status": workflow.status} if workflow else None
+
+    @extend_schema_field(UnitCountsSerializer)
+    def get_work_units(self, request: Request) -> Any:
+        """Counted for the whole page at once."""
+        workflow = getattr(request, "workflow", None)
+        counts = self.context["units"][workflow.pk] if workflow else UnitCounts()
+        return UnitCountsSerializer(counts).data
+
+
+class TransitionSerializer(serializers.ModelSerializer):
+    """One status change."""
+
+    class Meta:
+        model = RequestTransition
+        fields: tuple[str, ...] = ("from_status", "to_status", "at", "actor", "reason", "evidence")
+
+
+class AccountSerializer(serializers.Serializer):
+    """The ledger: planned + done + attempted + excluded + left = all, in events and files. Empty numbers with a violation."""
+
+    numbers = serializers.DictField(child=serializers.IntegerField())
+    summary = serializers.CharField(allow_blank=True)
+    violation = serializers.CharField(allow_blank=True)
+
+
+class DagBriefSerializer(serializers.Serializer):
+    """The newest DAG of a request."""
+
+    id = serializers.UUIDField()
+    status = serializers.CharField()
+    kind = serializers.CharField()
+    schedd_name = serializers.CharField(allow_blank=True)
+    dagman_cluster_id = serializers.CharField(allow_blank=True)
+    total_work_units = serializers.IntegerField()
+    units_done = serializers.IntegerField()
+    submitted_at = serializers.DateTimeField(allow_null=True)
+
+
+class WorkflowSerializer(serializers.ModelSerializer):
+    """One workflow with its specification; PSets stay in the DAG's sandbox."""
+
+    request_name = serializers.CharField(source="request_id")
+
+    class Meta:
+        model = Workflow
+        fields: tuple[str, ...] = (
+            "id", "request_name", "status", "input_dataset", "splitting_algo", "splitting_params", "config_cache_id",
+            "sandbox_url", "spec", "step_metrics", "category_throttles", "requested_events", "next_first_event",
+            "next_first_lumi", "input_imported_at", "total_nodes", "nodes_done", "nodes_failed", "nodes_queued",
+            "nodes_running", "created_at", "updated_at",
+        )  # fmt: skip
+
+
+class WorkflowListSerializer(WorkflowSerializer):
+    """One line of the list. The context's ``units`` holds the page's counts."""
+
+    work_units = serializers.SerializerMethodField()
+
+    class Meta(WorkflowSerializer.Meta):
+        fields: tuple[str, ...] = (
+            "id", "request_name", "status", "input_dataset", "splitting_algo", "requested_events", "work_units", "created_at",
+            "updated_at",
+        )  # fmt: skip
+
+    @extend_schema_field(UnitCountsSerializer)
+    def get_work_units(self, workflow: Workflow) -> Any:
+        """Counted for the whole page at once."""
+        return UnitCountsSerializer(self.context["units"][workflow.pk]).data
+
+
+class RequestSerializer(serializers.Serializer):
+    """One request with all that is known of it; made of a ``RequestPicture``."""
+
+    request_name = serializers.CharField(source="request.request_name")
+    status = serializers.ChoiceField(choices=RequestStatus.choices, source="request.status")
+    status_since = serializers.DateTimeField(source="request.status_since")
+    stop_intent = serializers.CharField(source="request.stop_intent", allow_blank=True)
+    hold_code = serializers.CharField(source="request.hold_code", allow_blank=True)
+    hold_reason = serializers.CharField(source="request.hold_reason", allow_blank=True)
+    waiting_for = serializers.CharField(source="request.waiting_for", allow_blank=True)
+    next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
+    failed_attempts = serializers.IntegerField(source="request.failed_attempts")
+    last_error = serializers.CharField(source="request.last_error", allow_blank=True)
+    alert_code = serializers.CharField(source="request.alert_code", allow_blank=True)
+    alerted_at = serializers.DateTimeField(source="request.alerted_at", allow_null=True)
+    warnings = serializers.ListField(source="request.warnings", child=serializers.CharField())
+
+    requestor = serializers.CharField(source="request.requestor")
+    requestor_dn = serializers.CharField(source="request.requestor_dn", allow_blank=True)
+    group = serializers.CharField(source="request.group", allow_blank=True)
+    campaign = serializers.CharField(source="request.campaign", allow_blank=True)
+    prep_id = serializers.CharField(source="request.prep_id", allow_blank=True)
+    priority = serializers.IntegerField(source="request.priority")
+    urgent = serializers.BooleanField(source="request.urgent")
+    input_dataset = serializers.CharField(source="request.input_dataset", allow_blank=True)
+    output_datasets = serializers.ListField(child=serializers.CharField())
+    splitting_params = serializers.DictField(source="request.splitting_params")
+    payload_config = serializers.DictField(source="request.payload_config")
+    production_steps = serializers.ListField(source="request.production_steps")
+
+    previous_version_request = serializers.CharField(source="request.previous_version_request_id", allow_null=True)
+    superseded_by_request = serializers.CharField(source="request.superseded_by_request", allow_blank=True)
+    cleanup_policy = serializers.ChoiceField(choices=CleanupPolicy.choices, source="request.cleanup_policy")
+
+    created_at = serializers.DateTimeField(source="request.created_at")
+    updated_at = serializers.DateTimeField(source="request.updated_at")
+    queued_at = serializers.DateTimeField(source="request.queued_at", allow_null=True)
+    completed_at = serializers.DateTimeField(source="request.completed_at", allow_null=True)
+    evaluated_at = serializers.DateTimeField(source="request.evaluated_at", allow_null=True)
+
+    workflow = WorkflowBriefSerializer(allow_null=True)
+    dag = DagBriefSerializer(allow_null=True, help_text="the newest")
+    work_units = UnitCountsSerializer(source="units")
+    completed_work_units = serializers.IntegerField(source="units.done")
+    ledger = AccountSerializer(source="account", allow_null=True)
+    effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
+    status_transitions = TransitionSerializer(source="transitions", many=True)
+    request_data = serializers.DictField(source="request.request_data", help_text="the ReqMgr2 document as it came")
+
+
+def request_shown(picture: RequestPicture) -> Any:
+    """The JSON of one request."""
+    return RequestSerializer(picture).data
+
+
+class VersionSerializer(serializers.Serializer):
+    """A former version."""
+
+    request_name = serializers.CharField()
+    processing_version = serializers.JSONField(allow_null=True, help_text="a number, or step -> number")
+    status = serializers.CharField()
+    superseded_by = serializers.CharField(allow_blank=True)
+    failure_reason = serializers.CharField(allow_blank=True)
+
+
+class CurrentVersionSerializer(serializers.Serializer):
+    """The newest version."""
+
+    request_name = serializers.CharField()
+    processing_version = serializers.JSONField(allow_null=True, help_text="a number, or step -> number")
+    status = serializers.CharField()
+    cleanup_policy = serializers.CharField()
+
+
+class VersionChainSerializer(serializers.Serializer):
+    """Spec 7.2, version history; oldest first."""
+
+    current = CurrentVersionSerializer()
+    versions = VersionSerializer(many=True)

@@ -1,0 +1,121 @@
+"""Admission, effects' retry, life cycle and status endpoints (spec 7.1)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import transaction
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+from outputs_app.api.serializers import EffectSerializer
+from outputs_app.selectors import effects_shown
+from requests_app.api.inputs import LimitsSerializer
+from requests_app.api.system_serializers import (
+    AdmissionQueueSerializer,
+    LifecycleSerializer,
+    LimitsInForceSerializer,
+    SummarySerializer,
+)
+from requests_app.api.verbs import actor_of
+from requests_app.limits import limit_set
+from requests_app.selectors import admission_standing, config_in_force, lifecycle_standing, queue_rows, system_summary
+from requests_app.selectors.admission import placed
+from requests_app.selectors.lifecycle import schedds_shown
+from requests_app.services.effects import effect_retry_now
+from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
+from wms2.api.problems import bad_field
+from wms2.api.serializers import ReasonSerializer
+from wms2.api.views import ApiView
+from wms2.conf import conf
+from wms2.errors import ConfigurationError
+
+
+class AdmissionQueueView(ApiView):
+    """Slots in use, who is next, and every queued request's place."""
+
+    serializer_class = AdmissionQueueSerializer
+    query_params: ClassVar[frozenset[str]] = NumberedPages.params
+
+    @extend_schema(parameters=list(PAGE_PARAMETERS))
+    def get(self, request: HttpRequest) -> Response:
+        """A page of the queue in the order of admission."""
+        pager, standing = NumberedPages(), admission_standing()
+        rows = pager.paginate_queryset(queue_rows(), request)
+        body = {
+            "active_dags": standing.active_dags,
+            "max_active_dags": standing.max_active_dags,
+            "queued_workflows": standing.queued_workflows,
+            "pausing": standing.pausing,
+            "next_in_queue": standing.next_in_queue,
+            "next": pager.next_link(),
+            "queue": placed(rows, pager.offset),
+        }
+        return Response(self.get_serializer(body).data)
+
+
+class AdmissionConfigView(ApiView):
+    """Limits that can be changed at run time, each change audited."""
+
+    serializer_class = LimitsInForceSerializer
+
+    def get(self, request: HttpRequest) -> Response:
+        """Values in force, defaults, and who changed them."""
+        return Response(self.get_serializer({"limits": config_in_force()}).data)
+
+    @extend_schema(request=LimitsSerializer, responses={200: LimitsInForceSerializer})
+    def patch(self, request: HttpRequest) -> Response:
+        """Change one limit or several, all or none, with a reason."""
+        data = LimitsSerializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        asked: dict[str, Any] = dict(data.validated_data)
+        reason = asked.pop("reason")
+        with transaction.atomic():
+            for name, value in sorted(asked.items()):
+                try:
+                    limit_set(name=name, value=value, actor=actor_of(request), reason=reason)
+                except ConfigurationError as error:
+                    raise bad_field(name, str(error).removeprefix(f"{name}: ")) from error
+        return self.get(request)
+
+
+class EffectRetryView(ApiView):
+    """Try a registration again now."""
+
+    serializer_class = EffectSerializer
+
+    @extend_schema(request=ReasonSerializer, responses={202: EffectSerializer})
+    def post(self, request: HttpRequest, pk: int) -> Response:
+        """Revives a refused or dead effect, and makes a waiting one due. Repeatable."""
+        data = ReasonSerializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        effect = get_object_or_404(effects_shown(), pk=pk)
+        effect_retry_now(effect=effect, actor=actor_of(request), reason=data.validated_data["reason"])
+        return Response(self.get_serializer(effects_shown().get(pk=pk)).data, status=status.HTTP_202_ACCEPTED)
+
+
+class LifecycleView(ApiView):
+    """Whether requests are being driven: leader, last cycle, schedds."""
+
+    serializer_class = LifecycleSerializer
+
+    def get(self, request: HttpRequest) -> Response:
+        """As the rows have it."""
+        context = {**self.get_serializer_context(), "schedds": schedds_shown()}
+        return Response(LifecycleSerializer(lifecycle_standing(), context=context).data)
+
+
+class StatusView(ApiView):
+    """The whole installation at a glance."""
+
+    serializer_class = SummarySerializer
+
+    def get(self, request: HttpRequest) -> Response:
+        """Counts by status, and what waits for a person."""
+        summary = system_summary()
+        named = {"instance": conf().instance, "environment": conf().environment}
+        fields = {name: getattr(summary, name) for name in summary.__slots__}
+        return Response(self.get_serializer({**named, **fields}).data)

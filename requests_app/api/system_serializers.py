@@ -1,0 +1,134 @@
+"""Admission, life cycle and status as JSON. Spec 7.2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+
+class NextInQueueSerializer(serializers.Serializer):
+    """Who starts when the next slot is free."""
+
+    request_name = serializers.CharField()
+    priority = serializers.IntegerField()
+    queued_since = serializers.DateTimeField(source="queued_at", allow_null=True)
+
+
+class AdmissionCountsSerializer(serializers.Serializer):
+    """Slots and the queue's length."""
+
+    active_dags = serializers.IntegerField(help_text="slots in use: live DAGs and requests being planned")
+    max_active_dags = serializers.IntegerField()
+    queued_workflows = serializers.IntegerField()
+    pausing = serializers.IntegerField(help_text="of these, passed over until their next attempt")
+    next_in_queue = NextInQueueSerializer(allow_null=True)
+
+
+class QueuedSerializer(serializers.Serializer):
+    """One queued request."""
+
+    place = serializers.IntegerField(allow_null=True, help_text="from 1; null while it is passed over after a failure")
+    request_name = serializers.CharField(source="request.request_name")
+    priority = serializers.IntegerField(source="request.priority")
+    urgent = serializers.BooleanField(source="request.urgent")
+    campaign = serializers.CharField(source="request.campaign", allow_blank=True)
+    requestor = serializers.CharField(source="request.requestor")
+    queued_since = serializers.DateTimeField(source="request.queued_at", allow_null=True)
+    waiting_for = serializers.CharField(source="request.waiting_for", allow_blank=True)
+    next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
+    failed_attempts = serializers.IntegerField(source="request.failed_attempts")
+    last_error = serializers.CharField(source="request.last_error", allow_blank=True)
+
+
+class AdmissionQueueSerializer(AdmissionCountsSerializer):
+    """Spec 7.2, admission queue, with one page of the queue."""
+
+    next = serializers.URLField(allow_null=True)
+    queue = QueuedSerializer(many=True)
+
+
+class LimitSerializer(serializers.Serializer):
+    """One limit in force."""
+
+    name = serializers.CharField()
+    value = serializers.FloatField()
+    default = serializers.FloatField()
+    changed_by = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(allow_blank=True)
+    changed_at = serializers.DateTimeField(allow_null=True)
+
+
+class LimitsInForceSerializer(serializers.Serializer):
+    """Every limit that can be changed at run time."""
+
+    limits = LimitSerializer(many=True)
+
+
+class ScheddSerializer(serializers.Serializer):
+    """A schedd as last seen."""
+
+    name = serializers.CharField()
+    pool = serializers.CharField()
+    state = serializers.CharField()
+    version = serializers.CharField(allow_blank=True)
+    live_dags = serializers.IntegerField()
+    max_dags = serializers.IntegerField(allow_null=True)
+    dagmans_running = serializers.IntegerField()
+    max_dagman_slots = serializers.IntegerField()
+    last_answer_at = serializers.DateTimeField(allow_null=True)
+    unreachable_since = serializers.DateTimeField(allow_null=True)
+    last_error = serializers.CharField(allow_blank=True)
+
+
+class LastCycleSerializer(serializers.Serializer):
+    """The last cycle that ended."""
+
+    started_at = serializers.DateTimeField(source="last_cycle_started_at", allow_null=True)
+    ended_at = serializers.DateTimeField(source="last_cycle_ended_at", allow_null=True)
+    seconds = serializers.FloatField(source="last_cycle_seconds", allow_null=True)
+    requests = serializers.IntegerField(source="last_cycle_requests", allow_null=True)
+
+
+class LifecycleBriefSerializer(serializers.Serializer):
+    """Who leads, and since when nothing happened."""
+
+    holder = serializers.CharField(allow_blank=True)
+    epoch = serializers.IntegerField()
+    leading = serializers.BooleanField(help_text="the lease has not run out")
+    stale = serializers.BooleanField(help_text="no cycle for longer than may be")
+    cycle_seconds = serializers.FloatField(help_text="how often a cycle is due")
+    cycle_age_seconds = serializers.FloatField(allow_null=True)
+
+
+class LifecycleSerializer(LifecycleBriefSerializer):
+    """Spec 7.1, life cycle health."""
+
+    acquired_at = serializers.DateTimeField(allow_null=True)
+    heartbeat_at = serializers.DateTimeField(allow_null=True)
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_cycle = LastCycleSerializer(source="*")
+    schedds = serializers.SerializerMethodField()
+
+    @extend_schema_field(ScheddSerializer(many=True))
+    def get_schedds(self, standing: Any) -> Any:
+        """From the context."""
+        return ScheddSerializer(self.context["schedds"], many=True).data
+
+
+class SummarySerializer(serializers.Serializer):
+    """The whole installation at a glance."""
+
+    instance = serializers.CharField()
+    environment = serializers.CharField()
+    requests = serializers.DictField(child=serializers.IntegerField(), help_text="by status")
+    workflows = serializers.DictField(child=serializers.IntegerField(), help_text="by status")
+    held = serializers.DictField(child=serializers.IntegerField(), help_text="held requests by hold code")
+    alerted_requests = serializers.IntegerField(help_text="requests with an alert that waits for a person")
+    dags_live = serializers.IntegerField()
+    blocks = serializers.DictField(child=serializers.IntegerField(), help_text="by status")
+    effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="by state")
+    sites = serializers.DictField(child=serializers.IntegerField(), help_text="by status")
+    admission = AdmissionCountsSerializer()
+    lifecycle = LifecycleBriefSerializer()

@@ -1,0 +1,28 @@
+"""Routes of requests_app below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from requests_app.api import system, views
+from wms2.api import converters  # noqa: F401  <name:...>
+
+urlpatterns = [
+    path("requests", views.RequestViewSet.as_view({"get": "list", "post": "create"}), name="request-list"),
+    path(
+        "requests/<name:request_name>",
+        views.RequestViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+        name="request-detail",
+    ),
+    path("requests/<name:request_name>/hold", views.RequestHoldView.as_view(), name="request-hold"),
+    path("requests/<name:request_name>/release", views.RequestReleaseView.as_view(), name="request-release"),
+    path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
+    path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
+    path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
+    path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
+    path("effects/<int:pk>/retry", system.EffectRetryView.as_view(), name="effect-retry"),
+    path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
+    path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),
+    path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),
+    path("status", system.StatusView.as_view(), name="system-status"),
+]

@@ -1,0 +1,193 @@
+"""Request and workflow endpoints (spec 7.1). Each parses, calls one service, and shows what came of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from dags_app.counts import unit_counts
+from requests_app import services
+from requests_app.api.filters import RequestFilters, WorkflowFilters
+from requests_app.api.inputs import RequestChangeSerializer, RequestImportSerializer
+from requests_app.api.serializers import (
+    RequestListSerializer,
+    RequestSerializer,
+    VersionChainSerializer,
+    WorkflowListSerializer,
+    WorkflowSerializer,
+    request_shown,
+)
+from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
+from requests_app.api.verbs import actor_of, on_request
+from requests_app.models import Request, Workflow
+from requests_app.selectors import (
+    release_repeated,
+    request_picture,
+    requests_listed,
+    version_chain,
+    workflow_standing,
+    workflows_shown,
+)
+from requests_app.services.receiving import request_receive
+from wms2.api.serializers import ReasonSerializer
+from wms2.api.views import ApiView, RowsViewSet
+
+PATCHED = "changed over the API, no reason given"
+
+
+def _shown(request: Request, code: int, **headers: str) -> Response:
+    return Response(request_shown(request_picture(request)), status=code, headers=headers)
+
+
+class RequestViewSet(RowsViewSet):
+    """Requests: what was asked, and where it stands."""
+
+    serializer_class = RequestSerializer
+    list_serializer_class = RequestListSerializer
+    filterset_class = RequestFilters
+    lookup_field = "request_name"
+    ordering = ("-created_at",)
+    ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign")
+
+    def get_queryset(self) -> Any:
+        """Rows; the single one whole."""
+        return requests_listed() if self.action == "list" else Request.objects.all()
+
+    def known_query_params(self) -> frozenset[str]:
+        """DELETE takes its reason in the query string too."""
+        return super().known_query_params() | ({"reason"} if self.action == "destroy" else set())
+
+    def page_context(self, rows: list[Any]) -> dict[str, Any]:
+        """Work units of the page's workflows."""
+        workflows = [row.workflow.pk for row in rows if hasattr(row, "workflow")]
+        return {"units": unit_counts(workflows) if workflows else {}}
+
+    @extend_schema(request=RequestImportSerializer, responses={201: RequestSerializer})
+    def create(self, request: HttpRequest) -> Response:
+        """Import a request: by name from ReqMgr2, or by document. Checked whole; nothing is stored when anything is wrong."""
+        data = RequestImportSerializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        row = request_receive(received=data.received(), actor=actor_of(request))
+        return _shown(row, status.HTTP_201_CREATED, Location=reverse("request-detail", [row.request_name], request=request))
+
+    def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """One request with its transitions, workflow, ledger, and what it waits for."""
+        return _shown(self.get_object(), status.HTTP_200_OK)
+
+    @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
+    def partial_update(self, request: HttpRequest, request_name: str) -> Response:
+        """Change the priority, or submit a new request (``{"status": "submitted"}``)."""
+        data = RequestChangeSerializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        asked, actor = data.validated_data, actor_of(request)
+        reason = asked.get("reason", PATCHED)
+        row = get_object_or_404(Request, request_name=request_name)
+        if "status" in asked:
+            row = on_request(request_name, partial(_submit, actor=actor, reason=reason))
+        if "priority" in asked and asked["priority"] != row.priority:
+            services.request_set_priority(request=row, priority=asked["priority"], actor=actor, reason=reason)
+        return _shown(row, status.HTTP_200_OK)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("reason", str, required=True, description="why; may also stand in a JSON body")],
+        responses={202: RequestSerializer},
+    )
+    def destroy(self, request: HttpRequest, request_name: str) -> Response:
+        """Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable."""
+        given = {"reason": request.query_params["reason"]} if "reason" in request.query_params else request.data
+        reason = _reason(given)
+        row = on_request(request_name, lambda row: services.request_abort(request=row, actor=actor_of(request), reason=reason))
+        return _shown(row, status.HTTP_202_ACCEPTED)
+
+
+def _submit(row: Request, *, actor: str, reason: str) -> None:
+    if row.status != "submitted":
+        services.request_submit(request=row, actor=actor, reason=reason)
+
+
+def _reason(data: Any) -> str:
+    serializer = ReasonSerializer(data=data)
+    serializer.is_valid(raise_exception=True)
+    return str(serializer.validated_data["reason"])
+
+
+class RequestVerbView(ApiView):
+    """A verb on one request: a reason in, 202 and the request out. Repeatable."""
+
+    serializer_class = RequestSerializer
+
+    @extend_schema(request=ReasonSerializer, responses={202: RequestSerializer})
+    def post(self, request: HttpRequest, request_name: str) -> Response:
+        """Record the intent; the life cycle acts on it."""
+        reason, actor = _reason(request.data), actor_of(request)
+        row = on_request(request_name, lambda row: self.verb(row, actor, reason))
+        return _shown(row, status.HTTP_202_ACCEPTED)
+
+    def verb(self, row: Request, actor: str, reason: str) -> None:
+        """The service."""
+        raise NotImplementedError
+
+
+class RequestHoldView(RequestVerbView):
+    """Put a request aside; a running DAG is stopped first. Completed work stays."""
+
+    def verb(self, row: Request, actor: str, reason: str) -> None:
+        """HELD, or on the way there."""
+        services.request_hold(request=row, actor=actor, reason=reason)
+
+
+class RequestReleaseView(RequestVerbView):
+    """Let a held request go on. Completed work stays."""
+
+    def verb(self, row: Request, actor: str, reason: str) -> None:
+        """QUEUED, or SUBMITTED when it has no workflow yet."""
+        if not release_repeated(row, actor=actor, reason=reason):
+            services.request_release(request=row, actor=actor, reason=reason)
+
+
+class RequestVersionsView(ApiView):
+    """The newest version of a request, and those it replaces."""
+
+    serializer_class = VersionChainSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset()
+
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """Whichever version is asked for."""
+        row = get_object_or_404(Request, request_name=request_name)
+        return Response(self.get_serializer(version_chain(row)).data)
+
+
+class WorkflowViewSet(RowsViewSet):
+    """Workflows: the typed work of each request."""
+
+    serializer_class = WorkflowSerializer
+    list_serializer_class = WorkflowListSerializer
+    filterset_class = WorkflowFilters
+    ordering = ("-created_at",)
+    ordering_fields = ("created_at", "updated_at", "status", "requested_events")
+
+    def get_queryset(self) -> Any:
+        """Rows; the single one with its specification."""
+        return workflows_shown() if self.action == "list" else Workflow.objects.defer("psets")
+
+    def page_context(self, rows: list[Any]) -> dict[str, Any]:
+        """Work units of the page."""
+        return {"units": unit_counts([row.pk for row in rows])}
+
+
+class WorkflowStatusView(ApiView):
+    """Where a workflow stands: DAG, blocks, progress, an estimate."""
+
+    serializer_class = WorkflowStandingSerializer
+
+    def get(self, request: HttpRequest, pk: Any) -> Response:
+        """Counted now."""
+        workflow = get_object_or_404(Workflow.objects.defer("psets", "spec"), pk=pk)
+        return Response(standing_shown(workflow_standing(workflow)))

@@ -1,0 +1,75 @@
+"""Whether the life cycle runs: who leads, when the last cycle was, which schedds answer (``control-plane.md``, Leader)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Q
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from dags_app.models import LIVE_DAG
+from requests_app.leader import LEASE
+from requests_app.models import Lease
+from sites_app.models import Schedd
+from wms2.conf import conf
+
+#: A cycle this many times later than it is due means that nobody drives the requests.
+STALE_CYCLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleStanding:
+    """The leader's lease and its last cycle. Ages are in seconds; None before there was one."""
+
+    holder: str
+    epoch: int
+    leading: bool
+    acquired_at: datetime | None
+    heartbeat_at: datetime | None
+    expires_at: datetime | None
+    cycle_seconds: float
+    last_cycle_started_at: datetime | None
+    last_cycle_ended_at: datetime | None
+    last_cycle_seconds: float | None
+    last_cycle_requests: int | None
+    cycle_age_seconds: float | None
+
+    @property
+    def stale(self) -> bool:
+        """No cycle for longer than may be: standbys take over within the lease, and then it is due at once."""
+        allowed = STALE_CYCLES * self.cycle_seconds + conf().lease_seconds
+        return self.cycle_age_seconds is None or self.cycle_age_seconds > allowed
+
+
+def lifecycle_standing() -> LifecycleStanding:
+    """One query."""
+    row = Lease.objects.filter(name=LEASE).first()
+    now = timezone.now()
+    data: dict[str, Any] = row.data if row else {}
+    ended = _moment(data.get("cycle_ended_at"))
+    return LifecycleStanding(
+        holder=row.owner if row else "",
+        epoch=row.epoch if row else 0,
+        leading=bool(row and row.owner and row.expires_at and row.expires_at > now),
+        acquired_at=row.acquired_at if row else None,
+        heartbeat_at=row.heartbeat_at if row else None,
+        expires_at=row.expires_at if row else None,
+        cycle_seconds=conf().cycle_seconds,
+        last_cycle_started_at=_moment(data.get("cycle_started_at")),
+        last_cycle_ended_at=ended,
+        last_cycle_seconds=data.get("seconds"),
+        last_cycle_requests=data.get("requests"),
+        cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
+    )
+
+
+def schedds_shown() -> list[Any]:
+    """Schedds with the number of live DAGs at each."""
+    return list(Schedd.objects.annotate(live_dags=Count("dags", filter=Q(dags__status__in=LIVE_DAG))).order_by("pool", "name"))
+
+
+def _moment(text: Any) -> datetime | None:
+    return parse_datetime(text) if isinstance(text, str) else None

@@ -1,0 +1,53 @@
+"""The whole installation at a glance (spec 7.1, ``GET /status``): counts by status, and what waits for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Model
+
+from dags_app.models import DAG, LIVE_DAG
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
+from requests_app.models import HoldCode, Request, RequestStatus, Workflow, WorkflowStatus
+from requests_app.selectors.admission import AdmissionStanding, admission_standing
+from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
+from sites_app.models import Site, SiteStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSummary:
+    """Counts; each mapping has every status, zeros included."""
+
+    requests: dict[str, int]
+    workflows: dict[str, int]
+    held: dict[str, int]
+    alerted_requests: int
+    dags_live: int
+    blocks: dict[str, int]
+    effects_open: dict[str, int]
+    sites: dict[str, int]
+    admission: AdmissionStanding
+    lifecycle: LifecycleStanding
+
+
+def status_counts(model: type[Model], field: str, known: list[str], **filters: Any) -> dict[str, int]:
+    """Rows by the values of ``field``; every known value is there."""
+    rows = model._default_manager.filter(**filters).order_by().values_list(field).annotate(number=Count("pk"))
+    return dict.fromkeys(known, 0) | {str(value): number for value, number in rows}
+
+
+def system_summary() -> SystemSummary:
+    """Count; a fixed number of queries."""
+    return SystemSummary(
+        requests=status_counts(Request, "status", RequestStatus.values),
+        workflows=status_counts(Workflow, "status", WorkflowStatus.values),
+        held=status_counts(Request, "hold_code", HoldCode.values, status=RequestStatus.HELD),
+        alerted_requests=Request.objects.exclude(alert_code="").count(),
+        dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
+        blocks=status_counts(ProcessingBlock, "status", BlockStatus.values),
+        effects_open=status_counts(Effect, "state", [state.value for state in OPEN_EFFECT], state__in=OPEN_EFFECT),
+        sites=status_counts(Site, "status", SiteStatus.values),
+        admission=admission_standing(),
+        lifecycle=lifecycle_standing(),
+    )

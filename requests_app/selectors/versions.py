@@ -1,0 +1,86 @@
+"""The versions of a request: the newest, and those it replaces (spec 7.2, 6.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from requests_app.intake import merge_document
+from requests_app.models import CleanupPolicy, Request, RequestStatus, RequestTransition, Workflow
+from wms2.errors import DocumentRefused
+
+#: Longer chains do not happen (``decisions.md`` section 3 allows five versions); a loop in the rows must end the walk.
+MAX_VERSIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a request."""
+
+    request_name: str
+    processing_version: Any
+    status: str
+    cleanup_policy: CleanupPolicy | str
+    superseded_by: str
+    failure_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChain:
+    """The newest version, and the former ones, oldest first."""
+
+    current: Version
+    versions: tuple[Version, ...]
+
+
+def version_chain(request: Request) -> VersionChain:
+    """The whole chain that a request belongs to, whichever version is asked for."""
+    rows = [request]
+    while len(rows) < MAX_VERSIONS:
+        newer = (
+            Request.objects.filter(previous_version_request__request_name=rows[-1].request_name).order_by("-created_at").first()
+        )
+        if newer is None or newer in rows:
+            break
+        rows.append(newer)
+    while len(rows) < MAX_VERSIONS:
+        older = rows[0].previous_version_request
+        if older is None or older in rows:
+            break
+        rows.insert(0, older)
+    versions = [_version(row) for row in rows]
+    return VersionChain(current=versions[-1], versions=tuple(versions[:-1]))
+
+
+def _version(request: Request) -> Version:
+    return Version(
+        request_name=request.request_name,
+        processing_version=_processing_version(request),
+        status=request.status,
+        cleanup_policy=request.cleanup_policy,
+        superseded_by=request.superseded_by_request,
+        failure_reason=_failure_reason(request),
+    )
+
+
+def _processing_version(request: Request) -> Any:
+    """Of the outputs as planned; before there is a workflow, as the document says it."""
+    outputs = Workflow.objects.filter(request=request).values_list("spec__outputs", flat=True).first() or []
+    found = {output["step"]: output["processing_version"] for output in outputs}
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return found or _asked_version(request)
+
+
+def _asked_version(request: Request) -> Any:
+    try:
+        return merge_document(request.request_data).get("ProcessingVersion")
+    except DocumentRefused:  # a row that was not made by intake
+        return None
+
+
+def _failure_reason(request: Request) -> str:
+    if request.status not in (RequestStatus.FAILED, RequestStatus.ABORTED):
+        return ""
+    ended = RequestTransition.objects.filter(request=request, to_status=request.status).order_by("-id").first()
+    return ended.reason if ended else ""

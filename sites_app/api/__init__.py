@@ -1,0 +1,1 @@
+"""REST of sites_app: sites, their storage and bans."""

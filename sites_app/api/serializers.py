@@ -1,0 +1,55 @@
+"""Sites as JSON. Spec 3.1.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from sites_app.models import Site, SiteBan
+
+
+class SiteBanSerializer(serializers.ModelSerializer):
+    """A ban in force."""
+
+    workflow_id = serializers.UUIDField(allow_null=True, help_text="null: for every workflow")
+
+    class Meta:
+        model = SiteBan
+        fields: tuple[str, ...] = ("id", "workflow_id", "reason", "created_by", "created_at", "expires_at")
+
+
+class SiteListSerializer(serializers.ModelSerializer):
+    """One line of the list."""
+
+    rses = serializers.SerializerMethodField(help_text="storage its jobs read and write, by CRIC")
+    bans = serializers.SerializerMethodField(help_text="how many bans are in force")
+
+    class Meta:
+        model = Site
+        fields: tuple[str, ...] = (
+            "name", "status", "status_reason", "status_actor", "total_slots", "running_slots", "pending_slots", "drain_until",
+            "rses", "bans", "cric_seen_at", "slots_seen_at", "updated_at",
+        )  # fmt: skip
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_rses(self, site: Any) -> list[str]:
+        """Prefetched."""
+        return [pair.rse for pair in site.rses.all()]
+
+    def get_bans(self, site: Any) -> int:
+        """Prefetched."""
+        return len(site.active_bans)
+
+
+class SiteSerializer(SiteListSerializer):
+    """One site with its bans and configuration."""
+
+    active_bans = SiteBanSerializer(many=True)
+
+    class Meta(SiteListSerializer.Meta):
+        fields: tuple[str, ...] = (
+            *SiteListSerializer.Meta.fields, "active_bans", "thresholds", "schedd_name", "collector_host", "storage_element",
+            "storage_path", "config_data",
+        )  # fmt: skip

@@ -1,0 +1,22 @@
+"""Path converters: names as they may stand in an address. What does not match is no such thing (404). Imported for its effect."""
+
+from __future__ import annotations
+
+from django.urls import register_converter
+
+
+class NameConverter:
+    """Names of requests and sites: letters, digits, ``.``, ``_`` and ``-`` (intake's rule for request names)."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
+
+    def to_python(self, value: str) -> str:
+        """As it is."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """As it is."""
+        return value
+
+
+register_converter(NameConverter, "name")

@@ -1,0 +1,112 @@
+"""DRF's exception handler: every failure of a view becomes a problem. What it does not know stays a 500 with its traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views.defaults import server_error as html_server_error
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from wms2.api.problems import MEDIA_TYPE, Problem, ProblemError, flattened, several
+from wms2.errors import (
+    CircuitOpen,
+    DocumentRefused,
+    InvalidTransition,
+    NotFoundInService,
+    ServiceRejected,
+    ServiceUnavailable,
+    StaleState,
+)
+
+log = structlog.get_logger(__name__)
+#: When a client may try again; services and circuits recover within these, or not soon.
+RETRY_AFTER_SECONDS = 30
+RETRY_AFTER_CIRCUIT_SECONDS = 10
+RETRY_AFTER_DATABASE_SECONDS = 5
+
+_SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """The answer to an exception; None lets Django make a 500 of it."""
+    problem = problem_of(error)
+    if problem is None:
+        return None
+    headers = _headers(error)
+    if problem.status >= 500:
+        log.warning("request not served", code=problem.code, detail=problem.detail, view=type(context.get("view")).__name__)
+    return problem.response(headers)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """Which problem an exception is."""
+    if isinstance(error, ProblemError):
+        return error.problem
+    if isinstance(error, Http404):
+        return Problem(404, "not_found", str(error) or "there is no such thing here")
+    if isinstance(error, PermissionDenied):
+        return Problem(403, "permission_denied", str(error) or "not allowed")
+    if isinstance(error, exceptions.APIException):
+        return _of_framework(error)
+    if isinstance(error, OperationalError | InterfaceError):
+        return Problem(503, "database_unavailable", "the database does not answer", hint="Try again; see /readyz.")
+    return _of_wms2(error)
+
+
+def _of_framework(error: exceptions.APIException) -> Problem:
+    if isinstance(error, exceptions.ValidationError):
+        pairs = tuple(flattened(error.detail))
+        return Problem(400, "invalid", several(pairs), pairs[0][0] or None if pairs else None, None, pairs)
+    code = {
+        exceptions.ParseError: "malformed",
+        exceptions.NotAuthenticated: "not_authenticated",
+        exceptions.AuthenticationFailed: "authentication_failed",
+    }.get(type(error))
+    hint = _SIGN_IN if error.status_code == 401 else None
+    return Problem(error.status_code, code or str(error.default_code), str(error.detail), hint=hint)
+
+
+def _of_wms2(error: Exception) -> Problem | None:
+    if isinstance(error, DocumentRefused):
+        pairs = tuple((problem.field, problem.problem) for problem in error.problems)
+        hint = "Nothing was stored. Correct every field listed under problems and send the document again."
+        return Problem(422, "document_refused", several(pairs), pairs[0][0] if pairs else None, hint, pairs)
+    if isinstance(error, InvalidTransition):
+        return Problem(409, "invalid_transition", str(error), hint="Read the request's status and what may follow from it.")
+    if isinstance(error, StaleState):
+        return Problem(409, "stale_state", str(error), hint="It changed meanwhile: read it again, then decide.")
+    if isinstance(error, NotFoundInService):
+        return Problem(422, "not_found_in_service", str(error), hint=f"{error.service} does not know it.")
+    if isinstance(error, ServiceRejected):
+        return Problem(502, "service_refused", str(error), hint=f"{error.service} refused; the same call will be refused again.")
+    if isinstance(error, ServiceUnavailable):
+        return Problem(503, "service_unavailable", str(error), hint=f"{error.service} did not answer; nothing was changed.")
+    return None
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    if isinstance(error, CircuitOpen):
+        return {"Retry-After": str(RETRY_AFTER_CIRCUIT_SECONDS)}
+    if isinstance(error, ServiceUnavailable):
+        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    if isinstance(error, OperationalError | InterfaceError):
+        return {"Retry-After": str(RETRY_AFTER_DATABASE_SECONDS)}
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = error.auth_header  # type: ignore[attr-defined]
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = f"{int(error.wait) + 1}"  # type: ignore[attr-defined]
+    return headers
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler500: a problem below /api/, the usual page elsewhere. The traceback is in the log."""
+    if not request.path.startswith("/api/"):
+        return html_server_error(request)
+    problem = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
+    return JsonResponse(problem.body(), status=500, content_type=MEDIA_TYPE)

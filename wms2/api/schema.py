@@ -1,0 +1,43 @@
+"""OpenAPI: what drf-spectacular does not know by itself. The settings name this module, so it imports no view."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+
+from wms2.api.problems import MEDIA_TYPE
+from wms2.api.serializers import ProblemSerializer
+
+Direction = Literal["request", "response"]
+
+
+class ProblemAutoSchema(AutoSchema):
+    """Adds to each operation that anything but success is a problem."""
+
+    def _get_response_bodies(self, direction: Direction = "response") -> dict[str, Any]:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        problem = self.resolve_serializer(ProblemSerializer, direction)
+        bodies["default"] = {
+            "description": "A problem: what is wrong, a code to act on, the field, a hint",
+            "content": {MEDIA_TYPE: {"schema": problem.ref}},
+        }
+        return bodies
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """``Authorization: Token <key>`` as the schema writes it."""
+
+    target_class = "rest_framework.authentication.TokenAuthentication"
+    name = "token"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        """OpenAPI has no kind for DRF's word "Token": a header it is."""
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
+            "description": "the word Token, a space, and the key: `Token 9944b09199c62bcf9418ad846dd0e4bbdfc6ee4b`",
+        }

@@ -1,0 +1,50 @@
+"""Serializers that several apps use: strict input, the reason of a verb, and the problem's form for the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+MAX_REASON = 2000
+
+
+class StrictSerializer(serializers.Serializer):
+    """Input in which an unknown field is an error: a mistyped name must not be a silent no."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """As DRF does, after looking for strangers."""
+        if isinstance(data, Mapping):
+            known = {name for name, field in self.fields.items() if not field.read_only}
+            strangers = sorted(str(name) for name in data.keys() - known)
+            if strangers:
+                listed = ", ".join(sorted(known))
+                raise serializers.ValidationError({name: [f"unknown field; known are: {listed}"] for name in strangers})
+        return super().to_internal_value(data)
+
+
+class ReasonSerializer(StrictSerializer):
+    """What every verb asks for."""
+
+    reason = serializers.CharField(max_length=MAX_REASON, help_text="why; kept with the transition and in the audit")
+
+
+class FieldProblemSerializer(serializers.Serializer):
+    """One wrong field."""
+
+    field = serializers.CharField()
+    problem = serializers.CharField()
+
+
+class ProblemSerializer(serializers.Serializer):
+    """application/problem+json; for the schema."""
+
+    type = serializers.CharField(help_text="urn:wms2:problem:<code>")
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    code = serializers.CharField(help_text="stable; docs/api.md lists them")
+    field = serializers.CharField(allow_null=True)
+    hint = serializers.CharField(allow_null=True)
+    problems = FieldProblemSerializer(many=True, required=False)

@@ -1,0 +1,82 @@
+"""Base classes of the views: which query parameters are known, and what a page of rows needs beside them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import Model
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from wms2.api.pagination import KeysetPagination
+from wms2.api.problems import bad_field
+
+
+class KnownQueryMixin(APIView):
+    """Refuses query parameters that the view does not know: a mistyped filter must not answer with everything."""
+
+    query_params: ClassVar[frozenset[str]] = frozenset()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Sign-in and permissions first, then the query string."""
+        super().initial(request, *args, **kwargs)
+        known = self.known_query_params()
+        for name in sorted(request.query_params.keys() - known):
+            listed = ", ".join(sorted(known)) or "none"
+            raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
+
+    def known_query_params(self) -> frozenset[str]:
+        """Those of the method being served."""
+        return self.query_params
+
+
+class ApiView(KnownQueryMixin, GenericAPIView):
+    """A view of one thing that is no list of rows."""
+
+    pagination_class = None
+    filter_backends = ()
+
+
+class RowsViewSet(KnownQueryMixin, GenericViewSet):
+    """List and look at rows of one model. Sub-classes name queryset, serializers, filters and orderings.
+
+    ``ordering`` and ``ordering_fields`` as in :class:`wms2.api.pagination.KeysetPagination`.
+    """
+
+    pagination_class = KeysetPagination
+    ordering: ClassVar[tuple[str, ...]]
+    ordering_fields: ClassVar[tuple[str, ...]]
+    list_serializer_class: ClassVar[Any] = None
+
+    def known_query_params(self) -> frozenset[str]:
+        """Filters, ordering and paging for the list; nothing else anywhere."""
+        if getattr(self, "action", None) != "list":
+            return super().known_query_params()
+        filters = getattr(self, "filterset_class", None)
+        return KeysetPagination.params | frozenset(filters.base_filters if filters else ())
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        """Filters are the list's."""
+        return super().filter_queryset(queryset) if self.action == "list" else queryset
+
+    def get_serializer_class(self) -> Any:
+        """The list may show less than the single row."""
+        return self.list_serializer_class or self.serializer_class if self.action == "list" else self.serializer_class
+
+    def page_context(self, rows: list[Any]) -> dict[str, Any]:
+        """What the serializer needs of all rows of a page together, so that no row asks for itself."""
+        return {}
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One page."""
+        rows = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        page: list[Model] = list(rows or ())
+        context = {**self.get_serializer_context(), **self.page_context(page)}
+        return self.get_paginated_response(self.get_serializer_class()(page, many=True, context=context).data)
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One row."""
+        return Response(self.get_serializer_class()(self.get_object(), context=self.get_serializer_context()).data)

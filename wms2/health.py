@@ -1,0 +1,126 @@
+"""Health for supervisors and load balancers, the only thing that anonymous callers may read. Reasons carry no secrets.
+
+``/livez``: this process serves. ``/readyz``: it can do its work: database reachable and ours, broker reachable, somebody drives
+the life cycle. Each part is asked with a short time limit; details of a failure go to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from django.db import DatabaseError, connection
+from drf_spectacular.utils import extend_schema
+from kombu.exceptions import OperationalError as BrokerError
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from requests_app.installation import installation_verify
+from requests_app.selectors import lifecycle_standing
+from wms2.celery import app
+from wms2.errors import ConfigurationError
+
+log = structlog.get_logger(__name__)
+BROKER_TIMEOUT_SECONDS = 2.0
+
+
+class LiveSerializer(serializers.Serializer[Any]):
+    """This process serves."""
+
+    status = serializers.ChoiceField(choices=["ok"])
+
+
+class ReadySerializer(serializers.Serializer[Any]):
+    """``reasons`` says what is missing, by part."""
+
+    status = serializers.ChoiceField(choices=["ok", "unavailable"])
+    reasons = serializers.DictField(child=serializers.CharField())
+
+
+class PublicView(APIView):
+    """No sign-in, no permission, no database needed to get here."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+
+class LiveView(PublicView):
+    """Whether this process serves."""
+
+    @extend_schema(responses={200: LiveSerializer})
+    def get(self, request: Request) -> Response:
+        """Always, as long as it does."""
+        return Response({"status": "ok"})
+
+
+class ReadyView(PublicView):
+    """Whether this installation can do its work."""
+
+    @extend_schema(responses={200: ReadySerializer, 503: ReadySerializer})
+    def get(self, request: Request) -> Response:
+        """200, or 503 with reasons."""
+        reasons = not_ready()
+        code = 503 if reasons else 200
+        return Response({"status": "unavailable" if reasons else "ok", "reasons": reasons}, status=code)
+
+
+def not_ready() -> dict[str, str]:
+    """Part -> why it is not ready; empty when all is well."""
+    found: dict[str, str] = {}
+    if why := _database():
+        found["database"] = why
+    else:
+        found |= {part: why for part, ask in _WITH_DATABASE.items() if (why := ask())}
+    if why := _broker():
+        found["broker"] = why
+    return found
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError as error:
+        log.warning("not ready: database", error=str(error))
+        return "does not answer"
+    return ""
+
+
+def _instance() -> str:
+    try:
+        installation_verify()
+    except ConfigurationError as error:
+        log.warning("not ready: instance", error=str(error))
+        return "the database belongs to another instance or environment, or to nobody yet"
+    except DatabaseError as error:
+        log.warning("not ready: instance", error=str(error))
+        return "the database has no tables of this release; run: manage.py migrate"
+    return ""
+
+
+def _lifecycle() -> str:
+    try:
+        standing = lifecycle_standing()
+    except DatabaseError as error:
+        log.warning("not ready: life cycle", error=str(error))
+        return "cannot be read"
+    if standing.cycle_age_seconds is None:
+        return "no cycle has run yet"
+    return f"the last cycle ended {standing.cycle_age_seconds:.0f} s ago" if standing.stale else ""
+
+
+def _broker() -> str:
+    try:
+        with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as broker:
+            broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_SECONDS)
+    except (BrokerError, OSError) as error:
+        log.warning("not ready: broker", error=str(error))
+        return "does not answer"
+    return ""
+
+
+_WITH_DATABASE: dict[str, Callable[[], str]] = {"instance": _instance, "lifecycle": _lifecycle}

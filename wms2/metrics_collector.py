@@ -1,0 +1,109 @@
+"""Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
+
+Labels are bounded: status, kind, state, schedd. No request, DAG or dataset is ever a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from django.db.models import Count, Min, Q, Sum
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dags_app.models import DAG, LIVE_DAG
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, ProcessingBlock
+from requests_app.admission import queue, slots_used
+from requests_app.limits import limit_int
+from requests_app.models import TERMINAL, Request, RequestStatus, Workflow, WorkflowStatus
+from requests_app.selectors import lifecycle_standing, status_counts
+from sites_app.models import Schedd
+
+
+class RowsCollector(Collector):
+    """A fixed number of queries, each over an index or a small table."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        yield _by_status("wms2_requests", "Requests by status", status_counts(Request, "status", RequestStatus.values))
+        yield _by_status("wms2_workflows", "Workflows by status", status_counts(Workflow, "status", WorkflowStatus.values))
+        yield _by_status(
+            "wms2_blocks", "Processing blocks by status", status_counts(ProcessingBlock, "status", BlockStatus.values)
+        )
+        yield from _state_ages()
+        yield from _admission()
+        yield from _dags()
+        yield from _effects()
+        yield from _lifecycle()
+
+
+def _by_status(name: str, text: str, counts: dict[str, int]) -> Metric:
+    return _family(name, text, "status", counts.items())
+
+
+def _family(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values:
+        family.add_metric([value], number)
+    return family
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since else 0.0
+
+
+def _state_ages() -> Iterator[Metric]:
+    now = timezone.now()
+    rows = Request.objects.exclude(status__in=(*TERMINAL, RequestStatus.COMPLETED)).order_by().values_list("status")
+    oldest = dict(rows.annotate(since=Min("status_since")))
+    going_on = [status for status in RequestStatus.values if status not in (*TERMINAL, RequestStatus.COMPLETED)]
+    values = [(status, _age(oldest.get(status), now)) for status in going_on]
+    yield _family("wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", values)
+    yield GaugeMetricFamily(
+        "wms2_requests_alerted", "Requests with an alert that waits for a person", Request.objects.exclude(alert_code="").count()
+    )
+
+
+def _admission() -> Iterator[Metric]:
+    yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queue().count())
+    yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
+    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limit_int("max_active_dags"))
+
+
+def _dags() -> Iterator[Metric]:
+    live = Q(dags__status__in=LIVE_DAG)
+    schedds = list(Schedd.objects.annotate(live=Count("dags", filter=live)).order_by("name"))
+    yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", [(row.name, row.live) for row in schedds])
+    answers = [(row.name, 0.0 if row.unreachable_since else 1.0) for row in schedds]
+    yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", answers)
+    sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
+    progress = sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"))
+    ratios = [(name, done / total) for name, done, total in progress if total]
+    yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
+
+
+def _effects() -> Iterator[Metric]:
+    now = timezone.now()
+    rows = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("kind", "state")
+    found = {(kind, state): (number, oldest) for kind, state, number, oldest in rows.annotate(n=Count("id"), t=Min("created_at"))}
+    depth = GaugeMetricFamily("wms2_effects_open", "Registrations not done yet", labels=["kind", "state"])
+    age = GaugeMetricFamily(
+        "wms2_effects_oldest_age_seconds", "Age of the oldest registration not done yet; 0 when none is", labels=["kind", "state"]
+    )
+    for kind in EffectKind.values:
+        for state in OPEN_EFFECT:
+            number, oldest = found.get((kind, state.value), (0, None))
+            depth.add_metric([kind, state.value], number)
+            age.add_metric([kind, state.value], _age(oldest, now))
+    yield depth
+    yield age
+
+
+def _lifecycle() -> Iterator[Metric]:
+    standing = lifecycle_standing()
+    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether somebody holds the life cycle's lease", float(standing.leading))
+    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.epoch)
+    if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
+        yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", standing.cycle_age_seconds)

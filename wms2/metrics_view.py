@@ -1,0 +1,62 @@
+"""``GET /api/v1/metrics``: Prometheus text of all processes of this node, and the gauges over rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from wms2.metrics_collector import RowsCollector
+
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def registry() -> CollectorRegistry:
+    """What one scrape shows.
+
+    With ``PROMETHEUS_MULTIPROC_DIR`` set for web, workers and beat alike, counters and histograms of all of them, dead ones
+    included; otherwise those of the process that answers. The gauges over rows are the same everywhere.
+    """
+    found = CollectorRegistry()
+    if os.environ.get(MULTIPROCESS):
+        MultiProcessCollector(found)  # type: ignore[no-untyped-call]
+    else:
+        found.register(REGISTRY)
+    found.register(RowsCollector())
+    return found
+
+
+class AnyAccept(BaseContentNegotiation):
+    """The encoder is chosen by prometheus_client; problems are JSON."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """The only one."""
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None) -> Any:
+        """The only one."""
+        only = next(iter(renderers))
+        return only, only.media_type
+
+
+class MetricsView(APIView):
+    """For Prometheus; a token like everywhere (``authorization: {type: Token, credentials: ...}``)."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, description="Prometheus text format")})
+    def get(self, request: Request) -> HttpResponse:
+        """All metrics."""
+        encode, content_type = choose_encoder(request.META.get("HTTP_ACCEPT", ""))
+        return HttpResponse(encode(registry()), content_type=content_type)
