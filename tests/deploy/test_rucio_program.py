@@ -54,7 +54,7 @@ def settings_of(variables: dict[str, str]) -> Settings:
 
 
 def test_every_command_may_be_repeated(own_server: dict[str, str]) -> None:
-    for command in ("setup", "start", "seed", "reset", "settle", "status"):
+    for command in ("setup", "start", "seed", "reset", "settle", "status", "env"):
         done = program(own_server, command)
         assert done.returncode == 0, (command, done.stderr)
 
@@ -116,6 +116,9 @@ def test_stop_leaves_no_process_and_status_says_so(own_server: dict[str, str]) -
     assert program(own_server, "stop").returncode == 0
     assert [line for line in command_lines() if b"gunicorn" in line and state in line] == []
     assert program(own_server, "status").returncode == 1
+    refused = program(own_server, "seed")
+    assert refused.returncode == 1
+    assert "run start first" in refused.stderr
     assert program(own_server, "start").returncode == 0
 
 

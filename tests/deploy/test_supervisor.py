@@ -80,8 +80,9 @@ def test_groups_stop_in_reverse_order(tmp_path: Path) -> None:
 
 
 def test_services_of_a_group_are_asked_to_stop_together(tmp_path: Path) -> None:
-    """Each ends only once the other was asked too: one after the other they would wait for each other and be killed."""
-    script = "trap 'touch ME; while [ ! -e OTHER ]; do sleep 0.1; done; exit 0' TERM; echo $$ >> pids; while :; do sleep 0.1; done"
+    # Each ends only once the other was asked too: one after the other, the first would wait in vain and be killed.
+    wait = "trap 'touch ME; while [ ! -e OTHER ]; do sleep 0.1; done; exit 0' TERM; echo $$ >> pids"
+    script = f"{wait}; while :; do sleep 0.1; done"
     pair = [("left", "right"), ("right", "left")]
     services = [sleeper(tmp_path, me, script.replace("ME", me).replace("OTHER", other)) for me, other in pair]
     said: list[str] = []
