@@ -22,7 +22,7 @@ def sites_sync() -> tuple[int, int]:
         ServiceRejected: the answer is empty or less than half of what is known: not believed.
     """
     cric = factory.cric()
-    names = {row.site_name for row in cric.site_names() if row.type == "psn"}
+    names = {row.alias for row in cric.site_names() if row.type == "psn"}
     pairs = {(pair.psn, pair.rse) for pair in cric.processing_pairs()}
     known = Site.objects.count()
     if len(names) * 2 < known:

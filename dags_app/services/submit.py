@@ -27,6 +27,8 @@ from wms2.errors import ServiceRejected, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
+#: Event type in DAGHistory; its detail holds every fence that a submission of a directory may carry.
+SUBMIT_INTENT = "submit_intent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def _open_intent(dag: DAG, fenced: Fenced) -> None:
         if rows.update(attempt=F("attempt") + 1, fence=workflow.fence_counter, submit_intent_at=now) != 1:
             raise StaleState(f"DAG {dag.pk}: another attempt has begun")
         dag.attempt, dag.fence, dag.submit_intent_at = dag.attempt + 1, workflow.fence_counter, now
-        history(dag, "submit_intent", detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
+        history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
 
 
 def _close_intent(dag: DAG, error: str, fenced: Fenced) -> None:

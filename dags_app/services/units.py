@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from dags_app import dagman
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
-from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
 from dags_app.planning.specs import LumiRanges
+from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import LedgerViolation, StaleState
 
 log = structlog.get_logger(__name__)
@@ -70,7 +71,8 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")
-    if not DAG.objects.filter(workflow_id=dag.workflow_id, directory_id=dag.directory_id, fence=manifest.fence).exists():
+    intents = DAGHistory.objects.filter(dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT, detail__fence=manifest.fence)
+    if not intents.exists():
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256
 
