@@ -100,6 +100,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "WMS2_LOG_LEVEL": ("INFO", "Least level that is written."),
         "WMS2_LOG_FORMAT": ("json", "`json`: one object a line; anything else: lines for a terminal."),
         "WMS2_NODE": ("the host's name", "Name of this node in leases; tells several nodes on one host apart."),
+        "PROMETHEUS_MULTIPROC_DIR": ("empty", "Directory that web, workers and beat share, for metrics of all in one answer."),
         "CONDOR_CONFIG": ("HTCondor's own", "The HTCondor configuration of the client; `BIN` in it must hold `condor_dagman`."),
     },
     "Finding faults": {
