@@ -22,11 +22,9 @@ from deploy.htcondor.sites import SITES
 CONFIG = Path(__file__).resolve().parent / "config"
 DOMAIN = "wms2.local"
 SCHEDD_NAME = f"schedd@{DOMAIN}"
-# Lock, log and socket directories are HTCondor's own names below LOCAL_DIR.
+# HTCondor's own names below LOCAL_DIR. Its sockets are abstract ones (DAEMON_SOCKET_DIR = auto): no path to be too long.
 SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run", "config.d")
-PRIVATE_SUBDIRECTORIES = ("tokens.d", "passwords.d", "client-tokens", "sockets")
-# The longest name HTCondor gives a socket there: "<subsystem>_<pid>_<hex>_<sequence>".
-LONGEST_SOCKET_NAME = 40
+PRIVATE_SUBDIRECTORIES = ("tokens.d", "passwords.d", "client-tokens")
 
 
 class PoolError(RuntimeError):
@@ -151,7 +149,7 @@ def render(pool: Pool) -> str:
         "LOCK = $(LOCAL_DIR)/lock",
         "SPOOL = $(LOCAL_DIR)/spool",
         "EXECUTE = $(LOCAL_DIR)/execute",
-        "DAEMON_SOCKET_DIR = $(LOCAL_DIR)/sockets",
+        "DAEMON_SOCKET_DIR = auto",
         "LOCAL_CONFIG_DIR = $(LOCAL_DIR)/config.d",
         "LOCAL_CONFIG_FILE =",
         f"POOL_PORT = {pool.port}",
@@ -173,9 +171,6 @@ def _write_if_missing(path: Path, content: bytes) -> None:
 
 def configure(pool: Pool) -> None:
     """Write the pool directory; repeatable, keeps the queue, the key and ``config.d/90-local.conf``."""
-    longest = len(os.fsencode(pool.directory / "sockets")) + 1 + LONGEST_SOCKET_NAME
-    if longest > 107:
-        raise PoolError(f"{pool.directory} is too long: HTCondor's sockets below it would need {longest} bytes, 107 are allowed")
     for name in SUBDIRECTORIES:
         (pool.directory / name).mkdir(parents=True, exist_ok=True)
     for name in PRIVATE_SUBDIRECTORIES:

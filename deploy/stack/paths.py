@@ -25,8 +25,8 @@ KINDS = ("demo", "test", "check")
 ENV_FILE = "env"
 # Linux: sun_path holds 108 bytes with the closing zero.
 SOCKET_PATH_BYTES = 107
-# The longest socket below a kind's directory is one of HTCondor's: "htcondor-23/sockets/" and a name of 40 bytes.
-LONGEST_SOCKET_BELOW_KIND = len("/htcondor-23/sockets/") + 40
+# The longest socket below a kind's directory.
+LONGEST_SOCKET_BELOW_KIND = len("/postgres/.s.PGSQL.5432")
 
 
 def checkout() -> Path:
