@@ -54,6 +54,7 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
         problem = _manifest_problem(directory, report)
     facts = AttemptFacts(
         return_value=call.return_value,
+        submitted=not call.job_id.startswith("-"),
         report_code=report["exit_code"].integer() if report is not None else None,
         removed=history.removed_reason is not None,
         attempt=call.retry,

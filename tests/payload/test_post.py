@@ -16,7 +16,9 @@ FAIL = "step=Gen"
 
 
 def facts(**changes: Any) -> AttemptFacts:
-    return AttemptFacts(**{"return_value": 0, "report_code": 0, "removed": False, "attempt": 0, "max_retries": 3, **changes})
+    return AttemptFacts(
+        **{"return_value": 0, "submitted": True, "report_code": 0, "removed": False, "attempt": 0, "max_retries": 3, **changes}
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,7 @@ def facts(**changes: Any) -> AttemptFacts:
         (facts(return_value=-1002, report_code=None, removed=True), "transient", 1),
         (facts(return_value=90, report_code=codes.CONFIG_UNREADABLE), "permanent", 42),
         (facts(return_value=25, report_code=codes.INVALID_DOCUMENT), "permanent", 42),
+        (facts(return_value=-1001, report_code=None, submitted=False), "infrastructure", 1),
         (facts(return_value=42, report_code=None), "transient", 1),
         (facts(return_value=43, report_code=None), "transient", 1),
     ],
@@ -126,6 +129,7 @@ def test_a_job_that_was_never_submitted_is_recorded_and_retried(one_step: Workbe
     post = one_step.read("proc_000000.post.json")
     validate("post", post)
     assert post["job"]["return_value"] == -1001
+    assert post["classification"]["category"] == "infrastructure" and "no job was submitted" in post["classification"]["reason"]
 
 
 @pytest.fixture
