@@ -77,6 +77,11 @@ def _require_setup(settings: Settings) -> None:
     configuration.write(settings)  # PORT or DATABASE_URL may differ from last time
 
 
+def _require_answer(settings: Settings) -> None:
+    if service.ping(settings) is None:
+        raise RucioServerError(f"no Rucio server answers on {settings.url}: run start first")
+
+
 def seed(settings: Settings) -> None:
     """Scope, RSEs, limits, distances; the server must run."""
     if settings.storage_root is None:
@@ -114,11 +119,13 @@ def run_command(name: str, settings: Settings) -> int:
         service.start(settings)
         return status(settings)
     elif name == "seed":
+        _require_answer(settings)
         seed(settings)
     elif name == "reset":
         _database(settings, "empty")
         print("Rucio is empty")
     elif name == "settle":
+        _require_answer(settings)
         _inside(settings, "transfers.py", extra=_as_admin(settings))
     return 0
 

@@ -46,13 +46,21 @@ def _heartbeat_directory(settings: Settings) -> str:
 
 
 def _process_id(settings: Settings) -> int | None:
-    """The master's process id when it runs and is ours (an id in a stale file may belong to anybody by now)."""
+    """The master's process id when it runs and is ours."""
     try:
         pid = int(settings.pid_file.read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
-    return pid if os.fsencode(settings.pid_file) in words else None
+    return pid if _is_ours(settings, pid) else None
+
+
+def _is_ours(settings: Settings, pid: int) -> bool:
+    """Whether this process runs and is of our gunicorn: an id in a stale file may belong to anybody by now."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return os.fsencode(settings.pid_file) in words
 
 
 def ping(settings: Settings) -> str | None:
@@ -105,7 +113,7 @@ def stop(settings: Settings) -> bool:
         return False
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
-    while _process_id(settings) == pid:
+    while _is_ours(settings, pid):  # the file goes before the process does
         if time.monotonic() > deadline:
             os.killpg(pid, signal.SIGKILL)  # start() made it the leader of its session, workers included
             settings.pid_file.unlink(missing_ok=True)

@@ -160,7 +160,7 @@ def test_registration_that_was_interrupted_is_completed(rucio: RucioAdapter, cli
 
 @pytest.mark.slow
 def test_more_files_than_one_call_takes_are_registered(rucio: RucioAdapter, client: Any, names: Names) -> None:
-    files = names.files(1001)
+    files = names.files(501)
     block = block_of(rucio, names, CERN, files)
     assert content(client, block) == lfns_of(files)
 
