@@ -93,6 +93,21 @@ def _pytest(stack: stacks.Stack) -> int:
         raise
 
 
+def command_bench(layout: Layout) -> int:
+    """Measure on a stack of its own, from an empty state (ARGS="..." names measurements), stop everything."""
+    setup.run_all(layout)
+    directory = layout.kind("bench")
+    with Supervisor(directory, say) as supervisor:
+        stacks.empty(directory)
+        stack = stacks.assemble(layout, "bench")
+        demo.start_doors(stack, supervisor)
+        stack.wms2.manage("wms2_init")
+        argv = [str(stack.layout.python), "-m", "bench", *shlex.split(os.environ.get("ARGS", ""))]
+        code = subprocess.run(argv, env=dict(stack.environment), cwd=stack.layout.source, check=False).returncode
+    say("everything is stopped")
+    return code
+
+
 def command_check(layout: Layout) -> int:
     """Static checks: ruff, mypy, import contracts, migrations, deployment settings."""
     layout.state_root.mkdir(parents=True, exist_ok=True)
@@ -177,6 +192,7 @@ COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     "demo": command_demo,
     "demo-check": command_demo_check,
     "test": command_test,
+    "bench": command_bench,
     "check": command_check,
     "pool-check": command_pool_check,
     "stop": command_stop,

@@ -28,11 +28,16 @@ REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests
 
 
 def start(stack: Stack, supervisor: Supervisor) -> None:
-    """Start all services of the stack, WMS2's included; the simulators know what the demo's requests need."""
-    stacks.start_doors(stack, supervisor)
-    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
+    """Start all services of the stack, WMS2's included."""
+    start_doors(stack, supervisor)
     _input_dataset(stack, stack.layout.source / INPUT_DATASET)
     stacks.start_engine(stack, supervisor)
+
+
+def start_doors(stack: Stack, supervisor: Supervisor) -> None:
+    """Start all but the engine; the simulators know what the demo's requests need."""
+    stacks.start_doors(stack, supervisor)
+    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
 
 
 def _input_dataset(stack: Stack, seed_file: Path) -> None:

@@ -21,7 +21,7 @@ from deploy.stack.errors import StackError
 
 SYSTEM_BASE = Path("/var/lib/wms2")
 # demo keeps its state from run to run; test and check (of `make demo-check`) begin empty each time.
-KINDS = ("demo", "test", "check")
+KINDS = ("demo", "test", "check", "bench")
 ENV_FILE = "env"
 # Linux: sun_path holds 108 bytes with the closing zero.
 SOCKET_PATH_BYTES = 107

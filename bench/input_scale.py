@@ -1,0 +1,118 @@
+"""Import and plan of large inputs on the running stack: time and peak memory of the importing process, 10,000 and 100,000 files.
+
+DBS's simulator makes the dataset, the real Rucio holds its replicas; each size is imported and planned in a process of its own,
+so that peak memories can be compared. Flat means: ten times the files, the same memory beyond what the plan itself holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import uuid
+import zlib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = (10_000, 100_000)
+RSES = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
+
+
+def main() -> None:
+    """Print a table and the ratios."""
+    sizes = tuple(int(n) for n in os.environ.get("BENCH_FILES", "").split(",") if n) or SIZES
+    print(f"{'files':>8} {'seed s':>8} {'import s':>9} {'files/s':>8} {'plan s':>8} {'units':>6} {'peak MB':>8}")
+    results = [_measure(size) for size in sizes]
+    if len(results) > 1:
+        small, large = results[0], results[-1]
+        for name in ("import_seconds", "plan_seconds", "peak_mb"):
+            print(f"{name}: {sizes[-1]:,} over {sizes[0]:,} files: {large[name] / small[name]:.2f}")
+
+
+def _measure(size: int) -> dict[str, float]:
+    dataset = f"/Bench{uuid.uuid4().hex[:8]}/Era{size}-v1/RAW"
+    begun = time.perf_counter()
+    _seed(dataset, size)
+    seeded = time.perf_counter() - begun
+    child = subprocess.run(
+        [sys.executable, "-m", "bench.input_scale", dataset], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if child.returncode:
+        raise SystemExit(child.stderr[-3000:])
+    result: dict[str, float] = json.loads(child.stdout.splitlines()[-1])
+    print(
+        f"{size:8,} {seeded:8.1f} {result['import_seconds']:9.1f} {size / result['import_seconds']:8,.0f} "
+        f"{result['plan_seconds']:8.1f} {result['units']:6.0f} {result['peak_mb']:8.0f}",
+        flush=True,
+    )
+    return result
+
+
+def _seed(dataset: str, size: int) -> None:
+    """DBS by rule, Rucio block by block."""
+    from deploy.simulators.client import Caller
+    from wms2.adapters import factory
+    from wms2.adapters.rucio import RucioFile
+
+    base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
+    spec = {"files": size, "files_per_block": 1000, "events_per_file": 1000, "lumis_per_file": 10, "sites": list(RSES)}
+    record = {"dataset": dataset, "generate": spec}
+    Caller(base, login="bench").json("POST", "/admin/seed", {"dbs": {"datasets": [record]}})
+    rucio, dbs = factory.rucio(), factory.dbs()
+    rucio.ensure_container(dataset)
+    for block in dbs.blocks(dataset):
+        rucio.ensure_block(dataset, block.block_name)
+        files = [
+            RucioFile(f.lfn, f.size_bytes, f.adler32 if len(f.adler32) == 8 else f"{zlib.adler32(f.lfn.encode()):08x}")
+            for f in dbs.files(block.block_name)
+        ]
+        rucio.register_files(block.origin_site, block.block_name, files)
+        rucio.close_block(block.block_name)
+
+
+def child(dataset: str) -> None:
+    """Import and plan in this process; prints one JSON line."""
+    import django
+
+    django.setup()
+    from requests_app.evaluation import evaluating
+    from requests_app.lifecycle.submitted import handle_submitted
+    from requests_app.models import Request, RequestStatus
+    from requests_app.planner import round_plan
+    from requests_app.services import request_import
+
+    request = request_import(document=_document(dataset), request_name=None, actor="bench")
+    result: dict[str, float] = {}
+    with evaluating(request.pk, owner="bench") as evaluation:
+        assert evaluation is not None
+        begun = time.perf_counter()
+        handle_submitted(evaluation)
+        result["import_seconds"] = time.perf_counter() - begun
+        if evaluation.request.status != RequestStatus.QUEUED:
+            raise SystemExit(f"{evaluation.request.status}: {evaluation.request.hold_reason} {evaluation.request.last_error}")
+        result["import_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        evaluation.transition(RequestStatus.PLANNING, "bench")
+        begun = time.perf_counter()
+        dag = round_plan(evaluation)
+        result["plan_seconds"] = time.perf_counter() - begun
+    assert dag is not None
+    result["units"] = dag.total_work_units
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    Request.objects.filter(pk=request.pk).update(status=RequestStatus.NEW)  # nobody runs it
+    print(json.dumps(result))
+
+
+def _document(dataset: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((ROOT / "deploy/demo/requests/rereco_input.json").read_text())
+    tag = uuid.uuid4().hex[:8]
+    document["createRequest"] |= {"InputDataset": dataset, "RequestString": f"bench_{tag}", "FilesPerJob": 5}
+    document["assignRequest"] |= {"ProcessingString": f"Bench{tag}"}
+    return document
+
+
+if __name__ == "__main__":
+    child(sys.argv[1])
