@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rucio.client import Client
 
-from wms2.adapters.rucio import RucioFile
+from wms2.adapters.rucio import RucioAdapter, RucioFile
 
 SCOPE = "cms"
 ACCOUNT = "wms2"
@@ -85,3 +85,22 @@ def did(name: str) -> dict[str, str]:
 def entries(files: list[RucioFile]) -> list[dict[str, Any]]:
     """Files as Rucio's interface takes them."""
     return [{**did(f.lfn), "bytes": f.size_bytes, "adler32": f.adler32} for f in files]
+
+
+def no_sleep(seconds: float) -> None:
+    assert seconds >= 0
+
+
+def block_of(rucio: RucioAdapter, names: Names, rse: str, files: list[RucioFile]) -> str:
+    block = names.block()
+    rucio.ensure_block(names.dataset, block)
+    rucio.register_files(rse, block, files)
+    return block
+
+
+def content(client: Any, name: str) -> list[str]:
+    return sorted(row["name"] for row in client.list_content(SCOPE, name))
+
+
+def lfns_of(files: list[RucioFile]) -> list[str]:
+    return sorted(f.lfn for f in files)
