@@ -27,7 +27,7 @@ def sandbox_pack(*, workflow: WorkflowSpec, psets: Mapping[str, str]) -> bytes:
     """
     missing = [step.name for step in workflow.steps if not psets.get(step.name)]
     if missing:
-        raise PlanningRefused(f"no PSet for step {', '.join(missing)}; release the request to fetch it from ConfigCache again")
+        raise PlanningRefused(f"no PSet is stored for step {', '.join(missing)}; import the request again")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for step in workflow.steps:

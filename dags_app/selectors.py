@@ -6,7 +6,7 @@ import uuid
 
 from django.db.models import QuerySet
 
-from dags_app.models import DAG, LIVE_DAG, DAGKind
+from dags_app.models import DAG, LIVE_DAG
 
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
@@ -19,11 +19,6 @@ def dag_last(workflow_id: uuid.UUID) -> DAG | None:
     return (
         DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
     )
-
-
-def rescues_of_round(round_id: int, *, kind: DAGKind) -> QuerySet[DAG]:
-    """Submissions of a round of one kind."""
-    return DAG.objects.filter(round_id=round_id, kind=kind)
 
 
 def dags_shown() -> QuerySet[DAG]:

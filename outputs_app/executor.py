@@ -80,6 +80,9 @@ def _run(effect: Effect) -> None:
         _record_refusal(effect, error)
     except ServiceUnavailable as error:
         _record_failure(effect, error)
+    except Exception as error:  # one broken effect must neither stop the others nor be claimed again for ever
+        log.exception("effect broke", effect=effect.key, request_name=effect.request.request_name)
+        _record_failure(effect, ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}"))
     else:
         crash_point(f"{effect.kind}.called")
         _record_success(effect, result)

@@ -124,7 +124,7 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
 
 
 def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
-    """Units that will not be done leave their blocks; a block left without members and files disappears."""
+    """Units that will not be done leave their blocks; ``blocks_seal`` removes a block that is left without any."""
     members = BlockWorkUnit.objects.filter(unit_id__in=unit_ids, done=False)
     blocks = list(ProcessingBlock.objects.filter(members__in=members).distinct())
     members.delete()

@@ -75,6 +75,20 @@ def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
     return count
 
 
+def account_again(evaluation: Evaluation) -> None:
+    """Look once more at the manifests of units that were done but unaccounted when their DAG ended.
+
+    Raises:
+        LedgerViolation: a unit processed what it did not claim.
+    """
+    units = WorkUnit.objects.filter(workflow=evaluation.request.workflow, state=WorkUnitState.DONE_UNACCOUNTED)
+    for round_id in units.order_by("round_id").values_list("round_id", flat=True).distinct():
+        dag = DAG.objects.filter(round_id=round_id, submitted_at__isnull=False).order_by("-fence").first()
+        if dag is not None:
+            names = units.filter(round_id=round_id).values_list("name", flat=True)
+            _account(evaluation, dag, UnitNodes(done=tuple(names), failed=()))
+
+
 def unit_account(evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Manifest, sha256: str) -> None:
     """One transaction: the unit is DONE, its files are rows, their registration is asked for."""
     crash_point("register.claimed")

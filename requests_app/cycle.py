@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 
 import structlog
+from django.db.models import Q
 from django.utils import timezone
 
+from dags_app.models import LIVE_DAG
 from dags_app.services.watch import schedd_observe
 from requests_app.leader import Leadership, leading
 from requests_app.models import EVALUATED, Lease, Request
-from sites_app.models import Schedd
+from sites_app.models import Schedd, ScheddState
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
@@ -55,7 +57,8 @@ def _due() -> bool:
 def _cycle(leadership: Leadership) -> None:
     now = timezone.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
-    for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
+    watched = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(dags__status__in=LIVE_DAG)
+    for schedd in Schedd.objects.filter(watched).distinct():
         schedd_observe(schedd=schedd, instance=conf().instance)
         leadership.renew()
     requests = list(

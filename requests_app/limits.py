@@ -14,7 +14,6 @@ from wms2.errors import ConfigurationError
 CHANGEABLE = frozenset(
     {
         "max_active_dags",
-        "max_dagman_slots_per_schedd",
         "idle_job_budget",
         "dag_max_merge_groups",
         "error_hold_threshold",

@@ -40,7 +40,7 @@ from requests_app.rounds import job_priority
 from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import PlanningRefused
+from wms2.errors import ShortOfEvents
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +128,7 @@ def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:
     """Rounds that keep losing events end at a multiple of the request; then a person looks (``model.md`` section 3)."""
     most = int(workflow.requested_events * conf().generation_excess_factor)
     if ledger.taken_numbers + ledger.left_events > most:
-        raise PlanningRefused(
+        raise ShortOfEvents(
             f"{ledger.taken_numbers} events were planned for {workflow.requested_events} asked, {ledger.left_events} are left; "
             f"planning them would pass {most}: most work fails, see the errors of the last round"
         )

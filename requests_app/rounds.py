@@ -83,7 +83,9 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if last is None or file is None or last.status not in RESCUABLE or last.outcome.get("aborted") or not unfinished:
         _close(evaluation, round_, "no rescue is possible")
         return None
-    kind = DAGKind.STOP_RESCUE if last.status == DAGStatus.STOPPED else DAGKind.FAILURE_RESCUE
+    # a DAG that was stopped or removed did not fail: its rescue does not count against the limit
+    stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED)
+    kind = DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= limit_int("error_max_rescue_attempts"):
         _close(evaluation, round_, "rescue attempts used up")
         return None

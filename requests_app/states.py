@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition, Workflow, WorkflowStatus
 from wms2.errors import InvalidTransition, StaleState
+from wms2.metrics import TRANSITIONS_TOTAL
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
@@ -174,6 +175,7 @@ def transition(
         )
     for name, value in values.items():
         setattr(request, name, value)
+    TRANSITIONS_TOTAL.labels(to).inc()
     log.info("request status", request_name=request.request_name, old=old.value, new=to.value, actor=actor, reason=reason)
 
 
@@ -194,7 +196,7 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
     values: dict[str, Any] = {"waiting_for": ""}
     if old is S.HELD:
         values |= {"hold_code": "", "hold_reason": ""}
-    if to is S.QUEUED:
+    if to is S.QUEUED and old is not S.PLANNING:  # a failed attempt keeps its place
         values |= {"queued_at": now}
     if to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
         values |= {"next_attempt_at": None, "failed_attempts": 0}

@@ -1,9 +1,9 @@
 """Kill points: ``WMS2_CRASH_AT=<point>[,<point>...]`` ends the process with SIGKILL there, as a power cut would.
 
-Every claim / call / record triple has its three points: ``<what>.claimed`` (intent committed, call not made), ``<what>.called``
-(call made, result not recorded), ``<what>.recorded``. With ``WMS2_CRASH_MARK=<file>`` each point kills only once: its name is
-written there first, so that a worker that is restarted with the same environment goes on to the next. Points are listed in
-docs/crash-points.md.
+A claim / call / record triple has three points, where it has the steps: ``<what>.claimed`` (intent committed, call not made),
+``<what>.called`` (call made, result not recorded), ``<what>.recorded``. With ``WMS2_CRASH_MARK=<file>`` each point kills only
+once: its name is written there first, so that a worker that is restarted with the same environment goes on to the next.
+Points are listed in docs/crash-points.md.
 """
 
 from __future__ import annotations

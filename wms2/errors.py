@@ -70,6 +70,10 @@ class PlanningRefused(Wms2Error):
     """The work cannot be planned as asked; the reason is for the operator."""
 
 
+class ShortOfEvents(PlanningRefused):
+    """Round after round loses its events; planning more would pass the limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a document: the field by its ReqMgr2 name (``Step2.Multicore``) and what to do."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import structlog
 from django.utils import timezone
 
-from dags_app.models import DAG, DAGStatus
+from dags_app.models import DAG
 from dags_app.services.watch import IN_QUEUE
-from dags_app.states import dag_transition, history
+from dags_app.states import history
 from wms2.adapters import factory
-from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import StaleState
 
 log = structlog.get_logger(__name__)
 
@@ -38,21 +36,3 @@ def dag_remove(*, dag: DAG) -> None:
     )
     crash_point("stop.called")
     log.info("removal asked for", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
-
-
-def dag_discard_unsubmitted(*, dag: DAG) -> bool:
-    """End a READY DAG that certainly runs nowhere; False while a submission may still turn up.
-
-    Raises:
-        ServiceUnavailable: queue or history did not answer.
-    """
-    if dag.submit_intent_at is not None:
-        if dag.schedd is None:
-            raise StaleState(f"DAG {dag.pk} has an intent but no schedd")
-        found = factory.htcondor(dag.schedd.name, dag.schedd.collector).find_dag(str(dag.pk))
-        if found is not None:
-            return False
-        if (timezone.now() - dag.submit_intent_at).total_seconds() < conf().submit_unknown_grace_seconds:
-            return False
-    dag_transition(dag, DAGStatus.REMOVED, event="discarded", detail={"reason": dag.stop_reason})
-    return True

@@ -23,7 +23,7 @@ from sites_app.models import Schedd
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import ServiceRejected, StaleState
+from wms2.errors import PlanningRefused, ServiceRejected, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -68,6 +68,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         found = condor.find_dag(str(dag.pk))
         if found is not None:
             return _adopt(dag, found.cluster)
+    _refuse_changed_files(dag)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     writer.write_fence(Path(dag.submit_dir), dag.fence)
@@ -115,6 +116,18 @@ def _schedd_of(dag: DAG) -> Schedd:
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd yet")
     return dag.schedd
+
+
+def _refuse_changed_files(dag: DAG) -> None:
+    """What was rendered is immutable; a directory that was edited or lost files runs something nobody planned."""
+    try:
+        changed = writer.changed_files(Path(dag.submit_dir))
+    except FileNotFoundError as error:
+        raise PlanningRefused(f"the DAG directory {dag.submit_dir} is gone: {error}") from error
+    if changed:
+        raise PlanningRefused(
+            f"{len(changed)} files in {dag.submit_dir} are not as they were rendered, e.g. {changed[0]}"
+        )
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:

@@ -71,7 +71,9 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")
-    intents = DAGHistory.objects.filter(dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT, detail__fence=manifest.fence)
+    intents = DAGHistory.objects.filter(
+        dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT, detail__fence=manifest.fence
+    )
     if not intents.exists():
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256

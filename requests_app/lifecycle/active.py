@@ -14,6 +14,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
+from wms2.adapters.types import JobStatus
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceUnavailable
 
@@ -50,6 +51,11 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
         )
         if silent > conf().schedd_suspicion_seconds:
             alert(evaluation.request, "schedd_unreachable", f"schedd {dag.schedd_name} has been silent for {silent:.0f} s")
+        return
+    if dag.observed.get("job_status") == JobStatus.HELD:
+        why = dag.observed.get("hold_reason") or "no reason given"
+        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
+        alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
         return
     dag.refresh_from_db(fields=["units_done", "nodes_failed"])
     evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.services import blocks_advance, blocks_seal
+from requests_app.accounting import account_again
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
@@ -25,6 +26,7 @@ def finish(evaluation: Evaluation) -> None:
     """
     request = evaluation.request
     workflow = request.workflow
+    account_again(evaluation)
     waiting = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
     if waiting.exists():
         evaluation.note(

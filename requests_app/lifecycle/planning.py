@@ -20,7 +20,7 @@ from requests_app.planner import round_plan
 from requests_app.rounds import dag_discard, rescue_prepare
 from requests_app.states import hold_changes
 from wms2.crash import crash_point
-from wms2.errors import LedgerViolation, PlanningRefused, ServiceRejected, ServiceUnavailable
+from wms2.errors import LedgerViolation, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
 
 S = RequestStatus
 
@@ -35,6 +35,8 @@ def handle_planning(evaluation: Evaluation) -> None:
         _submit(evaluation, dag)
     except ServiceRejected as error:
         _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
+    except ShortOfEvents as error:
+        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SHORT, str(error)))
     except PlanningRefused as error:
         _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
     except LedgerViolation as error:

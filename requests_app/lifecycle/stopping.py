@@ -66,11 +66,13 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
-    """Final sweep. A ledger violation found here cannot stop a stop; it is told, and the request will be held for it."""
+    """Final sweep. A ledger violation found here cannot stop a stop; it is told, and a stop to go on becomes a stop to hold."""
     try:
         account_final(evaluation, dag, completed=completed)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
+        if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
+            evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(HoldCode.LEDGER, str(error)))
 
 
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import transaction
 
 from dags_app.selectors import dag_live
 from requests_app import states
 from requests_app.audit import audit
-from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.rounds import round_close, round_open
 from requests_app.states import hold_changes
-from wms2.errors import InvalidTransition
+from wms2.errors import InvalidTransition, StaleState
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 S = RequestStatus
@@ -113,9 +114,16 @@ def _may_run(request: Request) -> bool:
 
 def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -> None:
     """A later intent may only be stronger; a weaker one changes nothing."""
-    if intent.strength > StopIntent(request.stop_intent).strength:
-        Request.objects.filter(pk=request.pk, status=S.STOPPING).update(stop_intent=intent)
-        request.stop_intent = intent
+    if intent.strength <= StopIntent(request.stop_intent).strength:
+        return
+    changes: dict[str, Any] = {"stop_intent": intent}
+    if intent is StopIntent.HOLD:
+        changes |= hold_changes(HoldCode.OPERATOR, reason)
+    if Request.objects.filter(pk=request.pk, status=S.STOPPING).update(**changes) != 1:
+        raise StaleState(f"{request.request_name} is no longer stopping")
+    Event.objects.create(request=request, kind="request.stop_intent", data={"to": intent, "actor": actor, "reason": reason})
+    for name, value in changes.items():
+        setattr(request, name, value)
 
 
 def _give_up(request: Request, reason: str) -> None:
