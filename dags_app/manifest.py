@@ -43,13 +43,13 @@ class ManifestJob(_Model):
 
 
 class ManifestFile(_Model):
-    """One merged file. ``lumis``: run -> [[lumi, events], ...]."""
+    """One merged file. ``lumis``: run -> [[lumi, events], ...]; events null where cmsRun did not report them."""
 
     lfn: str = Field(pattern=r"^/store/[A-Za-z0-9/_.+-]+\.root$")
     size_bytes: int = Field(gt=0)
     adler32: str = Field(pattern=r"^[0-9a-f]{8}$")
     events: int = Field(ge=0)
-    lumis: dict[int, list[tuple[int, int]]]
+    lumis: dict[int, list[tuple[int, int | None]]]
     parents: list[str] = Field(default_factory=list)
 
 

@@ -91,6 +91,12 @@ def _record_block_open(effect: Effect, result: Result) -> None:
     ProcessingBlock.objects.filter(pk=_block(effect).pk).update(dbs_block_open=True, updated_at=timezone.now())
 
 
+def _lumis(file: OutputFile) -> dict[int, tuple[tuple[int, int | None], ...]]:
+    """For DBS: events of all lumis of a file, or of none (``contracts.md`` 4.2)."""
+    counted = all(events is not None for pairs in file.lumis.values() for _, events in pairs)
+    return {int(run): tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in file.lumis.items()}
+
+
 def _dbs_files(effect: Effect) -> Result:
     block = _block(effect)
     config = _output_config(_record_of(block.dataset))
@@ -100,7 +106,7 @@ def _dbs_files(effect: Effect) -> Result:
             size_bytes=f.size_bytes,
             adler32=f.adler32,
             events=f.events,
-            lumis={int(run): tuple((int(lumi), int(events)) for lumi, events in pairs) for run, pairs in f.lumis.items()},
+            lumis=_lumis(f),
             parents=tuple(f.parents),
             output_config=config,
         )

@@ -46,14 +46,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """One merged file of a unit's manifest. ``lumis``: run -> ((lumi, events), ...)."""
+    """One merged file of a unit's manifest. ``lumis``: run -> ((lumi, events or None), ...)."""
 
     dataset: str
     lfn: str
     size_bytes: int
     adler32: str
     events: int
-    lumis: dict[str, tuple[tuple[int, int], ...]]
+    lumis: dict[str, tuple[tuple[int, int | None], ...]]
     parents: tuple[str, ...] = ()
 
 

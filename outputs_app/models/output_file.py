@@ -25,7 +25,7 @@ class OutputFile(models.Model):
     size_bytes = models.BigIntegerField()
     adler32 = models.CharField(max_length=8)
     events = models.BigIntegerField()
-    lumis = models.JSONField(help_text="{run: [[lumi, events], ...]}")
+    lumis = models.JSONField(help_text="{run: [[lumi, events or null], ...]}")
     parents = models.JSONField(default=list, blank=True)
     rule_id = models.CharField(max_length=100, blank=True)
     validity = models.CharField(max_length=10, choices=Validity.choices, default=Validity.VALID)
