@@ -35,11 +35,7 @@ def command_demo(layout: Layout) -> int:
     setup.run_all(layout)
     with Supervisor(layout.kind("demo"), say) as supervisor:
         stack = stacks.assemble(layout, "demo")
-        demo.start(stack, supervisor)
-        password = demo.fresh_login(stack)
-        for document in demo.documents(stack):
-            name = demo.import_request(stack, document)
-            say(f"imported {name} from {document.name}" if name else f"going on with what {document.name} began")
+        password = demo.start(stack, supervisor)
         demo.announce(stack, password)
         demo.stay_up(stack, supervisor)
     return 0
@@ -53,8 +49,6 @@ def command_demo_check(layout: Layout) -> int:
         stacks.empty(directory)
         stack = stacks.assemble(layout, "check")
         demo.start(stack, supervisor)
-        for document in demo.documents(stack):
-            say(f"imported {demo.import_request(stack, document)}")
         say(f"running after {seconds_since_start():.0f} s")
         code = demo.verify(stack, supervisor, VERIFY_SECONDS)
         say("verified" if code == 0 else f"the verification failed (code {code}); logs in {directory}/logs")
@@ -122,7 +116,7 @@ def command_pool_check(layout: Layout) -> int:
     with Supervisor(directory, say) as supervisor:
         stacks.empty(directory)
         stack = stacks.assemble(layout, "test")
-        supervisor.start([service for group in stack.services for service in group if service.name == "htcondor"])
+        supervisor.start([stack.htcondor])
         begun = time.monotonic()
         site = pool_check.run_example(directory / "submit/pool-check", stack.environment)
         say(f"the example DAG ran at {site} in {time.monotonic() - begun:.1f} s: every event once")

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from deploy.stack import stacks
@@ -17,7 +18,7 @@ from deploy.stack.errors import StackError
 from deploy.stack.process import die_with_parent, terminate
 from deploy.stack.services import simulators
 from deploy.stack.stacks import Stack
-from deploy.stack.steps import run_logged, say, seconds_since_start, tail
+from deploy.stack.steps import run_for_code, run_logged, say, seconds_since_start, side_by_side, tail
 from deploy.stack.supervisor import Supervisor
 
 ADMIN = "admin"
@@ -27,17 +28,37 @@ INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
 REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests/rereco_input.json")
 
 
-def start(stack: Stack, supervisor: Supervisor) -> None:
-    """Start all services of the stack, WMS2's included."""
-    start_doors(stack, supervisor)
-    _input_dataset(stack, stack.layout.source / INPUT_DATASET)
+def start(stack: Stack, supervisor: Supervisor) -> str:
+    """Start all services and import the requests; returns the administrator's password, made afresh."""
+    wanted, password = documents(stack), secrets.token_urlsafe(12)
+    stacks.start_doors(stack, supervisor)
+    side_by_side(lambda: _seed_all(stack), lambda: _own_rows(stack, password))
+    side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
+    return password
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
     """Start all but the engine; the simulators know what the demo's requests need."""
     stacks.start_doors(stack, supervisor)
+    _seed(stack)
+
+
+def _seed(stack: Stack) -> None:
     simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
+
+
+def _seed_all(stack: Stack) -> None:
+    _seed(stack)
+    _input_dataset(stack, stack.layout.source / INPUT_DATASET)
+
+
+def _own_rows(stack: Stack, password: str) -> None:
+    """What WMS2's database holds before its first request, and the administrator with this password."""
+    stack.wms2.manage("wms2_init")
+    argv = (str(stack.layout.python), "-m", "deploy.demo.login", ADMIN)
+    environment = {**stack.environment, "WMS2_ADMIN_PASSWORD": password}
+    run_logged(argv, log=stack.directory / "logs/login.log", environment=environment, cwd=stack.layout.source, seconds=120)
 
 
 def _input_dataset(stack: Stack, seed_file: Path) -> None:
@@ -50,16 +71,6 @@ def _input_dataset(stack: Stack, seed_file: Path) -> None:
     simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, seed_file)
 
 
-def fresh_login(stack: Stack) -> str:
-    """Make the administrator, or give the existing one a new password; returns the password."""
-    password = secrets.token_urlsafe(12)
-    argv = (stack.layout.python, "-m", "deploy.demo.login", ADMIN)
-    log = stack.directory / "logs/login.log"
-    environment = {**stack.environment, "WMS2_ADMIN_PASSWORD": password}
-    run_logged(argv, log=log, environment=environment, cwd=stack.layout.source, seconds=120)
-    return password
-
-
 def documents(stack: Stack) -> list[Path]:
     """The request documents to import: the one named by REQUEST, else the demo's."""
     chosen = os.environ.get("REQUEST")
@@ -70,23 +81,25 @@ def documents(stack: Stack) -> list[Path]:
     return [stack.layout.source / name for name in REQUESTS]
 
 
-def import_request(stack: Stack, document: Path) -> str | None:
-    """Import one document; returns the request's name, or None when it was imported by an earlier run."""
-    argv = [str(stack.layout.python), "manage.py", "import_request", "--file", str(document), "--json"]
-    result = subprocess.run(
-        argv, env=dict(stack.environment), cwd=stack.layout.source, capture_output=True, text=True, check=False, timeout=300
-    )
+def import_request(stack: Stack, document: Path) -> None:
+    """Import one document; one that an earlier run imported goes on where it was."""
+    argv = (str(stack.layout.python), "manage.py", "import_request", "--file", str(document), "--json")
+    answer_file = stack.directory / f"logs/import-{document.name}"
+    errors = stack.directory / f"logs/import-{document.name}.log"
+    code = run_for_code(
+        argv, output=answer_file, errors=errors, environment=stack.environment, cwd=stack.layout.source, seconds=300
+    )  # fmt: skip
     try:
-        answer = json.loads(result.stdout)
+        answer = json.loads(answer_file.read_text())
     except ValueError:
-        raise StackError(f"import_request printed no JSON for {document}: {result.stderr.strip()[-1500:]}") from None
-    if result.returncode == 0:
-        return str(answer["request_name"])
+        raise StackError(f"import_request printed no JSON for {document}; the end of {errors}:\n{tail(errors)}") from None
+    if code == 0:
+        say(f"imported {answer['request_name']} from {document.name}")
+        return
     problems = "\n".join(f"  {p['field']}: {p['problem']}" for p in answer.get("problems", []))
-    if "already" in problems:
-        say(f"{document.name} was imported before")
-        return None
-    raise StackError(f"{document} was refused:\n{problems}")
+    if "already" not in problems:
+        raise StackError(f"{document} was refused:\n{problems}")
+    say(f"{document.name} was imported before: going on with it")
 
 
 def stay_up(stack: Stack, supervisor: Supervisor) -> None:

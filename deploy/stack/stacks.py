@@ -6,7 +6,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,9 @@ class Stack:
     ports: Mapping[str, int]
     pool: Pool
     rucio: Rucio
-    services: tuple[tuple[Service, ...], tuple[Service, ...]]
+    databases: tuple[Service, ...]
+    neighbours: tuple[Service, ...]
+    htcondor: Service
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     wms2: Wms2
@@ -100,50 +102,62 @@ def assemble(layout: Layout, kind: str) -> Stack:
     own = identity.load(kind, directory)
     path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
     bare = {**environment.base(os.environ, path), process.MARKER: str(directory)}
-    first: list[Service] = []
+    databases: list[Service] = []
     database_url, rucio_database = os.environ.get("WMS2_DATABASE_URL", ""), ""
     if database_url:
         external.check_database(layout.python, database_url, bare)
     else:
         server = postgres.embedded(directory, layout.venv, bare, durable=kind == "demo")
         database_url, rucio_database = server.url(), server.url(postgres.RUCIO_DATABASE)
-        first.append(server.service())
+        databases.append(server.service())
     broker_url = os.environ.get("WMS2_BROKER_URL", "")
     if broker_url:
         external.check_broker(layout.python, broker_url, bare)
     else:
         broker_url = valkey.url(directory)
-        first.append(valkey.service(directory, layout.venv, bare))
+        databases.append(valkey.service(directory, layout.venv, bare))
     rucio = Rucio(layout, directory, chosen["rucio"], tools.rucio_venv(layout), rucio_database, bare)
     endpoints = environment.Endpoints(
         database_url, broker_url, chosen["simulators"], chosen["web"], rucio.client_home, rucio.account
     )  # fmt: skip
     settings = environment.contract(kind, directory, own, pool, endpoints)
     settings |= environment.knobs(os.environ, settings)
-    second = (
-        htcondor.service(pool, bare),
-        simulators.service(layout, directory, chosen["simulators"], bare),
-        rucio.service(),
-    )
     complete = {**bare, **settings}
-    wms2 = Wms2(layout, directory, complete, chosen["web"], chosen["flower"])
-    return Stack(layout, kind, directory, chosen, pool, rucio, (tuple(first), second), settings, complete, wms2)
+    return Stack(
+        layout=layout,
+        kind=kind,
+        directory=directory,
+        ports=chosen,
+        pool=pool,
+        rucio=rucio,
+        databases=tuple(databases),
+        neighbours=(simulators.service(layout, directory, chosen["simulators"], bare), rucio.service()),
+        htcondor=htcondor.service(pool, bare),
+        settings=settings,
+        environment=complete,
+        wms2=Wms2(layout, directory, complete, chosen["web"], chosen["flower"]),
+    )
 
 
-def start_backends(stack: Stack, supervisor: Supervisor, beside: Sequence[Service] = ()) -> None:
-    """Start everything WMS2 stands on, and write the ``env`` file. ``beside``: what needs only the first group."""
+def write_env_file(stack: Stack) -> None:
+    """Let a person source the stack's settings."""
     environment.write_env_file(stack.directory, {"PATH": stack.environment["PATH"], **stack.settings})
-    databases, others = stack.services
-    supervisor.start(databases)
-    supervisor.start([*others, *beside])
+
+
+def start_backends(stack: Stack, supervisor: Supervisor) -> None:
+    """Start everything WMS2 stands on."""
+    write_env_file(stack)
+    supervisor.start(stack.databases)
+    supervisor.start([*stack.neighbours, stack.htcondor])
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
-    """Start what WMS2 stands on, and beside it the processes that only show: the web and Flower."""
-    start_backends(stack, supervisor, beside=[stack.wms2.web(), stack.wms2.flower()])
+    """Start the databases, the other services, and beside those the processes that only show: the web and Flower."""
+    write_env_file(stack)
+    supervisor.start(stack.databases)
+    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower()])
 
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:
-    """Claim the database, take the sites from CRIC, and start what moves requests."""
-    stack.wms2.manage("wms2_init")
-    supervisor.start([stack.wms2.worker(), stack.wms2.beat()])
+    """Start what moves requests. The pool last: jobs of an earlier run take the machine's cores as soon as it is there."""
+    supervisor.start([stack.wms2.worker(), stack.wms2.beat(), stack.htcondor])

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,34 +44,66 @@ def tail(log: Path, lines: int = 15) -> str:
 
 def run_logged(argv: Sequence[str | Path], *, log: Path, environment: Mapping[str, str], cwd: Path, seconds: float) -> None:
     """Run a set-up command to its end, output in ``log``; raises StackError with the log's end when it fails."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    code = run_for_code(argv, output=log, errors=None, environment=environment, cwd=cwd, seconds=seconds)
+    if code != 0:
+        raise StackError(f"`{_abridged(argv)}` failed with code {code}; the end of {log}:\n{tail(log)}")
+
+
+def _abridged(argv: Sequence[str | Path]) -> str:
     words = [str(word) for word in argv]
+    return " ".join(words[:4]) + (" ..." if len(words) > 4 else "")
+
+
+def run_for_code(
+    argv: Sequence[str | Path],
+    *,
+    output: Path,
+    errors: Path | None,
+    environment: Mapping[str, str],
+    cwd: Path,
+    seconds: float,
+) -> int:
+    """Run a command to its end and return its exit code. Its words go to files (errors: None is the same file as output)."""
     if _cancelled.is_set():
-        raise StackError(f"interrupted before `{' '.join(words[:4])} ...`")
-    with log.open("wb") as stream:
+        raise StackError(f"interrupted before `{_abridged(argv)}`")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("wb") as stream, (errors or output).open("ab" if errors is None else "wb") as error_stream:
         command = subprocess.Popen(
-            words,
+            [str(word) for word in argv],
             env=dict(environment),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=stream,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if errors is None else error_stream,
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
         )
-        _commands.add(command)
+    _commands.add(command)
+    try:
+        return command.wait(seconds)
+    except subprocess.TimeoutExpired:
+        kill_session(command)
+        raise StackError(f"`{_abridged(argv)}` took longer than {seconds:.0f} s: see {errors or output}") from None
+    except BaseException:
+        kill_session(command)
+        raise
+    finally:
+        _commands.discard(command)
+
+
+def side_by_side(*tasks: Callable[[], None]) -> None:
+    """Run tasks in threads of their own and wait for all; the first failure, or an interruption, ends the others."""
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
+        pending = {pool.submit(task) for task in tasks}
         try:
-            code = command.wait(seconds)
-        except subprocess.TimeoutExpired:
-            kill_session(command)
-            raise StackError(f"`{' '.join(words[:4])} ...` took longer than {seconds:.0f} s: see {log}") from None
+            while pending:
+                # A short wait: Python handles signals between waits.
+                done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
         except BaseException:
-            kill_session(command)
+            cancel()
             raise
-        finally:
-            _commands.discard(command)
-    if code != 0:
-        raise StackError(f"`{' '.join(words[:4])} ...` failed with code {code}; the end of {log}:\n{tail(log)}")
 
 
 def kill_session(command: subprocess.Popen[bytes]) -> None:
