@@ -15,6 +15,8 @@ log = structlog.get_logger(__name__)
 
 EVALUATE_REQUEST = "requests_app.tasks.evaluate_request"
 RUN_EFFECTS = "outputs_app.tasks.run_effects"
+#: A hint that nobody took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.
+HINT_SECONDS = 60
 
 
 def nudge(task_name: str, *args: Any) -> None:
@@ -24,7 +26,7 @@ def nudge(task_name: str, *args: Any) -> None:
 
 def _send(task_name: str, args: tuple[Any, ...]) -> None:
     try:
-        app.send_task(task_name, args=args, ignore_result=True)
+        app.send_task(task_name, args=args, ignore_result=True, expires=HINT_SECONDS)
     except (OperationalError, OSError) as error:
         NUDGES_LOST_TOTAL.inc()
         log.warning("nudge lost, the next cycle acts", task=task_name, error=str(error))
