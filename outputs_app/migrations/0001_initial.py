@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
                 ('size_bytes', models.BigIntegerField()),
                 ('adler32', models.CharField(max_length=8)),
                 ('events', models.BigIntegerField()),
-                ('lumis', models.JSONField(help_text='{run: [[lumi, events], ...]}')),
+                ('lumis', models.JSONField(help_text='{run: [[lumi, events or null], ...]}')),
                 ('parents', models.JSONField(blank=True, default=list)),
                 ('rule_id', models.CharField(blank=True, max_length=100)),
                 ('validity', models.CharField(choices=[('valid', 'Valid'), ('invalid', 'Invalid')], default='valid', max_length=10)),
