@@ -170,7 +170,7 @@ def _write_if_missing(path: Path, content: bytes) -> None:
 
 
 def configure(pool: Pool) -> None:
-    """Write the pool directory; repeatable, keeps the queue, the key and ``config.d/90-local.conf``."""
+    """Write the pool directory and the clients' token; repeatable, keeps the queue, the keys and ``config.d/90-local.conf``."""
     for name in SUBDIRECTORIES:
         (pool.directory / name).mkdir(parents=True, exist_ok=True)
     for name in PRIVATE_SUBDIRECTORIES:
@@ -179,10 +179,11 @@ def configure(pool: Pool) -> None:
         shutil.copyfile(source, pool.directory / "config.d" / source.name)
     _write_if_missing(pool.directory / "passwords.d/POOL", base64.b64encode(secrets.token_bytes(64)))
     pool.config_file.write_text(render(pool))
+    _create_client_token(pool)
 
 
-def create_client_token(pool: Pool) -> None:
-    """Give clients an IDTOKEN for the pool's user, needed by the PyPI bindings against 23.9."""
+def _create_client_token(pool: Pool) -> None:
+    """Give clients an IDTOKEN for the pool's user, needed by the PyPI bindings against 23.9. Asks no daemon."""
     target = pool.client_token_directory / "wms2"
     if target.exists():
         return

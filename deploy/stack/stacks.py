@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.htcondor import pool as condor
 from deploy.htcondor.pool import Pool, PoolError
 from deploy.htcondor.sites import write_site_configuration
 from deploy.simulators.worker.install import install as install_worker_programs
@@ -86,7 +87,9 @@ def _pool(layout: Layout, directory: Path, port: int) -> Pool:
     release = tools.htcondor(layout)
     series = release.version.split(".")[0]
     user = pwd.getpwuid(os.getuid()).pw_name
-    return Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory))
+    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory))
+    condor.configure(pool)  # clients may start before the daemons: they find their configuration and token
+    return pool
 
 
 def assemble(layout: Layout, kind: str) -> Stack:

@@ -29,15 +29,29 @@ def test_a_value_that_htcondor_could_not_quote_is_refused() -> None:
         pool.render(dataclasses.replace(POOL, job_environment={"NAME": "it's"}))
 
 
-def test_configuring_again_keeps_the_key_and_local_settings(tmp_path: Path) -> None:
-    here = dataclasses.replace(POOL, directory=tmp_path)
+@pytest.fixture
+def release(tmp_path: Path) -> pool.Release:
+    """A release whose token tool writes a new token each time."""
+    tool = tmp_path / "bin/condor_token_create"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\ntest -s \"$CONDOR_CONFIG\" && echo $1 $2 $$\n")
+    tool.chmod(0o755)
+    return dataclasses.replace(RELEASE, bin=tool.parent)
+
+
+def test_configuring_again_keeps_the_key_the_token_and_local_settings(tmp_path: Path, release: pool.Release) -> None:
+    here = dataclasses.replace(POOL, directory=tmp_path, release=release)
     pool.configure(here)
+    token = (tmp_path / "client-tokens/wms2").read_text()
+    assert token.startswith("-identity wms2@wms2.local ")
+    assert (tmp_path / "client-tokens/wms2").stat().st_mode & 0o777 == 0o600
     key = (tmp_path / "passwords.d/POOL").read_bytes()
     (tmp_path / "config.d/90-local.conf").write_text("NUM_CPUS = 2\n")
     pool.configure(here)
     assert (tmp_path / "passwords.d/POOL").read_bytes() == key
     assert (tmp_path / "passwords.d/POOL").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "config.d/90-local.conf").read_text() == "NUM_CPUS = 2\n"
+    assert (tmp_path / "client-tokens/wms2").read_text() == token
 
 
 def test_an_htcondor_on_path_is_found_with_its_version(tmp_path: Path) -> None:

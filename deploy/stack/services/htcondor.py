@@ -50,7 +50,6 @@ def service(pool: condor.Pool, base_environment: Mapping[str, str]) -> Service:
         cwd=pool.directory,
         prepare=lambda: condor.configure(pool),
         problem=lambda: problem(pool, environment),
-        finish=lambda: condor.create_client_token(pool),
         stop_signal=signal.SIGQUIT,  # fast shutdown: running jobs are evicted and stay in the queue
         stop_seconds=60.0,
     )
