@@ -6,7 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus
-from wms2.api.filters import ChoicesFilter, since, until
+from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, since, until
 
 
 class DagFilters(django_filters.FilterSet):
@@ -14,10 +14,10 @@ class DagFilters(django_filters.FilterSet):
 
     status = ChoicesFilter(choices=DAGStatus.choices)
     kind = ChoicesFilter(choices=DAGKind.choices)
-    live = django_filters.BooleanFilter(method="filter_live", help_text="planned, submitted or running")
-    request = django_filters.CharFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    live = TrueFalseFilter(method="filter_live", help_text="planned, submitted or running")
+    request = TextFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
     workflow = django_filters.UUIDFilter(field_name="workflow_id")
-    schedd = django_filters.CharFilter(field_name="schedd_name", max_length=255)
+    schedd = TextFilter(field_name="schedd_name", max_length=255)
     created_since = since("created_at")
     created_until = until("created_at")
 

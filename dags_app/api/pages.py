@@ -32,18 +32,21 @@ def reading_shown(reading: StatusReading) -> dict[str, Any]:
 
 def unit_shown(dag: DAG, node: NodeStatus) -> dict[str, Any]:
     """One outer node with what is inside it."""
-    inner = None
-    if UNIT_NAME.fullmatch(node.name):
-        reading = unit_status(dag, node.name)
-        inner = {**reading_shown(reading), "nodes": in_states(reading, None)}
+    if not UNIT_NAME.fullmatch(node.name):
+        return {**node_shown(node), "inner": None}
+    reading = unit_status(dag, node.name)
+    return {**node_shown(node), "inner": {**reading_shown(reading), "nodes": map(node_shown, in_states(reading, None))}}
+
+
+def node_shown(node: NodeStatus) -> dict[str, Any]:
+    """One node."""
     return {
         "name": node.name,
-        "state": node.state,
+        "state": node.state.name.lower(),
         "details": node.details,
         "retries": node.retries,
         "jobs_queued": node.jobs_queued,
         "jobs_held": node.jobs_held,
-        "inner": inner,
     }
 
 

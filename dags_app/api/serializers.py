@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -91,16 +89,11 @@ class NodeSerializer(serializers.Serializer):
     """One node of a status file."""
 
     name = serializers.CharField()
-    state = serializers.SerializerMethodField()
+    state = serializers.ChoiceField(choices=NODE_STATES)
     details = serializers.CharField(allow_blank=True, help_text="DAGMan's sentence on how it ended")
     retries = serializers.IntegerField()
     jobs_queued = serializers.IntegerField()
     jobs_held = serializers.IntegerField()
-
-    @extend_schema_field(serializers.ChoiceField(choices=NODE_STATES))
-    def get_state(self, node: Any) -> str:
-        """In DAGMan's words."""
-        return str(node.state.name.lower())
 
 
 class StatusReadingSerializer(serializers.Serializer):

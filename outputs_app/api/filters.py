@@ -6,17 +6,17 @@ import django_filters
 from django.db.models import QuerySet
 
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
-from wms2.api.filters import ChoicesFilter, SearchFilter, since, until
+from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
 
 
 class BlockFilters(django_filters.FilterSet):
     """By place and status."""
 
     status = ChoicesFilter(choices=BlockStatus.choices)
-    request = django_filters.CharFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    request = TextFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
     workflow = django_filters.UUIDFilter(field_name="workflow_id")
-    dataset = django_filters.CharFilter(field_name="dataset_name", max_length=500)
-    search = SearchFilter(("dbs_block_name",))
+    dataset = TextFilter(field_name="dataset_name", max_length=500)
+    search = SearchFilter("dbs_block_name")
     created_since = since("created_at")
     created_until = until("created_at")
 
@@ -30,8 +30,8 @@ class EffectFilters(django_filters.FilterSet):
 
     state = ChoicesFilter(choices=EffectState.choices)
     kind = ChoicesFilter(choices=EffectKind.choices)
-    open = django_filters.BooleanFilter(method="filter_open", help_text="not done yet")
-    request = django_filters.CharFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    open = TrueFalseFilter(method="filter_open", help_text="not done yet")
+    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
     block = django_filters.UUIDFilter(field_name="block_id")
 
     class Meta:

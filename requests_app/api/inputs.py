@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_serializer
+from annotated_types import Ge
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from requests_app.api.filters import MAX_PRIORITY
@@ -12,7 +13,7 @@ from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
 from requests_app.services.receiving import Received
 from wms2.api.converters import NameConverter
-from wms2.api.serializers import MAX_REASON, StrictSerializer
+from wms2.api.serializers import MAX_REASON, StrictSerializer, TextField
 from wms2.conf import Conf
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
@@ -23,35 +24,18 @@ VERBS = {
 }
 #: Larger limits mean nothing and would not fit where they are compared.
 MAX_LIMIT = 10**15
+MAX_NAME = 150
+_NAME = f"^{NameConverter.regex}$"
 
 
-class RequestImportSerializer(StrictSerializer):
-    """By name from ReqMgr2, or by document; never both."""
+class _ImportSerializer(StrictSerializer):
+    """What both ways of importing share."""
 
-    request_name = serializers.RegexField(
-        f"^{NameConverter.regex}$", max_length=150, required=False,
-        help_text="name at ReqMgr2; with a document, the name to import it under",
-    )  # fmt: skip
-    source = serializers.ChoiceField(  # type: ignore[assignment]  # the metaclass takes fields out of the class
-        choices=["reqmgr2"], required=False, help_text="where the document is; default reqmgr2"
-    )
-    document = serializers.DictField(
-        required=False, help_text="a ReqMgr2 document, whole, or a createRequest and assignRequest pair"
-    )
     submit = serializers.BooleanField(default=True, help_text="false: stored as new, which WMS2 leaves alone until submitted")
     urgent = serializers.BooleanField(default=False, help_text="before all that is not urgent in the admission queue")
     priority = serializers.IntegerField(
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="instead of the document's"
     )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one place to take the document from."""
-        if "document" in attrs:
-            if "source" in attrs:
-                raise serializers.ValidationError({"source": "belongs to an import by name; leave it out with a document"})
-        elif "request_name" not in attrs:
-            raise serializers.ValidationError({"request_name": "give request_name (taken from ReqMgr2) or document"})
-        return attrs
 
     def received(self) -> Received:
         """As the service wants it."""
@@ -65,12 +49,49 @@ class RequestImportSerializer(StrictSerializer):
         )
 
 
+class RequestByNameSerializer(_ImportSerializer):
+    """A request that ReqMgr2 has."""
+
+    request_name = serializers.RegexField(_NAME, max_length=MAX_NAME, help_text="its name at ReqMgr2")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # the metaclass takes fields out of the class
+        choices=["reqmgr2"], required=False, help_text="where the document is"
+    )
+
+
+class RequestByDocumentSerializer(_ImportSerializer):
+    """A request as a document: whole, or a createRequest and assignRequest pair."""
+
+    document = serializers.DictField(help_text="of ReqMgr2's form")
+    request_name = serializers.RegexField(
+        _NAME, max_length=MAX_NAME, required=False, help_text="to import it under; default: the document's own"
+    )
+
+
+#: Both, for the schema.
+REQUEST_IMPORT = PolymorphicProxySerializer(
+    component_name="RequestImport",
+    serializers=[RequestByNameSerializer, RequestByDocumentSerializer],
+    resource_type_field_name=None,
+)
+
+
+def import_serializer(data: Any) -> _ImportSerializer:
+    """The serializer for what was sent: with a ``document``, or by name."""
+    by_document = isinstance(data, dict) and "document" in data
+    return (RequestByDocumentSerializer if by_document else RequestByNameSerializer)(data=data)
+
+
+@extend_schema_field({"type": "string", "enum": [RequestStatus.SUBMITTED.value]})
+class StatusField(serializers.ChoiceField):
+    """Any status is understood, one is taken; the schema tells only that one."""
+
+
 class RequestChangeSerializer(StrictSerializer):
     """PATCH: the priority, and NEW -> SUBMITTED. Everything else has a verb."""
 
     priority = serializers.IntegerField(required=False, min_value=0, max_value=MAX_PRIORITY)
-    status = serializers.ChoiceField(choices=RequestStatus.choices, required=False, help_text="only 'submitted'")
-    reason = serializers.CharField(required=False, max_length=MAX_REASON, help_text="why; kept in the audit")
+    status = StatusField(choices=RequestStatus.choices, required=False)
+    reason = TextField(required=False, max_length=MAX_REASON, help_text="why; kept in the audit")
 
     def validate_status(self, value: str) -> str:
         """Names the verb of what may not be set."""
@@ -92,14 +113,15 @@ def _limit_field(name: str) -> serializers.Field:
     what = Conf.model_fields[name].description or "see docs/configuration.md"
     if Conf.model_fields[name].annotation is float:
         return serializers.FloatField(required=False, min_value=0, max_value=1, help_text=what)
-    return serializers.IntegerField(required=False, min_value=0, max_value=MAX_LIMIT, help_text=what)
+    least = next((int(str(bound.ge)) for bound in Conf.model_fields[name].metadata if isinstance(bound, Ge)), 0)
+    return serializers.IntegerField(required=False, min_value=least, max_value=MAX_LIMIT, help_text=what)
 
 
 @extend_schema_serializer(component_name="AdmissionConfigChange")
 class LimitsSerializer(StrictSerializer):
     """Limits to change, by name, and why."""
 
-    reason = serializers.CharField(max_length=MAX_REASON)
+    reason = TextField(max_length=MAX_REASON)
 
     def get_fields(self) -> dict[str, serializers.Field]:
         """One per changeable limit."""

@@ -15,7 +15,7 @@ from rest_framework.reverse import reverse
 from dags_app.counts import unit_counts
 from requests_app import services
 from requests_app.api.filters import RequestFilters, WorkflowFilters
-from requests_app.api.inputs import RequestChangeSerializer, RequestImportSerializer
+from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
 from requests_app.api.serializers import (
     RequestListSerializer,
     RequestSerializer,
@@ -36,9 +36,10 @@ from requests_app.selectors import (
     workflows_shown,
 )
 from requests_app.services.receiving import request_receive
-from wms2.api.serializers import ReasonSerializer
+from wms2.api.serializers import MAX_REASON, ReasonSerializer
 from wms2.api.views import ApiView, RowsViewSet
 
+REASON = {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"}
 PATCHED = "changed over the API, no reason given"
 
 
@@ -69,10 +70,10 @@ class RequestViewSet(RowsViewSet):
         workflows = [row.workflow.pk for row in rows if hasattr(row, "workflow")]
         return {"units": unit_counts(workflows) if workflows else {}}
 
-    @extend_schema(request=RequestImportSerializer, responses={201: RequestSerializer})
+    @extend_schema(request=REQUEST_IMPORT, responses={201: RequestSerializer})
     def create(self, request: HttpRequest) -> Response:
         """Import a request: by name from ReqMgr2, or by document. Checked whole; nothing is stored when anything is wrong."""
-        data = RequestImportSerializer(data=request.data)
+        data = import_serializer(request.data)
         data.is_valid(raise_exception=True)
         row = request_receive(received=data.received(), actor=actor_of(request))
         return _shown(row, status.HTTP_201_CREATED, Location=reverse("request-detail", [row.request_name], request=request))
@@ -96,7 +97,7 @@ class RequestViewSet(RowsViewSet):
         return _shown(row, status.HTTP_200_OK)
 
     @extend_schema(
-        parameters=[OpenApiParameter("reason", str, required=True, description="why; may also stand in a JSON body")],
+        parameters=[OpenApiParameter("reason", REASON, required=True, description="why; may also stand in a JSON body")],
         responses={202: RequestSerializer},
     )
     def destroy(self, request: HttpRequest, request_name: str) -> Response:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import django_filters
 
 from sites_app.models import Site, SiteStatus
-from wms2.api.filters import ChoicesFilter, SearchFilter
+from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter
 
 
 class SiteFilters(django_filters.FilterSet):
     """By status, name and storage."""
 
     status = ChoicesFilter(choices=SiteStatus.choices)
-    rse = django_filters.CharFilter(field_name="rses__rse", max_length=100, help_text="sites that read this RSE")
-    search = SearchFilter(("name",))
+    rse = TextFilter(field_name="rses__rse", max_length=100, help_text="sites that read this RSE")
+    search = SearchFilter("name")
 
     class Meta:
         model = Site

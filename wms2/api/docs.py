@@ -18,7 +18,6 @@ class DocsView(SpectacularSwaggerSplitView):
     """Swagger. Whoever is not signed in is asked to."""
 
     url_name = "api-schema"
-    url_self = "api-docs"
     title = "WMS2"
     template_name = "api/docs.html"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.defaults import server_error as html_server_error
@@ -49,6 +49,8 @@ def problem_of(error: Exception) -> Problem | None:
         return error.problem
     if isinstance(error, Http404):
         return Problem(404, "not_found", str(error) or "there is no such thing here")
+    if isinstance(error, RequestDataTooBig):
+        return Problem(413, "too_large", "the body is larger than this service takes")
     if isinstance(error, PermissionDenied):
         return Problem(403, "permission_denied", str(error) or "not allowed")
     if isinstance(error, exceptions.APIException):

@@ -1,36 +1,50 @@
-"""Kinds of filters that the apps' filter sets are made of."""
+"""Kinds of filters that the apps' filter sets are made of. Each says in the schema exactly what it takes."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import django_filters
 from django import forms
 from django.db.models import Model, Q, QuerySet
+from django_filters.fields import IsoDateTimeField
+from drf_spectacular.drainage import set_override
 
 
-class IntegerFilter(django_filters.Filter):
+class _Described:
+    """A filter whose OpenAPI schema is given, not guessed."""
+
+    def describe(self, schema: dict[str, Any]) -> None:
+        """Keep it where drf-spectacular looks."""
+        set_override(self, "field", schema)
+
+
+class WholeNumberFilter(_Described, django_filters.Filter):
     """A whole number within bounds."""
 
     field_class = forms.IntegerField
 
-
-class ChoicesFilter(django_filters.BaseInFilter, django_filters.ChoiceFilter):
-    """One of the choices, or several separated by commas: ``?status=held,active``."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("help_text", "one, or several separated by commas")
-        super().__init__(*args, **kwargs)
+    def __init__(self, *, least: int, most: int, **kwargs: Any) -> None:
+        super().__init__(min_value=least, max_value=most, **kwargs)
+        self.describe({"type": "integer", "minimum": least, "maximum": most})
 
 
-class SearchFilter(django_filters.CharFilter):
+class TextFilter(_Described, django_filters.CharFilter):
+    """The exact text."""
+
+    def __init__(self, *, max_length: int, **kwargs: Any) -> None:
+        super().__init__(max_length=max_length, **kwargs)
+        self.describe({"type": "string", "minLength": 1, "maxLength": max_length})
+
+
+class SearchFilter(TextFilter):
     """Part of any of ``fields``, whatever the case."""
 
-    def __init__(self, fields: tuple[str, ...], **kwargs: Any) -> None:
+    def __init__(self, *fields: str) -> None:
         self.fields = fields
-        kwargs.setdefault("max_length", 200)
-        kwargs.setdefault("help_text", f"part of {', '.join(name.rsplit('__', 1)[-1] for name in fields)}")
-        super().__init__(**kwargs)
+        words = ", ".join(name.rsplit("__", 1)[-1] for name in fields)
+        super().__init__(max_length=200, help_text=f"part of {words}")
 
     def filter(self, qs: QuerySet[Model], value: str) -> QuerySet[Model]:
         """Rows with it in one of the fields."""
@@ -42,11 +56,56 @@ class SearchFilter(django_filters.CharFilter):
         return qs.filter(found)
 
 
+class TrueFalseFilter(_Described, django_filters.Filter):
+    """``true`` or ``false``; anything else is an error, where django-filter's own would ignore it."""
+
+    field_class = forms.TypedChoiceField
+
+    def __init__(self, **kwargs: Any) -> None:
+        words = [("true", "true"), ("false", "false")]
+        super().__init__(choices=words, coerce=_is_true, empty_value=None, **kwargs)
+        self.describe({"type": "boolean"})
+
+
+def _is_true(word: str) -> bool:
+    return word == "true"
+
+
+class ChoicesFilter(django_filters.BaseInFilter, django_filters.ChoiceFilter):
+    """One of the choices, or several separated by commas: ``?status=held,active``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("help_text", "one, or several separated by commas")
+        super().__init__(*args, **kwargs)
+
+
+class MomentField(IsoDateTimeField):
+    """ISO 8601, in UTC from here on: PostgreSQL takes offsets of less than 16 hours only, ISO 8601 of 24."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        """The moment.
+
+        Raises:
+            ValidationError: it is none, or lies outside the calendar.
+        """
+        moment = super().to_python(value)
+        try:
+            return moment.astimezone(UTC) if moment else None
+        except (OverflowError, ValueError) as error:
+            raise forms.ValidationError("is outside the calendar") from error
+
+
+class MomentFilter(_Described, django_filters.IsoDateTimeFilter):
+    """A moment."""
+
+    field_class = MomentField
+
+
 def since(name: str) -> django_filters.Filter:
-    """Not before a moment, ISO 8601."""
-    return django_filters.IsoDateTimeFilter(field_name=name, lookup_expr="gte", help_text="from this moment on, ISO 8601")
+    """Not before a moment."""
+    return MomentFilter(field_name=name, lookup_expr="gte", help_text="from this moment on, ISO 8601")
 
 
 def until(name: str) -> django_filters.Filter:
-    """Before a moment, ISO 8601."""
-    return django_filters.IsoDateTimeFilter(field_name=name, lookup_expr="lt", help_text="before this moment, ISO 8601")
+    """Before a moment."""
+    return MomentFilter(field_name=name, lookup_expr="lt", help_text="before this moment, ISO 8601")

@@ -85,7 +85,9 @@ class KeysetPagination(BasePagination):
         fields = ordering_choices(view)
         return [
             _parameter("page_size", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": DEFAULT_PAGE_SIZE}),
-            _parameter("cursor", {"type": "string"}, "from the former page's next; holds its place and its ordering"),
+            _parameter(
+                "cursor", {"type": "string", "minLength": 1}, "from the former page's next; holds its place and its ordering"
+            ),
             _parameter("ordering", {"type": "string", "enum": fields}, f"default {','.join(view.ordering)}"),
         ]
 

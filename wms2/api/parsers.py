@@ -13,8 +13,8 @@ from rest_framework.parsers import JSONParser
 
 from wms2.api.problems import Problem, ProblemError
 
-#: Real request documents are below 200 KB; a body is read into memory whole.
-MAX_BODY_BYTES = 5_000_000
+#: Real request documents are below 200 KB; a body is read into memory whole. Below Django's DATA_UPLOAD_MAX_MEMORY_SIZE.
+MAX_BODY_BYTES = 2_500_000
 MAX_DEPTH = 100
 
 

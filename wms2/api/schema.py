@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 
 from wms2.api.problems import MEDIA_TYPE
@@ -24,6 +24,18 @@ class ProblemAutoSchema(AutoSchema):
             "content": {MEDIA_TYPE: {"schema": problem.ref}},
         }
         return bodies
+
+
+class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Strict input takes no other fields."""
+
+    target_class = "wms2.api.serializers.StrictSerializer"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:
+        """Say so."""
+        schema: dict[str, Any] = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # type: ignore[no-untyped-call]
+        return {**schema, "additionalProperties": False} if direction == "request" else schema
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -24,10 +24,20 @@ class StrictSerializer(serializers.Serializer):
         return super().to_internal_value(data)
 
 
+class TextField(serializers.CharField):
+    """Text that came as text: a number is not taken for one."""
+
+    def to_internal_value(self, data: Any) -> str:
+        """As it is, without spaces around it."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
 class ReasonSerializer(StrictSerializer):
     """What every verb asks for."""
 
-    reason = serializers.CharField(max_length=MAX_REASON, help_text="why; kept with the transition and in the audit")
+    reason = TextField(max_length=MAX_REASON, help_text="why; kept with the transition and in the audit")
 
 
 class FieldProblemSerializer(serializers.Serializer):

@@ -16,17 +16,22 @@ from wms2.api.problems import bad_field
 
 
 class KnownQueryMixin(APIView):
-    """Refuses query parameters that the view does not know: a mistyped filter must not answer with everything."""
+    """Refuses unknown, empty and repeated query parameters: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Sign-in and permissions first, then the query string."""
         super().initial(request, *args, **kwargs)
+        if not hasattr(self, str(request.method).lower()):
+            return  # 405 comes next
         known = self.known_query_params()
-        for name in sorted(request.query_params.keys() - known):
-            listed = ", ".join(sorted(known)) or "none"
-            raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
+        for name, values in sorted(request.query_params.lists()):
+            if name not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
+            if values != [values[0]] or not values[0]:
+                raise bad_field(name, "give it once and with a value, or leave it out")
 
     def known_query_params(self) -> frozenset[str]:
         """Those of the method being served."""

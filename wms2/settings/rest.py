@@ -32,7 +32,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": True,
     "ENUM_NAME_OVERRIDES": {
         "RequestStatus": "requests_app.models.RequestStatus",
         "WorkflowStatus": "requests_app.models.WorkflowStatus",

@@ -1,0 +1,107 @@
+"""What needs a person: requests, schedds, the life cycle itself. Read by the pages; each part over an index."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from dags_app.counts import UnitCounts, unit_counts
+from dags_app.models import WorkUnit, WorkUnitState
+from outputs_app.models import Effect, EffectState
+from requests_app.explain import alert_words
+from requests_app.models import EVALUATED, Request, RequestStatus
+from requests_app.selectors.requests import requests_listed
+from sites_app.models import Schedd
+
+#: Requests that are shown as needing somebody; with more, something larger is wrong.
+MOST = 50
+#: Effects whose errors are shown for one request; the others are counted.
+ERRORS_SHOWN = 3
+STUCK = (EffectState.REFUSED, EffectState.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class StuckEffects:
+    """Registrations of one request that go no further by themselves."""
+
+    number: int
+    shown: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Needing:
+    """One request that needs somebody, and why: held, an alert in words, stuck effects, unaccounted units."""
+
+    request: Request
+    held: bool
+    alert: str
+    effects: StuckEffects
+    units: UnitCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """What needs a person, longest waiting first; ``more``: there are further requests than shown."""
+
+    requests: tuple[Needing, ...]
+    more: bool
+    silent_schedds: tuple[Schedd, ...]
+
+    @property
+    def request_ids(self) -> list[uuid.UUID]:
+        """Of the requests shown."""
+        return [row.request.pk for row in self.requests]
+
+
+def attention() -> Attention:
+    """Four queries, whatever there is."""
+    rows = list(requests_needing()[: MOST + 1])
+    shown = rows[:MOST]
+    effects = _stuck_effects([row.pk for row in shown])
+    units = unit_counts([row.workflow.pk for row in shown if hasattr(row, "workflow")])
+    return Attention(
+        requests=tuple(_needing(row, effects[row.pk], units) for row in shown),
+        more=len(rows) > MOST,
+        silent_schedds=tuple(Schedd.objects.filter(unreachable_since__isnull=False).order_by("unreachable_since")),
+    )
+
+
+def requests_needing() -> QuerySet[Request]:
+    """HELD, alerted, with effects refused or dead, or with units that are done and unaccounted."""
+    unaccounted = WorkUnit.objects.filter(
+        state=WorkUnitState.DONE_UNACCOUNTED, workflow__request__status__in=EVALUATED
+    ).values_list("workflow__request__id")
+    found = (
+        Request.objects.filter(status=RequestStatus.HELD)
+        .order_by()
+        .values_list("pk")
+        .union(
+            Request.objects.filter(status__in=EVALUATED).exclude(alert_code="").order_by().values_list("pk"),
+            Effect.objects.filter(state__in=STUCK).order_by().values_list("request_id"),
+            unaccounted.order_by(),
+        )
+    )
+    return requests_listed().filter(pk__in=found).order_by("-urgent", "status_since", "pk")
+
+
+def _needing(row: Request, effects: Sequence[Effect], units: Any) -> Needing:
+    return Needing(
+        request=row,
+        held=row.status == RequestStatus.HELD,
+        alert=alert_words(row.alert_code) if row.alert_code else "",
+        effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
+        units=units[row.workflow.pk] if hasattr(row, "workflow") else UnitCounts(),
+    )
+
+
+def _stuck_effects(request_ids: list[uuid.UUID]) -> dict[uuid.UUID, list[Effect]]:
+    rows = Effect.objects.filter(request_id__in=request_ids, state__in=STUCK).defer("payload", "result").order_by("id")
+    found: dict[uuid.UUID, list[Effect]] = defaultdict(list)
+    for effect in rows[: MOST * 20]:
+        found[effect.request_id].append(effect)
+    return found

@@ -1,0 +1,61 @@
+"""The requests' page: what needs somebody, counts by status, and a page of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dags_app.counts import UnitCounts, unit_counts
+from requests_app.admission import slots_used
+from requests_app.limits import limit_int
+from requests_app.models import Request, RequestStatus
+from requests_app.selectors.attention import Attention, attention
+from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
+from requests_app.selectors.summary import status_counts
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCount:
+    """How many requests are in a status."""
+
+    status: RequestStatus
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One request of the list."""
+
+    request: Request
+    units: UnitCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installation at a glance. Slots are live DAGs and requests being planned."""
+
+    counts: tuple[StatusCount, ...]
+    total: int
+    slots_used: int
+    slots_limit: int
+    lifecycle: LifecycleStanding
+    attention: Attention
+
+
+def installation() -> Installation:
+    """A fixed number of queries."""
+    numbers = status_counts(Request, "status", RequestStatus.values)
+    return Installation(
+        counts=tuple(StatusCount(status, numbers[status.value]) for status in RequestStatus if numbers[status.value]),
+        total=sum(numbers.values()),
+        slots_used=slots_used(),
+        slots_limit=limit_int("max_active_dags"),
+        lifecycle=lifecycle_standing(),
+        attention=attention(),
+    )
+
+
+def lines(rows: Sequence[Request]) -> list[Line]:
+    """A page of rows with their work units, one query."""
+    units = unit_counts([row.workflow.pk for row in rows if hasattr(row, "workflow")])
+    return [Line(row, units[row.workflow.pk] if hasattr(row, "workflow") else UnitCounts()) for row in rows]
