@@ -129,19 +129,27 @@ def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
     blocks = list(ProcessingBlock.objects.filter(members__in=members).distinct())
     members.delete()
     for block in blocks:
-        _recount(block)
+        if not block.members.exists() and not block.files.exists():
+            block.delete()  # nothing of it is known outside; kept, it would be closed there once it is sealed
+        else:
+            _recount(block)
 
 
 def blocks_seal(*, workflow_id: uuid.UUID) -> int:
-    """Seal every open block: nothing is left to plan. Blocks that never got a unit disappear."""
-    ProcessingBlock.objects.filter(workflow_id=workflow_id, total_work_units=0, files__isnull=True).delete()
+    """Seal every open block: nothing is left to plan."""
     return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=timezone.now())
 
 
 def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
-    """Sealed blocks whose members are all done become COMPLETE and are asked to be closed and archived."""
+    """Sealed blocks whose members are all done become COMPLETE and are asked to be closed and archived.
+
+    One whose members brought no file disappears: it was never opened outside.
+    """
     sealed = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at__isnull=False)
     for block in sealed.exclude(members__done=False):
+        if not block.files.exists():
+            block.delete()
+            continue
         origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
         ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN).update(
             status=BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "", updated_at=timezone.now()
