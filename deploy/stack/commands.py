@@ -7,15 +7,16 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.stack import checks, demo, environment, paths, pool_check, process, setup, stacks, venv
 from deploy.stack.errors import Interrupted, StackError
-from deploy.stack.paths import ENV_FILE, KINDS, Layout
+from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
+from deploy.stack.stacks import Stack
 from deploy.stack.steps import cancel, say, seconds_since_start
 from deploy.stack.supervisor import Supervisor, holder, interruptible
 
@@ -30,11 +31,21 @@ def command_setup(layout: Layout) -> int:
     return 0
 
 
-def command_demo(layout: Layout) -> int:
-    """Start everything, import the demo request (or REQUEST=file.json), show its progress until Ctrl-C."""
+@contextmanager
+def _stack(layout: Layout, kind: str) -> Iterator[tuple[Stack, Supervisor]]:
+    """A stack of this kind, described but not started; all that is started in the block is stopped at its end."""
     setup.run_all(layout)
-    with Supervisor(layout.kind("demo"), say) as supervisor:
-        stack = stacks.assemble(layout, "demo")
+    directory = layout.kind(kind)
+    with Supervisor(directory, say) as supervisor:
+        if kind not in KEPT_KINDS:
+            stacks.empty(directory)
+        yield stacks.assemble(layout, kind), supervisor
+    say("everything is stopped")
+
+
+def command_demo(layout: Layout) -> int:
+    """Start everything, import the demo's requests (or REQUEST=file.json), show their progress until Ctrl-C."""
+    with _stack(layout, "demo") as (stack, supervisor):
         password = demo.start(stack, supervisor)
         demo.announce(stack, password)
         demo.stay_up(stack, supervisor)
@@ -43,63 +54,40 @@ def command_demo(layout: Layout) -> int:
 
 def command_demo_check(layout: Layout) -> int:
     """Run the demo from an empty state, verify what it made, stop everything."""
-    setup.run_all(layout)
-    directory = layout.kind("check")
-    with Supervisor(directory, say) as supervisor:
-        stacks.empty(directory)
-        stack = stacks.assemble(layout, "check")
+    with _stack(layout, "check") as (stack, supervisor):
         demo.start(stack, supervisor)
         say(f"running after {seconds_since_start():.0f} s")
         code = demo.verify(stack, supervisor, VERIFY_SECONDS)
-        say("verified" if code == 0 else f"the verification failed (code {code}); logs in {directory}/logs")
-    say("everything is stopped")
+        say("verified" if code == 0 else f"the verification failed (code {code}); logs in {stack.directory}/logs")
     return code
 
 
 def command_test(layout: Layout) -> int:
     """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything."""
-    setup.run_all(layout)
-    directory = layout.kind("test")
-    with Supervisor(directory, say) as supervisor:
-        stacks.empty(directory)
-        stack = stacks.assemble(layout, "test")
+    with _stack(layout, "test") as (stack, supervisor):
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
-        code = _pytest(stack)
-    say("everything is stopped")
-    return code
-
-
-def _pytest(stack: stacks.Stack) -> int:
-    arguments = shlex.split(os.environ.get("ARGS", ""))
-    places = ["-o", f"cache_dir={stack.layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest"]
-    argv = [str(stack.layout.python), "-m", "pytest", *places, *arguments]
-    own = {**stack.environment, "HYPOTHESIS_STORAGE_DIRECTORY": str(stack.layout.state_root / "cache/hypothesis")}
-    run = subprocess.Popen(argv, env=own, cwd=stack.layout.source, stdin=subprocess.DEVNULL)
-    try:
-        return run.wait()
-    except Interrupted:
-        run.send_signal(signal.SIGINT)  # pytest ends its fixtures and says how far it came
-        try:
-            run.wait(30)
-        except subprocess.TimeoutExpired:
-            run.kill()
-        raise
+        places = ("-o", f"cache_dir={layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest")
+        settings = {"HYPOTHESIS_STORAGE_DIRECTORY": str(layout.state_root / "cache/hypothesis")}
+        # SIGINT: pytest ends its fixtures and says how far it came.
+        return _run_with_args(stack, ("pytest", *places), settings, signal.SIGINT)
 
 
 def command_bench(layout: Layout) -> int:
     """Measure on a stack of its own, from an empty state (ARGS="..." names measurements), stop everything."""
-    setup.run_all(layout)
-    directory = layout.kind("bench")
-    with Supervisor(directory, say) as supervisor:
-        stacks.empty(directory)
-        stack = stacks.assemble(layout, "bench")
+    with _stack(layout, "bench") as (stack, supervisor):
         demo.start_doors(stack, supervisor)
         stack.wms2.manage("wms2_init")
-        argv = [str(stack.layout.python), "-m", "bench", *shlex.split(os.environ.get("ARGS", ""))]
-        code = subprocess.run(argv, env=dict(stack.environment), cwd=stack.layout.source, check=False).returncode
-    say("everything is stopped")
-    return code
+        return _run_with_args(stack, ("bench",), {}, signal.SIGTERM)
+
+
+def _run_with_args(stack: Stack, module: Sequence[str], settings: Mapping[str, str], stop_signal: int) -> int:
+    """Run a module with the arguments the person gave in ARGS; returns its exit code."""
+    argv = (str(stack.layout.python), "-m", *module, *shlex.split(os.environ.get("ARGS", "")))
+    with process.attached(
+        argv, environment={**stack.environment, **settings}, cwd=stack.layout.source, stop_signal=stop_signal
+    ) as run:
+        return run.wait()
 
 
 def command_check(layout: Layout) -> int:
@@ -111,16 +99,11 @@ def command_check(layout: Layout) -> int:
 
 def command_pool_check(layout: Layout) -> int:
     """Start the pool of the test stack alone, run the hand-written DAG on it, stop the pool."""
-    setup.run_all(layout)
-    directory = layout.kind("test")
-    with Supervisor(directory, say) as supervisor:
-        stacks.empty(directory)
-        stack = stacks.assemble(layout, "test")
+    with _stack(layout, "test") as (stack, supervisor):
         supervisor.start([stack.htcondor])
         begun = time.monotonic()
-        site = pool_check.run_example(directory / "submit/pool-check", stack.environment)
+        site = pool_check.run_example(stack.directory / "submit/pool-check", stack.environment)
         say(f"the example DAG ran at {site} in {time.monotonic() - begun:.1f} s: every event once")
-    say("everything is stopped")
     return 0
 
 
@@ -178,7 +161,8 @@ def command_manage(layout: Layout) -> int:
     settings["PATH"] = settings["PATH"].replace("$PATH", environment.caller_path())
     own = {**environment.base(os.environ, settings["PATH"]), **settings}
     argv = [str(layout.python), "manage.py", *shlex.split(os.environ.get("ARGS", "help"))]
-    return subprocess.run(argv, env=own, cwd=layout.source, check=False).returncode
+    os.chdir(layout.source)
+    os.execve(argv[0], argv, own)  # noqa: S606  (in place of this process: a shell or a prompt has the terminal to itself)
 
 
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 from deploy.stack import stacks
 from deploy.stack.errors import StackError
-from deploy.stack.process import die_with_parent, terminate
+from deploy.stack.process import attached
 from deploy.stack.services import simulators
 from deploy.stack.stacks import Stack
 from deploy.stack.steps import run_for_code, run_logged, say, seconds_since_start, side_by_side, tail
@@ -104,28 +102,16 @@ def import_request(stack: Stack, document: Path) -> None:
 
 def stay_up(stack: Stack, supervisor: Supervisor) -> None:
     """Show progress and keep the services running until interrupted."""
-    with _child(stack, "deploy.demo.follow") as follow:
+    with _program(stack, "deploy.demo.follow") as follow:
         while follow.poll() is None:
             supervisor.check()
             time.sleep(POLL_SECONDS)
     raise StackError(f"the progress display ended with code {follow.returncode}")
 
 
-@contextmanager
-def _child(stack: Stack, module: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of the demo that speaks to the person; it ends with the block, or with this process."""
-    child = subprocess.Popen(
-        [str(stack.layout.python), "-m", module],
-        env=dict(stack.environment),
-        cwd=stack.layout.source,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=die_with_parent(signal.SIGTERM),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
-    )
-    try:
-        yield child
-    finally:
-        terminate(child, signal.SIGTERM, 10.0)
+def _program(stack: Stack, module: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    argv = (stack.layout.python, "-m", module)
+    return attached(argv, environment=stack.environment, cwd=stack.layout.source)
 
 
 def announce(stack: Stack, password: str) -> None:
@@ -145,7 +131,7 @@ def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
     """Run the demo's verification, its output shown; returns its exit code. It waits for the requests itself."""
     say("verifying: deploy/demo/check.py")
     deadline = time.monotonic() + seconds
-    with _child(stack, "deploy.demo.check") as check:
+    with _program(stack, "deploy.demo.check") as check:
         while check.poll() is None:
             supervisor.check()
             if time.monotonic() > deadline:

@@ -2,7 +2,7 @@
 
     <base>/tools/          HTCondor prefixes and the Rucio environment, installed once (keyed by version)
     <base>/<8 hex>/        state of one checkout (the hex digits come from the checkout's path)
-        demo/ test/ check/ state of one kind of stack: databases, pool, logs, secrets, DAG directories
+        demo/ test/ ...    state of one kind of stack: databases, pool, logs, secrets, DAG directories
         src/               copy of a checkout that the servers' user cannot read (root only)
 
 ``<base>`` is /var/lib/wms2 for root, else $XDG_STATE_HOME/wms2 (tools: $XDG_DATA_HOME/wms2).
@@ -20,8 +20,9 @@ from pathlib import Path
 from deploy.stack.errors import StackError
 
 SYSTEM_BASE = Path("/var/lib/wms2")
-# demo keeps its state from run to run; test and check (of `make demo-check`) begin empty each time.
 KINDS = ("demo", "test", "check", "bench")
+# These go on where their last run stopped; the others (check is that of `make demo-check`) begin empty each time.
+KEPT_KINDS = ("demo",)
 ENV_FILE = "env"
 # Linux: sun_path holds 108 bytes with the closing zero.
 SOCKET_PATH_BYTES = 107

@@ -13,10 +13,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 MARKER = "WMS2_STACK"
+ATTACHED_STOP_SECONDS = 30.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,6 +51,25 @@ def spawn(
             start_new_session=True,
             preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
         )
+
+
+@contextmanager
+def attached(
+    argv: Sequence[str | Path], *, environment: Mapping[str, str], cwd: Path, stop_signal: int = signal.SIGTERM
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that speaks to the person through our own output. It ends with the block, or with this process."""
+    child = subprocess.Popen(
+        [str(word) for word in argv],
+        env=dict(environment),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches us alone: we ask it to stop, once
+        preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
+    )
+    try:
+        yield child
+    finally:
+        terminate(child, stop_signal, ATTACHED_STOP_SECONDS)
 
 
 def terminate(process: subprocess.Popen[bytes], stop_signal: int, seconds: float) -> bool:
