@@ -116,7 +116,7 @@ def _lifecycle() -> str:
 def _broker() -> str:
     try:
         with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as broker:
-            broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_SECONDS)
+            broker.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT_SECONDS)
     except (BrokerError, OSError) as error:
         log.warning("not ready: broker", error=str(error))
         return "does not answer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.request import Request
@@ -37,6 +38,9 @@ api_v1: list[URLPattern | URLResolver] = [
 ]
 
 urlpatterns = [
+    path("", include("requests_app.urls")),
+    path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     path("api/v1/", include(api_v1)),
     re_path(r"^api/", NothingHereView.as_view()),

@@ -12,8 +12,7 @@ from requests_app.api.filters import MAX_PRIORITY
 from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
 from requests_app.services.receiving import Received
-from wms2.api.converters import NameConverter
-from wms2.api.serializers import MAX_REASON, StrictSerializer, TextField
+from wms2.api.serializers import MAX_REASON, NameField, StrictSerializer, TextField
 from wms2.conf import Conf
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
@@ -24,8 +23,6 @@ VERBS = {
 }
 #: Larger limits mean nothing and would not fit where they are compared.
 MAX_LIMIT = 10**15
-MAX_NAME = 150
-_NAME = f"^{NameConverter.regex}$"
 
 
 class _ImportSerializer(StrictSerializer):
@@ -52,7 +49,7 @@ class _ImportSerializer(StrictSerializer):
 class RequestByNameSerializer(_ImportSerializer):
     """A request that ReqMgr2 has."""
 
-    request_name = serializers.RegexField(_NAME, max_length=MAX_NAME, help_text="its name at ReqMgr2")
+    request_name = NameField(help_text="its name at ReqMgr2")
     source = serializers.ChoiceField(  # type: ignore[assignment]  # the metaclass takes fields out of the class
         choices=["reqmgr2"], required=False, help_text="where the document is"
     )
@@ -62,9 +59,7 @@ class RequestByDocumentSerializer(_ImportSerializer):
     """A request as a document: whole, or a createRequest and assignRequest pair."""
 
     document = serializers.DictField(help_text="of ReqMgr2's form")
-    request_name = serializers.RegexField(
-        _NAME, max_length=MAX_NAME, required=False, help_text="to import it under; default: the document's own"
-    )
+    request_name = NameField(required=False, help_text="to import it under; default: the document's own")
 
 
 #: Both, for the schema.

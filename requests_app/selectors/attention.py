@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Case, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
-from requests_app.explain import alert_words
+from requests_app.explain import Explanation, explain
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
@@ -39,7 +39,7 @@ class Needing:
 
     request: Request
     held: bool
-    alert: str
+    told: Explanation
     effects: StuckEffects
     units: UnitCounts
 
@@ -86,14 +86,15 @@ def requests_needing() -> QuerySet[Request]:
             unaccounted.order_by(),
         )
     )
-    return requests_listed().filter(pk__in=found).order_by("-urgent", "status_since", "pk")
+    held_first = Case(When(status=RequestStatus.HELD, then=Value(0)), default=Value(1))
+    return requests_listed().filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
 
 
 def _needing(row: Request, effects: Sequence[Effect], units: Any) -> Needing:
     return Needing(
         request=row,
         held=row.status == RequestStatus.HELD,
-        alert=alert_words(row.alert_code) if row.alert_code else "",
+        told=explain(row),
         effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
         units=units[row.workflow.pk] if hasattr(row, "workflow") else UnitCounts(),
     )

@@ -12,6 +12,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.selectors.attention import Attention, attention
 from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
 from requests_app.selectors.summary import status_counts
+from wms2.tones import tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,11 @@ class StatusCount:
 
     status: RequestStatus
     number: int
+
+    @property
+    def tone(self) -> str:
+        """Its colour."""
+        return tone(self.status.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q
 
 from dags_app import live
-from dags_app.dagman import NodeState
+from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
-from outputs_app.models import OPEN_EFFECT, Effect, EffectState
+from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
 from requests_app.explain import Explanation, explain
-from requests_app.models import AuditEntry, Request, RequestTransition, Workflow
+from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
+from wms2.words import duration
 
 #: Work units drawn one by one; the others are counted.
 MOST_UNITS = 1_000
@@ -23,8 +24,10 @@ MOST_TRANSITIONS = 200
 MOST_EFFECTS = 100
 MOST_AUDIT = 50
 MOST_DAGS = 50
+MOST_TROUBLES = 6
 LOG_LINES = 40
 _RUNNING = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
+_FAILED = (NodeState.ERROR, NodeState.FUTILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,15 @@ class UnitCell:
     unit: WorkUnit
     look: str
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with ``number`` units, one of them by name."""
+
+    words: str
+    name: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +64,29 @@ class DagView:
     """The newest DAG with what DAGMan writes now. ``nodes_problem``: why its status file says nothing."""
 
     dag: DAG
+    round_index: int
     live: bool
     nodes_problem: str
     log: live.LogTail
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One line of the account; files only where there is an input. ``is_sum``: the others add up to it."""
+
+    name: str
+    events: int | None
+    files: int | None
+    is_sum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transition, and how long the request stayed in the status it led to."""
+
+    row: RequestTransition
+    status: RequestStatus
+    lasted: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +94,7 @@ class Work:
     """What exists once the request has a workflow."""
 
     workflow: Workflow
+    datasets: tuple[str, ...]
     standing: WorkflowStanding
     account: Account
     rounds: tuple[CountRow, ...]
@@ -71,6 +104,20 @@ class Work:
     dag: DagView | None
     dags: tuple[DAG, ...]
 
+    @property
+    def troubled(self) -> list[Trouble]:
+        """What is wrong with units, the same told once."""
+        found: dict[str, list[str]] = {}
+        for cell in self.cells:
+            if cell.look in ("unaccounted", "failing", "failed"):
+                found.setdefault(cell.words, []).append(cell.unit.name)
+        return [Trouble(words, names[0], len(names)) for words, names in list(found.items())[:MOST_TROUBLES]]
+
+    @property
+    def ledger_lines(self) -> list[LedgerLine]:
+        """The account as a table."""
+        return _ledger_lines(self.account.numbers)
+
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
@@ -78,13 +125,18 @@ class RequestPage:
 
     request: Request
     explanation: Explanation
-    transitions: tuple[RequestTransition, ...]
+    steps: tuple[Step, ...]
     audit: tuple[AuditEntry, ...]
     effects: tuple[Effect, ...]
     effects_left_out: bool
     effects_by_state: Mapping[str, int]
     work: Work | None
     next_versions: tuple[str, ...]
+
+    @property
+    def effects_done(self) -> int:
+        """Registrations that are done."""
+        return self.effects_by_state.get(EffectState.DONE, 0)
 
 
 def request_page(request: Request) -> RequestPage:
@@ -95,7 +147,7 @@ def request_page(request: Request) -> RequestPage:
     return RequestPage(
         request=request,
         explanation=explain(request),
-        transitions=tuple(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS]),
+        steps=_steps(request),
         audit=tuple(of_request.order_by("-id")[:MOST_AUDIT]),
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
@@ -110,38 +162,43 @@ def request_page(request: Request) -> RequestPage:
 def _work(workflow: Workflow) -> Work:
     standing = workflow_standing(workflow)
     cells, left_out, problem = _cells(standing.dag)
+    dags = tuple(DAG.objects.select_related("round").filter(workflow=workflow).order_by("-created_at")[:MOST_DAGS])
     return Work(
         workflow=workflow,
+        datasets=tuple(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True)),
         standing=standing,
         account=account_of(workflow),
         rounds=_rounds(workflow),
         sites=_sites(workflow),
         cells=cells,
         cells_left_out=left_out,
-        dag=_dag_view(standing.dag, problem),
-        dags=tuple(DAG.objects.select_related("round").filter(workflow=workflow).order_by("-created_at")[:MOST_DAGS]),
+        dag=_dag_view(standing.dag, dags, problem),
+        dags=dags,
     )
 
 
 def _cells(dag: DAG | None) -> tuple[tuple[UnitCell, ...], int, str]:
-    """Units of the newest round; for a live DAG, those not done as DAGMan's status file has them."""
+    """Units of the newest round, those not done as DAGMan's status file has them; how many more; why that file says nothing."""
     if dag is None:
         return (), 0, ""
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index")[:MOST_UNITS])
     left_out = max(0, dag.total_work_units - len(units))
-    if dag.status not in LIVE_DAG or not dag.dagman_cluster_id:
+    if not dag.dagman_cluster_id:
         return tuple(_cell(unit, None) for unit in units), left_out, ""
     reading = live.outer_status(dag)
-    nodes = {node.name: node.state for node in reading.status.nodes} if reading.status else {}
-    return tuple(_cell(unit, nodes.get(unit.name)) for unit in units), left_out, reading.problem
+    nodes = {node.name: node for node in reading.status.nodes} if reading.status else {}
+    if dag.status not in LIVE_DAG:  # whatever the file says of running, nothing does
+        nodes = {name: node for name, node in nodes.items() if node.state in _FAILED}
+    problem = reading.problem if dag.status in LIVE_DAG else ""
+    return tuple(_cell(unit, nodes.get(unit.name)) for unit in units), left_out, problem
 
 
-def _cell(unit: WorkUnit, node: NodeState | None) -> UnitCell:
+def _cell(unit: WorkUnit, node: NodeStatus | None) -> UnitCell:
     look, words = _look(unit, node)
     return UnitCell(unit, look, f"{words} at {unit.site}" if unit.site else words)
 
 
-def _look(unit: WorkUnit, node: NodeState | None) -> tuple[str, str]:
+def _look(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
     if unit.state == WorkUnitState.DONE:
         return "done", "done"
     if unit.state == WorkUnitState.DONE_UNACCOUNTED:
@@ -150,20 +207,45 @@ def _look(unit: WorkUnit, node: NodeState | None) -> tuple[str, str]:
         return "failed", f"failed: {unit.problem}" if unit.problem else "failed"
     if unit.state == WorkUnitState.ABANDONED:
         return "abandoned", "abandoned"
-    if node in _RUNNING:
-        return "running", "running"
-    if node is NodeState.DONE:
-        return "running", "done, being accounted"
-    if node in (NodeState.ERROR, NodeState.FUTILE):
-        return "failing", "failed in this DAG"
-    return "waiting", "waiting"
+    if node is None or node.state in (NodeState.NOT_READY, NodeState.READY):
+        return "waiting", "waiting"
+    if node.state in _FAILED:
+        return "failing", f"failed in this DAG: {node.details}" if node.details else "failed in this DAG"
+    return "running", "running" if node.state in _RUNNING else "done, being accounted"
 
 
-def _dag_view(dag: DAG | None, nodes_problem: str) -> DagView | None:
+def _dag_view(dag: DAG | None, dags: Sequence[DAG], nodes_problem: str) -> DagView | None:
     if dag is None:
         return None
+    index = next((one.round.index for one in dags if one.pk == dag.pk), 0)
     tail = live.dagman_log_tail(dag, unit=None, lines=LOG_LINES)
-    return DagView(dag, dag.status in LIVE_DAG, nodes_problem, tail)
+    return DagView(dag, index, dag.status in LIVE_DAG, nodes_problem, tail)
+
+
+def _steps(request: Request) -> tuple[Step, ...]:
+    """Newest first."""
+    rows = list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
+    later = [None, *rows]
+    return tuple(
+        Step(row, RequestStatus(row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
+        for row, after in zip(rows, later, strict=False)
+    )
+
+
+def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
+    if not numbers:
+        return []
+    parts = [
+        LedgerLine("done", numbers["done_events"], numbers["done_files"]),
+        LedgerLine("planned or running", numbers["planned_events"], numbers["planned_files"]),
+        LedgerLine("tried, to be tried again", None, numbers["attempted_files"]),
+        LedgerLine("excluded", numbers["excluded_events"], numbers["excluded_files"]),
+        LedgerLine("left", numbers["left_events"], numbers["left_files"]),
+    ]
+    shown = [line for line in parts if line.events or line.files or line.name in ("done", "left")]
+    lost = numbers["lost_events"]
+    after = [LedgerLine("lost numbers, never made again", lost, None)] if lost else []
+    return [*shown, LedgerLine("asked for", numbers["all_events"], numbers["all_files"], is_sum=True), *after]
 
 
 def _numbers() -> dict[str, Any]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.validators import RegexValidator
 from rest_framework import serializers
 
+from wms2.api.converters import NameConverter
+
 MAX_REASON = 2000
+#: Intake's rule for request names.
+MAX_NAME = 150
 
 
 class StrictSerializer(serializers.Serializer):
@@ -32,6 +37,13 @@ class TextField(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return str(super().to_internal_value(data))
+
+
+class NameField(TextField):
+    """A request's name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=MAX_NAME, validators=[RegexValidator(rf"^{NameConverter.regex}\Z")], **kwargs)
 
 
 class ReasonSerializer(StrictSerializer):
