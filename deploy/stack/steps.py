@@ -24,10 +24,13 @@ _cancelled = threading.Event()
 
 
 def say(message: str) -> None:
-    """One progress line with the seconds since the command began."""
+    """One progress line with the seconds since the command began. Nobody reading it is no reason to stop stopping."""
     with _print_lock:
-        sys.stdout.write(f"[{time.monotonic() - _BEGUN:6.1f} s] {message}\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(f"[{time.monotonic() - _BEGUN:6.1f} s] {message}\n")
+            sys.stdout.flush()
+        except OSError:  # a closed pipe, a terminal that is gone
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of this process)
 
 
 def seconds_since_start() -> float:
