@@ -36,12 +36,12 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
 
 
 def test_what_a_crash_left_behind_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(directory: Path) -> None:
-        (directory / "mg_999999").mkdir()
+    def crash() -> None:
+        (tmp_path / f".{dag_spec().dag_id}.tmp" / "mg_999999").mkdir()
         raise OSError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_bring_to_disk", crash)
+        patch.setattr(writer.os, "sync", crash)
         with pytest.raises(OSError, match="power cut"):
             write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [f".{dag_spec().dag_id}.tmp"]
