@@ -3,53 +3,73 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.http import HttpRequest
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim
-from wms2.admin import ReadOnlyAdmin
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin.filters import recent_values
+from wms2.admin.shown import list_url
 
 
 @admin.register(DAG)
 class DAGAdmin(ReadOnlyAdmin):
-    """DAG submissions."""
+    """DAG submissions, newest first."""
 
     list_display = (
-        "id",
-        "workflow",
-        "status",
-        "kind",
-        "schedd_name",
-        "dagman_cluster_id",
-        "units_done",
-        "total_work_units",
-        "created_at",
-    )
-    list_filter = ("status", "kind", "schedd_name")
-    search_fields = ("id", "dagman_cluster_id", "workflow__request__request_name")
-    list_select_related = ("workflow",)
+        "id", badge_column("status"), link_column("workflow"), link_column("round"), "kind", link_column("schedd"),
+        "dagman_cluster_id", "units_done", "total_work_units", since_column("submitted_at", "submitted"),
+        since_column("completed_at", "ended"),
+    )  # fmt: skip
+    list_filter = ("status", "kind", "schedd")
+    list_select_related = ("workflow", "round", "schedd")
+    exact_search = ("workflow__request__request_name", "pk", "dagman_cluster_id")
+    search_help_text = "A DAG's id, a DAGMan cluster, or a request's whole name."
+    ordering = ("-created_at",)
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """What happened to it, and its work units."""
+        return [
+            ("History", list_url(DAGHistory, f"dag__id__exact={object_id}")),
+            ("Work units", list_url(WorkUnit, f"dag__id__exact={object_id}")),
+        ]
 
 
 @admin.register(DAGHistory)
 class DAGHistoryAdmin(ReadOnlyAdmin):
-    """What happened to DAGs."""
+    """What happened to DAGs, newest first."""
 
-    list_display = ("created_at", "dag", "event_type", "from_status", "to_status")
-    list_filter = ("event_type",)
+    list_display = ("created_at", link_column("dag", "DAG"), "event_type", "from_status", "to_status")
+    list_filter = (recent_values("event_type"),)
+    list_select_related = ("dag",)
+    ordering = ("-id",)
 
 
 @admin.register(WorkUnit)
 class WorkUnitAdmin(ReadOnlyAdmin):
-    """Work units."""
+    """Work units, newest first."""
 
-    list_display = ("name", "workflow", "state", "site", "jobs", "events", "problem", "done_at")
-    list_filter = ("state", "site")
-    search_fields = ("name", "workflow__request__request_name")
-    list_select_related = ("workflow",)
+    list_display = (
+        "name", badge_column("state"), link_column("workflow"), link_column("round"), "site", "jobs", "events", "problem",
+        since_column("done_at", "done"),
+    )  # fmt: skip
+    list_filter = ("state", recent_values("site"))
+    list_select_related = ("workflow", "round")
+    exact_search = ("workflow__request__request_name",)
+    search_help_text = "A request's whole name."
+    ordering = ("-id",)
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """What it claims."""
+        return [("Claims", list_url(WorkUnitClaim, f"unit__id__exact={object_id}"))]
 
 
 @admin.register(WorkUnitClaim)
 class WorkUnitClaimAdmin(ReadOnlyAdmin):
-    """Claims."""
+    """Claims, newest first."""
 
-    list_display = ("id", "unit", "kind", "scope", "run", "span", "live")
+    list_display = ("id", link_column("unit"), "kind", "scope", "run", "span", "events", "live")
     list_filter = ("live",)
     list_select_related = ("unit",)
+    exact_search = ("unit__workflow__request__request_name",)
+    search_help_text = "A request's whole name."
+    ordering = ("-id",)

@@ -3,59 +3,77 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.http import HttpRequest
 
 from outputs_app.models import BlockWorkUnit, Effect, OutputDataset, OutputFile, ProcessingBlock
-from wms2.admin import ReadOnlyAdmin
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin.filters import recent_values
+from wms2.admin.shown import list_url
 
 
 @admin.register(OutputDataset)
 class OutputDatasetAdmin(ReadOnlyAdmin):
-    """Output datasets."""
+    """Output datasets, newest first."""
 
-    list_display = ("name", "workflow", "tier", "tape_rse")
-    search_fields = ("name",)
+    list_display = ("name", link_column("workflow"), "tier", "tape_rse")
     list_select_related = ("workflow",)
+    exact_search = ("name", "workflow__request__request_name")
+    search_help_text = "A dataset's or a request's whole name."
+    ordering = ("-id",)
 
 
 @admin.register(ProcessingBlock)
 class ProcessingBlockAdmin(ReadOnlyAdmin):
-    """Blocks."""
+    """Blocks, by name."""
 
     list_display = (
-        "dbs_block_name",
-        "status",
-        "total_work_units",
-        "planned_bytes",
-        "sealed_at",
-        "tape_rule_id",
-        "rucio_last_error",
-    )
+        "dbs_block_name", badge_column("status"), link_column("workflow"), "total_work_units", "planned_bytes",
+        since_column("sealed_at", "sealed"), "tape_rule_id", "rucio_last_error",
+    )  # fmt: skip
     list_filter = ("status",)
-    search_fields = ("dbs_block_name",)
+    list_select_related = ("workflow",)
+    exact_search = ("dbs_block_name", "dataset_name", "workflow__request__request_name")
+    search_help_text = "A block's, a dataset's or a request's whole name."
+    ordering = ("dbs_block_name",)
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """What is in it, and what is owed for it."""
+        of_block = f"block__id__exact={object_id}"
+        return [("Files", list_url(OutputFile, of_block)), ("Effects", list_url(Effect, of_block))]
 
 
 @admin.register(OutputFile)
 class OutputFileAdmin(ReadOnlyAdmin):
-    """Merged files."""
+    """Merged files, newest first."""
 
-    list_display = ("lfn", "rse", "events", "size_bytes", "validity", "rule_id")
-    list_filter = ("rse", "validity")
-    search_fields = ("lfn",)
+    list_display = ("lfn", link_column("block"), "rse", "events", "size_bytes", badge_column("validity"), "rule_id")
+    list_filter = (recent_values("rse"), "validity")
+    list_select_related = ("block",)
+    exact_search = ("lfn", "block__dbs_block_name")
+    search_help_text = "A whole LFN, a block's name."
+    ordering = ("-id",)
 
 
 @admin.register(Effect)
 class EffectAdmin(ReadOnlyAdmin):
-    """What is still to be done outside."""
+    """What is still to be done outside, and what was done; newest first."""
 
-    list_display = ("key", "kind", "state", "attempts", "next_attempt_at", "last_error", "request")
+    list_display = (
+        "key", badge_column("state"), "kind", link_column("request"), "attempts", since_column("next_attempt_at", "next attempt"),
+        "last_error",
+    )  # fmt: skip
     list_filter = ("state", "kind")
-    search_fields = ("key", "request__request_name")
     list_select_related = ("request",)
+    exact_search = ("key", "request__request_name")
+    search_help_text = "A request's whole name, or an effect's key."
+    ordering = ("-id",)
 
 
 @admin.register(BlockWorkUnit)
 class BlockWorkUnitAdmin(ReadOnlyAdmin):
-    """Which unit is in which block."""
+    """Which unit is in which block, newest first."""
 
-    list_display = ("block", "unit", "done", "size_bytes")
+    list_display = ("id", link_column("block"), link_column("unit"), "done", "size_bytes")
+    list_filter = ("done",)
     list_select_related = ("block", "unit")
+    ordering = ("-id",)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from django.contrib import admin
 
 from sites_app.models import Schedd, Site, SiteBan, SiteRse
-from wms2.admin import ReadOnlyAdmin
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 
 
 @admin.register(Site)
 class SiteAdmin(ReadOnlyAdmin):
     """Sites."""
 
-    list_display = ("name", "status", "total_slots", "running_slots", "drain_until", "cric_seen_at")
+    list_display = (
+        "name", badge_column("status"), "status_reason", "total_slots", "running_slots",
+        since_column("cric_seen_at", "seen in CRIC"),
+    )  # fmt: skip
     list_filter = ("status",)
     search_fields = ("name",)
 
@@ -21,21 +24,31 @@ class SiteAdmin(ReadOnlyAdmin):
 class SiteRseAdmin(ReadOnlyAdmin):
     """Which storage belongs to which site."""
 
-    list_display = ("site", "rse", "seen_at")
-    search_fields = ("rse",)
+    list_display = ("rse", link_column("site"), since_column("seen_at", "seen in CRIC"))
+    list_select_related = ("site",)
+    search_fields = ("rse", "site__name")
+    ordering = ("rse", "id")
 
 
 @admin.register(SiteBan)
 class SiteBanAdmin(ReadOnlyAdmin):
-    """Bans."""
+    """Bans, newest first."""
 
-    list_display = ("site", "workflow", "reason", "expires_at", "removed_at")
+    list_display = (
+        "id", link_column("site"), link_column("workflow"), "reason", since_column("expires_at", "expires"), "removed_at",
+    )  # fmt: skip
     list_select_related = ("site", "workflow")
+    list_filter = ("site",)
+    ordering = ("-created_at",)
 
 
 @admin.register(Schedd)
 class ScheddAdmin(ReadOnlyAdmin):
     """Schedds."""
 
-    list_display = ("name", "pool", "state", "dagmans_running", "max_dagman_slots", "last_answer_at", "unreachable_since")
+    list_display = (
+        "name", "pool", badge_column("state"), "dagmans_running", "max_dagman_slots",
+        since_column("last_answer_at", "last answer"), since_column("unreachable_since", "silent since"), "last_error",
+    )  # fmt: skip
     list_filter = ("state",)
+    search_fields = ("name", "pool")

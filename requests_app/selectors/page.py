@@ -50,7 +50,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """Work units by state, of a round or a site."""
+    """Work units by state, of a round or a site; in the order of ``_numbers``."""
 
     name: str
     planned: int
@@ -65,7 +65,7 @@ class DagView:
 
     dag: DAG
     round_index: int
-    live: bool
+    is_live: bool
     nodes_problem: str
     log: live.LogTail
 
@@ -261,13 +261,13 @@ def _numbers() -> dict[str, Any]:
 
 
 def _rounds(workflow: Workflow) -> tuple[CountRow, ...]:
-    rows = WorkUnit.objects.filter(workflow=workflow).order_by("round__index").values("round__index").annotate(**_numbers())
-    return tuple(CountRow(name=f"round {row.pop('round__index')}", **row) for row in rows)
+    rows = WorkUnit.objects.filter(workflow=workflow).order_by("round__index").values_list("round__index").annotate(**_numbers())
+    return tuple(CountRow(str(index), *numbers) for index, *numbers in rows)
 
 
 def _sites(workflow: Workflow) -> tuple[CountRow, ...]:
-    rows = WorkUnit.objects.filter(workflow=workflow).exclude(site="").order_by("site").values("site").annotate(**_numbers())
-    return tuple(CountRow(name=row.pop("site"), **row) for row in rows)
+    rows = WorkUnit.objects.filter(workflow=workflow).exclude(site="").order_by("site").values_list("site").annotate(**_numbers())
+    return tuple(CountRow(site, *numbers) for site, *numbers in rows)
 
 
 def _open_effects(request: Request) -> Any:

@@ -1,0 +1,70 @@
+"""Leases, the installation, and the limits that operators change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from requests_app.limits import CHANGEABLE
+from requests_app.models import Installation, Lease, Limit
+from requests_app.selectors.admission import config_in_force
+from wms2.admin import ReadOnlyAdmin, Verb, since_column
+from wms2.admin.verbs import verb_url
+from wms2.api.permissions import is_operator
+from wms2.conf import Conf, conf
+
+
+@admin.register(Lease)
+class LeaseAdmin(ReadOnlyAdmin):
+    """Who leads."""
+
+    list_display = ("name", "owner", "epoch", since_column("heartbeat_at", "heartbeat"), since_column("expires_at", "expires"))
+
+
+@admin.register(Installation)
+class InstallationAdmin(ReadOnlyAdmin):
+    """Whose database this is."""
+
+    list_display = ("instance", "environment", "created_at")
+
+
+@admin.register(Limit)
+class LimitAdmin(ReadOnlyAdmin):
+    """All limits that can be changed at run time, those that nobody changed included."""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The table of limits instead of the table of rows."""
+        context = {
+            **self.admin_site.each_context(request),
+            **(extra_context or {}),
+            "title": "Limits",
+            "opts": self.opts,
+            "limits": [
+                {
+                    "row": limit,
+                    "description": Conf.model_fields[limit.name].description or "",
+                    "url": verb_url(Limit, "change", [limit.name]) if is_operator(request.user) else "",
+                }
+                for limit in config_in_force()
+            ],
+            "media": self.media,
+        }
+        return TemplateResponse(request, "admin/wms2/limits.html", context)
+
+    def verb_rows(self, keys: Sequence[str]) -> list[Limit]:
+        """A limit that nobody changed has no row yet; it can be changed all the same."""
+        rows = {row.name: row for row in Limit.objects.filter(name__in=keys)}
+        known = [key for key in dict.fromkeys(keys) if key in CHANGEABLE]
+        return [rows.get(key) or Limit(name=key, value=getattr(conf(), key)) for key in known]
+
+    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
+        """The value in force."""
+        return {"value": rows[0].value}
+
+    def _url(self, row: Any) -> str:
+        return reverse("admin:requests_app_limit_changelist")

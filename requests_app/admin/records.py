@@ -1,0 +1,56 @@
+"""What is only ever appended: transitions, events, audit entries."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from requests_app.models import AuditEntry, Event, RequestStatus, RequestTransition
+from wms2.admin import ReadOnlyAdmin, link_column
+from wms2.admin.filters import recent_values
+from wms2.admin.shown import EMPTY, badge
+
+
+@admin.display(description="from")
+def from_badge(row: RequestTransition) -> str:
+    """The former status."""
+    return badge(row.from_status, RequestStatus(row.from_status).label) if row.from_status else EMPTY
+
+
+@admin.display(description="to")
+def to_badge(row: RequestTransition) -> str:
+    """The new status."""
+    return badge(row.to_status, RequestStatus(row.to_status).label)
+
+
+@admin.register(RequestTransition)
+class RequestTransitionAdmin(ReadOnlyAdmin):
+    """Every change of a status, newest first."""
+
+    list_display = ("at", link_column("request"), from_badge, to_badge, "actor", "reason")
+    list_select_related = ("request",)
+    exact_search = ("request__request_name",)
+    search_help_text = "A request's whole name."
+    ordering = ("-id",)
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    """The feed, newest first."""
+
+    list_display = ("id", "at", "kind", link_column("request"))
+    list_filter = (recent_values("kind"),)
+    list_select_related = ("request",)
+    exact_search = ("request__request_name",)
+    search_help_text = "A request's whole name."
+    ordering = ("-id",)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    """Who did what, and why; newest first."""
+
+    list_display = ("at", "actor", "action", "target", "outcome", "reason")
+    list_filter = (recent_values("action"), recent_values("outcome"), recent_values("actor"))
+    exact_search = ("target", "actor")
+    search_help_text = "A target's whole name (a request's, a limit's, a schedd's), or an actor's."
+    ordering = ("-id",)

@@ -1,0 +1,130 @@
+"""Requests in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from dags_app.models import DAG, WorkUnit
+from outputs_app.models import Effect, ProcessingBlock
+from requests_app.explain import explain
+from requests_app.models import AuditEntry, Event, InputFile, Request, RequestTransition, Workflow
+from requests_app.models import RequestStatus as S
+from wms2.admin import ReadOnlyAdmin, badge_column
+from wms2.admin.shown import EMPTY, admin_url, badge, list_url
+
+#: Transitions on a request's page, newest first; all of them are one link away.
+SHOWN_TRANSITIONS = 20
+
+
+@admin.display(description="what it waits for, or why it is held")
+def why(row: Request) -> str:
+    """One line."""
+    text = explain(row).why or explain(row).todo
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+@admin.register(Request)
+class RequestAdmin(ReadOnlyAdmin):
+    """Requests, newest first; the page ``/`` shows first what needs somebody."""
+
+    list_display = (
+        "request_name", badge_column("status", since="status_since"), why, "priority", "urgent", "campaign", "requestor",
+    )  # fmt: skip
+    list_filter = ("status", "hold_code", "urgent")
+    search_fields = ("request_name", "campaign", "prep_id", "input_dataset", "requestor")
+    search_help_text = "Part of a name, campaign, prep id, input dataset or requestor."
+    ordering = ("-created_at",)
+    sortable_by = ("request_name", "priority")
+    readonly_fields = ("standing", "related", "history")
+    fieldsets = (
+        (None, {"fields": ("standing", "related", "history")}),
+        (
+            "What was asked",
+            {
+                "fields": (
+                    "request_name", "requestor", "requestor_dn", "group", "campaign", "prep_id", "input_dataset", "priority",
+                    "urgent", "warnings", "created_at",
+                )
+            },
+        ),
+        (
+            "Where it stands",
+            {
+                "fields": (
+                    "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+                    "failed_attempts", "last_error", "alert_code", "alerted_at", "queued_at", "completed_at", "updated_at",
+                )
+            },
+        ),
+        (
+            "Versions and relations",
+            {
+                "fields": (
+                    "previous_version_request", "superseded_by_request", "cleanup_policy", "parent_request", "derived_from",
+                    "derived_by", "flush", "inputs_removed_at",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Evaluation",
+            {
+                "fields": ("id", "epoch", "lease_owner", "lease_epoch", "lease_expires_at", "evaluated_at"),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Document",
+            {
+                "fields": ("splitting_params", "payload_config", "production_steps", "overrides", "request_data"),
+                "classes": ("collapse",),
+            },
+        ),
+    )  # fmt: skip
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """The live page."""
+        name = Request.objects.filter(pk=object_id).values_list("request_name", flat=True).first()
+        return [("Live page", reverse("request-page", args=[name]))] if name else []
+
+    @admin.display(description="Status")
+    def standing(self, row: Request) -> SafeString:
+        """Status, why, what next, what to do."""
+        told = explain(row)
+        lines = (("Why", told.why), ("Alert", told.alert), ("Next", told.next), ("To do", told.todo))
+        text = format_html_join("", "<p><strong>{}:</strong> {}</p>", (line for line in lines if line[1]))
+        return format_html("{} {}", badge(row.status, row.get_status_display()), text)
+
+    @admin.display(description="Belonging to it")
+    def related(self, row: Request) -> SafeString:
+        """Links to lists of what belongs to the request; nothing is counted."""
+        workflow = Workflow.objects.filter(request=row).values_list("pk", flat=True).first()
+        links = []
+        if workflow is not None:
+            of_workflow = f"workflow__id__exact={workflow}"
+            links += [("workflow", reverse("admin:requests_app_workflow_change", args=[workflow]))]
+            links += [("DAGs", list_url(DAG, of_workflow)), ("work units", list_url(WorkUnit, of_workflow))]
+            links += [("blocks", list_url(ProcessingBlock, of_workflow)), ("input files", list_url(InputFile, of_workflow))]
+        of_request = f"request__id__exact={row.pk}"
+        links += [("effects", list_url(Effect, of_request)), ("transitions", list_url(RequestTransition, of_request))]
+        links += [("events", list_url(Event, of_request)), ("audit", list_url(AuditEntry, f"q={row.request_name}"))]
+        return format_html_join(" · ", '<a href="{}">{}</a>', ((url, text) for text, url in links))
+
+    @admin.display(description="Latest transitions")
+    def history(self, request: Request) -> Any:
+        """Newest first, with who and why."""
+        rows = RequestTransition.objects.filter(request=request).order_by("-id")[:SHOWN_TRANSITIONS]
+        if not rows:
+            return EMPTY
+        cells = (
+            (admin_url(row), f"{row.at:%Y-%m-%d %H:%M:%S}", badge(row.to_status, S(row.to_status).label), row.actor, row.reason)
+            for row in rows
+        )
+        body = format_html_join("", '<tr><td><a href="{}">{}</a></td><td>{}</td><td>{}</td><td>{}</td></tr>', cells)
+        return format_html('<table class="history"><tbody>{}</tbody></table>', body)

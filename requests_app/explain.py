@@ -1,0 +1,127 @@
+"""Where a request stands, in sentences: what its status means for it now, what happens next, and what a person should do.
+
+For the pages and the admin; shift instructions at length are in docs/runbook.md. Pure functions over rows already read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+
+from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
+from wms2.words import ago
+
+S = RequestStatus
+H = HoldCode
+
+_NEXT: dict[RequestStatus, str] = {
+    S.NEW: "WMS2 leaves it alone until it is submitted.",
+    S.SUBMITTED: "Its configuration and its input files are being read; then it is queued.",
+    S.QUEUED: "It is planned as soon as a slot is free and its turn has come.",
+    S.PLANNING: "Its work is split and written down as a DAG, which is then submitted to a schedd.",
+    S.ACTIVE: "HTCondor runs its DAG. What is done is registered as it comes; with everything registered it is completed.",
+    S.PARTIAL: "Its DAG ended with work units not done. It is rescued, or held if too many failed.",
+    S.RESUBMITTING: "Its DAG is prepared to go on from its rescue file; then it is queued.",
+    S.HELD: "Nothing, until somebody releases or aborts it. What is done stays registered.",
+    S.VALIDATING_OUTPUTS: "Its outputs are being compared with what was asked for.",
+    S.WAITING_INTEGRITY: "Nothing, until its integrity cases are closed.",
+    S.VALIDATED_OUTPUTS: "Its outputs are right; what is not needed any more is removed next.",
+    S.REMOVING_FILES: "What is not needed any more is being removed; then it is completed.",
+    S.COMPLETED: "Nothing more; everything is done and registered.",
+    S.ARCHIVED: "Nothing more.",
+    S.FAILED: "Nothing more; it was given up. What was done stays registered.",
+    S.ABORTED: "Nothing more; it was aborted. What was done stays registered, registrations under way are finished.",
+    S.CLEANING: "Everything it made is being removed.",
+    S.CLEANED: "Nothing more; nothing of it is left outside.",
+}
+_AFTER_STOP: dict[StopIntent, str] = {
+    StopIntent.RESUME: "it goes on from its rescue file",
+    StopIntent.STEP: "it goes on with its next production step",
+    StopIntent.MOVE: "it goes on at another schedd",
+    StopIntent.HOLD: "it is held",
+    StopIntent.RESTART: "it is failed and a clone takes its place",
+    StopIntent.FAIL: "it is failed",
+    StopIntent.ABORT: "it is aborted",
+    StopIntent.CLEAN: "everything it made is removed",
+}
+_ADVICE: dict[HoldCode, str] = {
+    H.REFUSED: "Correct the cause in ReqMgr2, ConfigCache or DBS and release, or abort and import a corrected document.",
+    H.OPERATOR: "Ask whoever held it; then release.",
+    H.TIMEOUT: "Remove the cause named in the reason, then release.",
+    H.LEDGER: "Do not release before somebody has understood it: work was lost, doubled or invented. Report it.",
+    H.SUBMISSION: "Repair the schedd's or the directory's permissions, then release.",
+    H.THRESHOLD: "Look at the failures: one site, one input, one step? Then release; done units stay done.",
+    H.RESCUES: "Look at the failures that keep coming back. A release allows as many rescues again.",
+    H.ABORT_CODE: "Find the node that ended with 43 in DAGMan's log. A release plans what is left anew.",
+    H.REMOVED: "Find out who removed the DAGMan job. A release goes on from the rescue file.",
+    H.QUEUE_LOST: "Confirm that the schedd's queue is lost, then release.",
+    H.EFFECT_REFUSED: "Repair what DBS or Rucio complains of, retry the registration, then release.",
+    H.SHORT: "See which input is left and why; usually no site that is allowed holds it.",
+    H.OUTCOME_UNKNOWN: "Look at history, metrics and status file of its DAG.",
+}
+_ALERTS: dict[str, tuple[str, str]] = {
+    "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
+    "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
+    "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
+    "outcome_unknown": ("Its DAG left the queue, and nothing proves how it ended.", "Look at history and files of the DAG."),
+    "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
+    "effect_refused": ("DBS or Rucio refused a registration.", "Repair the cause, then retry it."),
+    "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it."),
+    "slow_queued": ("It has been queued for very long.", "See what it waits for."),
+    "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
+    "slow_stopping": ("It has been stopping for very long.", "See whether its schedd answers."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """``why``: what holds it where it is, in its own words; ``next``: what happens by itself; ``todo``: for a person."""
+
+    why: str
+    alert: str
+    next: str
+    todo: str
+
+
+def explain(request: Request, now: datetime | None = None) -> Explanation:
+    """Sentences about one request, each may be empty."""
+    status = S(request.status)
+    return Explanation(
+        why=_why(request, status, now or timezone.now()),
+        alert=alert_words(request.alert_code) if request.alert_code else "",
+        next=_next(request, status),
+        todo=_todo(request, status),
+    )
+
+
+def alert_words(code: str) -> str:
+    """What an alert says."""
+    if code in _ALERTS:
+        return _ALERTS[code][0]
+    return f"Stuck: {code.removeprefix('stuck_').replace('_', ' ')}." if code.startswith("stuck_") else code
+
+
+def _why(request: Request, status: RequestStatus, now: datetime) -> str:
+    if status is S.HELD:
+        return f"{HoldCode(request.hold_code).label}: {request.hold_reason}"
+    if request.next_attempt_at and request.next_attempt_at > now:
+        again = f"next attempt {ago(request.next_attempt_at, now)}"
+        return f"{request.last_error or request.waiting_for} ({again})" if request.last_error or request.waiting_for else again
+    return f"Waits for {request.waiting_for}" if request.waiting_for else ""
+
+
+def _next(request: Request, status: RequestStatus) -> str:
+    if status is S.STOPPING:
+        after = _AFTER_STOP[StopIntent(request.stop_intent)]
+        return f"Its DAG is being removed; once queue and history prove it gone, {after}."
+    return _NEXT[status]
+
+
+def _todo(request: Request, status: RequestStatus) -> str:
+    if status is S.HELD:
+        return _ADVICE[HoldCode(request.hold_code)]
+    if request.alert_code:
+        return _ALERTS.get(request.alert_code, ("", "See its last error."))[1]
+    return ""

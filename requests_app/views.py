@@ -1,0 +1,72 @@
+"""Pages for people: all requests, and one request. Server-rendered over the same selectors and filters as the REST interface.
+
+A page fetches itself again every few seconds with the header ``X-Wms2-Part: live`` and then gets only the part that changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from requests_app.board_query import BoardQuery
+from requests_app.models import Request
+from requests_app.selectors import requests_listed
+from requests_app.selectors.board import installation, lines
+from requests_app.selectors.page import request_page
+from requests_app.verb_links import verb_links
+from wms2.api.permissions import is_operator
+
+PART = "X-Wms2-Part"
+
+
+@require_safe
+@login_required
+def board(request: HttpRequest) -> HttpResponse:
+    """Requests: what needs somebody first, then the rest as the address's filters want it."""
+    clean = _without_blanks(request.GET)
+    if clean.urlencode() != request.GET.urlencode():
+        return HttpResponseRedirect(f"?{clean.urlencode()}" if clean else request.path)
+    query = BoardQuery(request)
+    seen = installation()
+    rows = query.page(requests_listed(), shown_above=seen.attention.request_ids)
+    context = {"installation": seen, "query": query, "lines": lines(rows)}
+    return _page(request, "requests/board", context, status=400 if query.errors else 200)
+
+
+@require_safe
+@login_required
+def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
+    """One request."""
+    row = get_object_or_404(Request, request_name=request_name)
+    links = verb_links(row) if _acts_in_admin(request) else []
+    return _page(request, "requests/request", {"page": request_page(row), "verbs": links})
+
+
+def _page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    part = request.headers.get(PART) == "live"
+    context |= {"now": timezone.now(), "acts": _acts_in_admin(request)}
+    response = render(request, f"{template}_live.html" if part else f"{template}.html", context, status=status)
+    patch_vary_headers(response, [PART, "Cookie"])
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _acts_in_admin(request: HttpRequest) -> bool:
+    """Verbs are pages of the admin, which lets in staff only."""
+    return bool(getattr(request.user, "is_staff", False)) and is_operator(request.user)
+
+
+def _without_blanks(given: QueryDict) -> QueryDict:
+    """What a form sends without its empty fields, so that addresses can be passed on."""
+    clean = QueryDict(mutable=True)
+    for name, values in given.lists():
+        kept = [value for value in values if value]
+        if kept:
+            clean.setlist(name, kept)
+    return clean

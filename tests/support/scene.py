@@ -1,0 +1,287 @@
+"""A busy afternoon as rows: requests in many statuses, some of which need somebody. Nothing of it runs."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning import layout
+from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
+from requests_app.audit import audit
+from requests_app.leader import LEASE
+from requests_app.models import HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
+from sites_app.models import Schedd, Site
+from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
+
+S = RequestStatus
+ERA = "RunIII2024Summer24"
+SITES = ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue", "T2_DE_DESY")
+WAY = (S.SUBMITTED, S.QUEUED, S.PLANNING, S.ACTIVE)
+REASONS = {
+    S.SUBMITTED: "imported",
+    S.QUEUED: "workflow and input rows committed",
+    S.PLANNING: "slot taken",
+    S.ACTIVE: "DAGMan job submitted",
+    S.COMPLETED: "all events done, all blocks archived",
+}
+
+
+@dataclass(frozen=True)
+class _World:
+    """Where the scene plays."""
+
+    now: datetime
+    schedd: Schedd
+    directory: Path
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Work units of a DAG: so many in all, done, and failed in it."""
+
+    total: int
+    done: int
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The requests that tests name."""
+
+    held: Request
+    refused: Request
+    unaccounted: Request
+    active: Request
+    completed: Request
+    queued: Request
+    new: Request
+
+
+def build(directory: Path) -> Scene:
+    """Make all rows; below ``directory`` what DAGMan would have written."""
+    now = timezone.now()
+    for name in SITES:
+        Site.objects.get_or_create(name=name)
+    schedd = schedd_row("schedd1@wms2.example", last_answer_at=now, dagmans_running=31)
+    schedd_row("schedd2@wms2.example", unreachable_since=now - timedelta(minutes=22), last_error="timed out after 20 s")
+    cycle = {"cycle_started_at": now.isoformat(), "cycle_ended_at": now.isoformat(), "seconds": 0.4, "requests": 9}
+    Lease.objects.update_or_create(
+        name=LEASE,
+        defaults={"owner": "worker-1", "epoch": 3, "acquired_at": now, "heartbeat_at": now, "data": cycle,
+                  "expires_at": now + timedelta(hours=6)},
+    )  # fmt: skip
+    world = _World(now, schedd, directory)
+    held = _active(world, f"cmsunified_task_HIG-{ERA}GS-00412__v1_T_260901_101500_5512", _Units(120, done=87, failed=33))
+    _hold(held, now - timedelta(hours=3, minutes=12), "33 of 120 work units were not done (27.5 %, limit 20 %)")
+    refused = _active(world, f"cmsunified_task_EXO-{ERA}DRPremix-00077__v1_T_260902_094113_2204", _Units(40, done=24))
+    _stuck_effect(refused, now)
+    unaccounted = _active(world, f"pdmvserv_task_BPH-{ERA}NanoAOD-00023__v1_T_260903_120000_1111", _Units(24, done=9))
+    _unaccounted(unaccounted, now)
+    active = _active(world, f"cmsunified_task_TOP-{ERA}wmLHEGS-00190__v1_T_260903_133001_7654", _Units(600, done=377, failed=4))
+    completed = _completed(world, f"pdmvserv_task_SMP-{ERA}MiniAOD-00005__v1_T_260830_080000_9")
+    queued = _plain(
+        now, S.QUEUED, f"pdmvserv_task_B2G-{ERA}GS-00301__v1_T_260904_070000_42", 110_000, "a free DAG slot: 300 of 300 in use"
+    )
+    _plain(
+        now, S.QUEUED, f"pdmvserv_task_SUS-{ERA}GS-00018__v1_T_260904_071000_43", 85_000, "its turn: place 2 in the queue"
+    )
+    _plain(now, S.SUBMITTED, "pdmvserv_ReReco_Muon0_2024H_T_260904_080000_1", 250_000, "DBS to answer", urgent=True)
+    new = _plain(now, S.NEW, "tester_StepChain_try_T_260904_081500_1", 100_000, "")
+    stopping = _active(world, f"pdmvserv_task_MUO-{ERA}GS-00002__v1_T_260904_060000_77", _Units(12, done=2))
+    waits = "DAGMan job to leave the queue"
+    _move(stopping, S.STOPPING, now - timedelta(minutes=2), "dan", "wrong pile-up", stop_intent="abort", waiting_for=waits)
+    return Scene(held, refused, unaccounted, active, completed, queued, new)
+
+
+def _plain(now: datetime, status: RequestStatus, name: str, priority: int, waits: str, **fields: Any) -> Request:
+    since = now - timedelta(minutes=47)
+    request = request_row(
+        status, request_name=name, campaign=ERA, requestor="pdmvserv", prep_id=_prep(name), priority=priority,
+        waiting_for=waits, status_since=since, **fields,
+    )  # fmt: skip
+    way = [S.NEW] if status == S.NEW else list(WAY[: WAY.index(status) + 1])
+    _history(request, way, since - timedelta(minutes=5), since)
+    return request
+
+
+def _prep(name: str) -> str:
+    parts = name.split("task_")
+    return parts[1].split("__")[0] if len(parts) > 1 else ""
+
+
+def _active(world: _World, name: str, units: _Units) -> Request:
+    begun, waits = world.now - timedelta(hours=19), f"DAGMan job: {units.done} of {units.total} work units done"
+    request = request_row(
+        S.ACTIVE, request_name=name, campaign=ERA, requestor="cmsunified", group="DATAOPS", prep_id=_prep(name),
+        priority=110_000, status_since=begun, waiting_for=waits, evaluated_at=world.now,
+        warnings=["TimePerEvent is the requester's guess; the first round measures it"],
+    )  # fmt: skip
+    Request.objects.filter(pk=request.pk).update(created_at=begun - timedelta(hours=2))
+    _history(request, WAY, begun - timedelta(hours=2), begun)
+    tag, events = uuid.uuid4().hex[:6], units.total * 1600
+    spec = generation_spec(name, events=events, outputs=(output_spec(tag), output_spec(tag, tier="MINIAODSIM")))
+    workflow = workflow_row(request, spec, next_first_event=1 + events, next_first_lumi=1 + events // 10)
+    running = min(10, units.total - units.done - units.failed)
+    dag = dag_row(
+        workflow, DAGStatus.RUNNING, schedd=world.schedd, schedd_name=world.schedd.name, total_work_units=units.total,
+        units_done=units.done, attempt=1, submitted_at=begun, total_nodes=units.total * 11, observed_at=world.now,
+        node_counts={"Processing": units.total * 8}, nodes_done=units.done, nodes_running=running,
+        nodes_idle=units.total - units.done - units.failed - running, nodes_failed=units.failed,
+        submit_dir=str(world.directory / name / "round_0"),
+    )  # fmt: skip
+    _units(workflow, dag, units, begun)
+    _written(dag, units, running)
+    return request
+
+
+def _units(workflow: Workflow, dag: DAG, units: _Units, begun: datetime) -> None:
+    rows = []
+    for index in range(units.total):
+        row = WorkUnit(
+            workflow=workflow, round=dag.round, dag=dag, index=index, name=f"mg_{index:06d}", jobs=8, events=1600,
+            estimated_output_bytes=2_400_000_000,
+        )  # fmt: skip
+        if index < units.done:
+            row.state, row.site, row.manifest_sha256, row.fence = WorkUnitState.DONE, SITES[index % 3], "a" * 64, dag.fence
+            row.done_at = begun + timedelta(minutes=index)
+        rows.append(row)
+    made = WorkUnit.objects.bulk_create(rows)
+    WorkUnitClaim.objects.bulk_create(
+        WorkUnitClaim(
+            unit=unit, kind=(0, 1), scope=(workflow.number, workflow.number + 1), run=(1, 2), events=1600,
+            span=(1 + 1600 * unit.index, 1 + 1600 * (unit.index + 1)),
+        )
+        for unit in made
+    )  # fmt: skip
+    for dataset in OutputDataset.objects.filter(workflow=workflow):
+        _blocks(workflow, dataset, made)
+
+
+def _written(dag: DAG, units: _Units, running: int) -> None:
+    """DAGMan's status file and the end of its log."""
+    directory = Path(dag.submit_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    states = [5] * units.done + [6] * units.failed + [3] * running
+    states += [1] * (units.total - len(states))
+    counts = {"Total": units.total, "Done": units.done, "Pre": 0, "Queued": running, "Post": 0, "Ready": states.count(1),
+              "Unready": 0, "Futile": 0, "Failed": units.failed}  # fmt: skip
+    numbers = "".join(f"  Nodes{name} = {number};\n" for name, number in counts.items())
+    head = '[\n  Type = "DagStatus";\n  Timestamp = 1;\n  DagStatus = 3;\n'
+    ads = [f"{head}{numbers}  JobProcsHeld = 0;\n  JobProcsIdle = 0;\n]\n"]
+    for index, state in enumerate(states):
+        details = "Node failed with return code 1" if state == 6 else ""
+        ads.append(
+            f'[\n  Type = "NodeStatus";\n  Node = "mg_{index:06d}";\n  NodeStatus = {state};\n  StatusDetails = "{details}";\n'
+            "  RetryCount = 0;\n  JobProcsQueued = 0;\n  JobProcsHeld = 0;\n]\n"
+        )
+    ads.append('[\n  Type = "StatusEnd";\n  EndTime = 2;\n  NextUpdate = 3;\n]\n')
+    (directory / layout.OUTER_STATUS).write_text("".join(ads))
+    lines = [f"09/04/26 08:{minute:02d}:11 Of {units.total} nodes total:" for minute in range(30)]
+    lines += [f"09/04/26 08:31:11  Done {units.done}, Queued {running}, Ready {states.count(1)}, Failed {units.failed}"]
+    (directory / f"{layout.OUTER_DAG}.dagman.out").write_text("\n".join(lines) + "\n")
+
+
+def _blocks(workflow: Workflow, dataset: OutputDataset, units: list[WorkUnit]) -> None:
+    half = max(1, len(units) // 2)
+    for index, part in enumerate((units[:half], units[half:])):
+        if not part:
+            continue
+        full = index == 0 and all(unit.state == WorkUnitState.DONE for unit in part)
+        block = ProcessingBlock.objects.create(
+            workflow=workflow, dataset=dataset, block_index=index, dataset_name=dataset.name,
+            dbs_block_name=f"{dataset.name}#{uuid.uuid4()}", dbs_block_open=True, dbs_block_closed=full,
+            total_work_units=len(part), sealed_at=timezone.now() if index == 0 else None, origin_rse="T1_US_FNAL_Disk",
+            tape_rule_id=uuid.uuid4().hex if full else "", status=BlockStatus.ARCHIVED if full else BlockStatus.OPEN,
+        )  # fmt: skip
+        BlockWorkUnit.objects.bulk_create(
+            BlockWorkUnit(block=block, unit=unit, dataset=dataset, done=unit.state == WorkUnitState.DONE, size_bytes=10**9)
+            for unit in part
+        )
+        _done_effects(workflow.request, block)
+
+
+def _done_effects(request: Request, block: ProcessingBlock) -> None:
+    for kind in (EffectKind.DBS_BLOCK_OPEN, EffectKind.DBS_FILES, EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES):
+        Effect.objects.create(
+            request=request, block=block, kind=kind, key=f"{kind}:{block.pk}", state=EffectState.DONE, attempts=1,
+            done_at=timezone.now(),
+        )  # fmt: skip
+
+
+def _history(request: Request, way: Any, begun: datetime, ended: datetime) -> None:
+    old, step = "", (ended - begun) / max(1, len(way) - 1)
+    for index, status in enumerate(way):
+        row = RequestTransition.objects.create(
+            request=request, from_status=old, to_status=status, actor="pdmvserv" if index == 0 else "lifecycle",
+            reason=REASONS.get(status, "stored as new"),
+        )  # fmt: skip
+        RequestTransition.objects.filter(pk=row.pk).update(at=begun + index * step)
+        old = status
+    audit(actor="pdmvserv", action="request_import", target=request.request_name, status=str(way[0]))
+
+
+def _move(request: Request, to: RequestStatus, at: datetime, actor: str, reason: str, **fields: Any) -> None:
+    Request.objects.filter(pk=request.pk).update(status=to, status_since=at, **{"waiting_for": "", **fields})
+    row = RequestTransition.objects.create(
+        request=request, from_status=request.status, to_status=to, actor=actor, reason=reason
+    )
+    RequestTransition.objects.filter(pk=row.pk).update(at=at)
+    if actor != "lifecycle":
+        audit(actor=actor, action="request_abort", target=request.request_name, reason=reason)
+    request.refresh_from_db()
+
+
+def _hold(request: Request, at: datetime, why: str) -> None:
+    DAG.objects.filter(workflow__request=request).update(status=DAGStatus.PARTIAL, completed_at=at)
+    _move(request, S.PARTIAL, at, "lifecycle", "the DAG ended with work units not done")
+    _move(request, S.HELD, at + timedelta(seconds=5), "lifecycle", why, hold_code=HoldCode.THRESHOLD, hold_reason=why)
+
+
+def _stuck_effect(request: Request, now: datetime) -> None:
+    block = ProcessingBlock.objects.filter(workflow__request=request).order_by("block_index").first()
+    common = {"request": request, "block": block}
+    Effect.objects.create(
+        **common, kind=EffectKind.DBS_FILES, key=f"dbs_files:late:{request.pk}", state=EffectState.REFUSED, attempts=1,
+        first_failed_at=now - timedelta(minutes=52),
+        last_error="dbs register_files: output configuration CMSSW_14_0_19 is not known to the dataset (code 103)",
+    )  # fmt: skip
+    Effect.objects.create(
+        **common, kind=EffectKind.RUCIO_PROTECT, key=f"rucio_protect:late:{request.pk}", state=EffectState.PENDING, attempts=3,
+        next_attempt_at=now + timedelta(minutes=27), last_error="rucio add_rules: HTTP 503 Service Unavailable",
+    )  # fmt: skip
+    Request.objects.filter(pk=request.pk).update(alert_code="effect_refused", alerted_at=now - timedelta(minutes=51))
+    request.refresh_from_db()
+
+
+def _unaccounted(request: Request, now: datetime) -> None:
+    unit = WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.PLANNED).order_by("index").first()
+    assert unit is not None
+    unit.state, unit.problem = WorkUnitState.DONE_UNACCOUNTED, "merge_output.json is missing"
+    unit.problem_since = now - timedelta(minutes=6)
+    unit.save()
+    Request.objects.filter(pk=request.pk).update(alert_code="units_unaccounted", alerted_at=unit.problem_since)
+    request.refresh_from_db()
+
+
+def _completed(world: _World, name: str) -> Request:
+    now, request = world.now, _active(world, name, _Units(30, done=30))
+    dag = DAG.objects.get(workflow__request=request)
+    DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.PARTIAL, units_done=27, completed_at=now - timedelta(hours=9))
+    dag_row(
+        dag.workflow, DAGStatus.COMPLETED, kind=DAGKind.FAILURE_RESCUE, parent_dag=dag, round=dag.round, schedd=world.schedd,
+        schedd_name=world.schedd.name, total_work_units=30, units_done=30, nodes_done=30, attempt=1,
+        submitted_at=now - timedelta(hours=8), completed_at=now - timedelta(hours=6), submit_dir=dag.submit_dir,
+    )  # fmt: skip
+    for block in ProcessingBlock.objects.filter(workflow=dag.workflow):
+        ProcessingBlock.objects.filter(pk=block.pk).update(
+            status=BlockStatus.ARCHIVED, tape_rule_id=uuid.uuid4().hex, dbs_block_closed=True, sealed_at=now - timedelta(hours=6)
+        )
+    ended = now - timedelta(hours=5)
+    _move(request, S.COMPLETED, ended, "lifecycle", REASONS[S.COMPLETED], completed_at=ended)
+    return request

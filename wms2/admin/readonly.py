@@ -1,0 +1,126 @@
+"""Read-only admin: rows are looked at, the life cycle and the services write them. Lists cost the same with 100,000 requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import JSONField, QuerySet
+from django.http import HttpRequest
+
+from wms2.admin.paging import BoundedPaginator
+from wms2.admin.shown import json_field
+from wms2.admin.verbs import VerbsMixin
+
+#: Text columns that are as large as documents.
+_LARGE_TEXT = frozenset({"psets"})
+
+
+class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
+    """No adding, no deleting, no saving; every member of the staff may look.
+
+    A list reads neither JSON columns nor those of the rows it links to (``list_select_related``), counts at most so far as it
+    pages, and never counts facets. A row's page shows JSON indented.
+    """
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    list_per_page = 50
+    list_max_show_all = 0
+    paginator = BoundedPaginator
+    change_form_template = "admin/wms2/row.html"
+    list_select_related: ClassVar[Any] = ()
+    sortable_by: ClassVar[Any] = ()
+    #: Lookups tried one after the other with the whole text that is searched for, each over an index; the first with rows counts.
+    #: Several in one condition (``search_fields``) would read whole tables where they join.
+    exact_search: ClassVar[tuple[str, ...]] = ()
+
+    class Media:
+        css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("wms2/tones.css", "wms2/admin.css")}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Rows with the rows they point to, large columns left in the database until asked for."""
+        rows = super().get_queryset(request)
+        match = request.resolver_match
+        if match is not None and match.url_name is not None and match.url_name.endswith("_change"):
+            return lean(rows, [field.name for field in self.opts.concrete_fields if field.is_relation])
+        own = [field.name for field in large_fields(self.model) if field.name not in self.list_display]
+        return lean(rows, self.list_select_related).defer(*own) if own else lean(rows, self.list_select_related)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """All columns, JSON in readable form."""
+        return [json_field(field) if isinstance(field, JSONField) else field.name for field in self.opts.fields]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """As declared, JSON in readable form."""
+        json_fields = {field.name: json_field(field) for field in self.opts.fields if isinstance(field, JSONField)}
+        return [
+            (name, {**options, "fields": [json_fields.get(str(field), field) for field in options["fields"]]})
+            for name, options in super().get_fieldsets(request, obj)
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """All that are shown, whatever groups them."""
+        return [field for _, options in self.get_fieldsets(request, obj) for field in options["fields"]]
+
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        """The search box is there for either kind."""
+        return self.exact_search or super().get_search_fields(request)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Whole values where ``exact_search`` names lookups, else parts as Django does it."""
+        term = search_term.strip()
+        if not self.exact_search or not term:
+            return super().get_search_results(request, queryset, search_term)
+        for lookup in self.exact_search:
+            try:
+                found = queryset.filter(**{lookup: term})
+                if found.exists():
+                    return found, False
+            except (ValidationError, ValueError):  # no such value of this column's type
+                continue
+        return queryset.none(), False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Rows come from services."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Rows are changed by verbs."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Rows are never deleted by hand."""
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Everybody whom the admin lets in."""
+        return bool(request.user.is_active and request.user.is_staff)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """As above."""
+        return self.has_view_permission(request)
+
+
+def large_fields(model: type[models.Model]) -> list[Any]:
+    """Columns that may be as large as a document."""
+    return [field for field in model._meta.concrete_fields if isinstance(field, JSONField) or field.name in _LARGE_TEXT]
+
+
+def lean(rows: QuerySet[Any], relations: Iterable[str]) -> QuerySet[Any]:
+    """``select_related`` without the large columns of the related rows."""
+    relations = list(relations)
+    if not relations:
+        return rows
+    deferred = []
+    for relation in relations:
+        model = rows.model
+        for name in relation.split("__"):
+            model = model._meta.get_field(name).related_model
+        deferred += [f"{relation}__{field.name}" for field in large_fields(model)]
+    return rows.select_related(*relations).defer(*deferred)

@@ -1,0 +1,275 @@
+"""Verbs: what operators may do to rows, as buttons on a row's page and as actions of its list.
+
+Each leads to a page that names the rows and where they stand, says what will happen to each, asks for a reason, and then calls
+the service that the REST interface calls. A row that changed since the page was shown is not touched: the page comes back with
+what would happen now. Services audit, refusals included.
+
+Apps register verbs for models of the apps below them (``register_verbs``), so that an audited service of ``requests_app`` can be
+a button on a row of ``sites_app``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from wms2.admin.shown import admin_url, badge
+from wms2.api.permissions import is_operator
+from wms2.errors import ConfigurationError, InvalidTransition, StaleState
+from wms2.words import counted
+
+#: Rows that one confirmation may concern; each is named on its page.
+MOST_ROWS = 50
+REFUSALS = (InvalidTransition, StaleState, ConfigurationError)
+
+
+class ReasonForm(forms.Form):
+    """What every verb asks for."""
+
+    reason = forms.CharField(
+        max_length=500,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "autofocus": True}),
+        help_text="Why. It stands in the history and in the audit, with your name.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb on rows of one model.
+
+    Args:
+        name: its word in addresses, e.g. ``abort``.
+        label: on buttons.
+        foretell: rows -> by primary key, what will happen, in sentences; may ask the database, once for all rows.
+        refuses: why it does not apply to a row; empty when it does.
+        perform: row, actor and the form's values; one of ``REFUSALS`` says why not.
+        seen: (value, label) of what the decision rests on, usually the status.
+        form: asks for more than a reason.
+        dangerous: cannot be undone.
+    """
+
+    name: str
+    label: str
+    foretell: Callable[[Sequence[Any]], Mapping[Any, Sequence[str]]]
+    refuses: Callable[[Any], str]
+    perform: Callable[[Any, str, Mapping[str, Any]], object]
+    seen: Callable[[Any], tuple[str, str]]
+    form: type[ReasonForm] = ReasonForm
+    dangerous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """One row on the page of confirmation."""
+
+    row: Any
+    url: str
+    seen: str
+    badge: str
+    will_happen: Sequence[str]
+    refusal: str
+    acts: bool
+
+
+_VERBS: dict[type[Model], tuple[Verb, ...]] = {}
+
+
+def register_verbs(model: type[Model], *verbs: Verb) -> None:
+    """Give the rows of a model these verbs, in this order."""
+    _VERBS[model] = verbs
+
+
+def verbs_of(model: type[Model]) -> tuple[Verb, ...]:
+    """The verbs of a model."""
+    return _VERBS.get(model, ())
+
+
+def verb_url(model: type[Model], verb: str, keys: Sequence[Any]) -> str:
+    """Address of the page of confirmation."""
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
+    return f"{url}?{urlencode([('id', str(key)) for key in keys])}"
+
+
+class VerbsMixin:
+    """For a ModelAdmin: list actions, buttons and the page of confirmation of the model's verbs."""
+
+    model: type[Model]
+    opts: Any
+    admin_site: Any
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page of confirmation beside the usual ones."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
+        own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.verb_view), name=name)
+        return [own, *super().get_urls()]  # type: ignore[misc]
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """One for each verb, for operators."""
+        verbs = verbs_of(self.model) if is_operator(request.user) else ()
+        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The row's page, with its buttons."""
+        own = {"verb_buttons": self._buttons(request, object_id), "row_links": self.row_links(request, object_id)}
+        found: HttpResponse = super().change_view(  # type: ignore[misc]
+            request, object_id, form_url, {**(extra_context or {}), **own}
+        )
+        return found
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """(text, address) of further buttons on a row's page."""
+        return []
+
+    def verb_rows(self, keys: Sequence[str]) -> list[Any]:
+        """The rows of these keys, those that exist."""
+        rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
+        return [rows[key] for key in dict.fromkeys(keys) if key in rows]
+
+    def verb_view(self, request: HttpRequest, verb: str) -> HttpResponse:
+        """Ask (GET), then do (POST)."""
+        if not is_operator(request.user):
+            raise PermissionDenied("only operators may do this")
+        found = next((known for known in verbs_of(self.model) if known.name == verb), None)
+        if found is None:
+            raise Http404(f"there is no verb {verb!r} here")
+        rows = self._concerned_rows(request)
+        if request.method == "POST":
+            return self._decide(request, found, rows)
+        return self._page(request, found, rows, found.form(initial=self.verb_initial(found, rows)))
+
+    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
+        """What the form starts with."""
+        return {}
+
+    def _concerned_rows(self, request: HttpRequest) -> list[Any]:
+        source = request.POST if request.method == "POST" else request.GET
+        keys = source.getlist("id")
+        if len(keys) > MOST_ROWS:
+            raise Http404(f"at most {MOST_ROWS} rows at once")
+        try:
+            rows = self.verb_rows(keys)
+        except (ValidationError, ValueError) as error:
+            raise Http404("no such row") from error
+        if not rows:
+            raise Http404("no such row")
+        return rows
+
+    def _decide(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse:
+        form = verb.form(request.POST)
+        if not form.is_valid():
+            return self._page(request, verb, rows, form, status=400)
+        shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
+        actor = request.user.get_username()[:100]
+        refused = {}
+        for row in rows:
+            why = _changed(verb, row, shown.get(str(row.pk), "")) or _done(verb, row, actor, form.cleaned_data)
+            if why:
+                refused[row.pk] = why
+            else:
+                messages.success(request, f"{verb.label}: {row}. {_standing(verb, row)}")
+        if not refused:
+            return HttpResponseRedirect(self._back(rows))
+        left = self.verb_rows([str(row.pk) for row in rows if row.pk in refused])
+        return self._page(request, verb, left, form, status=409, refused=refused)
+
+    def _page(
+        self,
+        request: HttpRequest,
+        verb: Verb,
+        rows: Sequence[Any],
+        form: ReasonForm,
+        status: int = 200,
+        refused: Mapping[Any, str] | None = None,
+    ) -> TemplateResponse:
+        concerned = self._concerned(verb, rows, refused or {})
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{verb.label}: {rows[0]}" if len(rows) == 1 else f"{verb.label}: {counted(len(rows), *self._nouns())}",
+            "opts": self.opts,
+            "verb": verb,
+            "form": form,
+            "concerned": concerned,
+            "acting": sum(one.acts for one in concerned),
+            "refused": bool(refused),
+            "back": self._back(rows),
+            "media": self.media,  # type: ignore[attr-defined]
+        }
+        return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
+
+    def _concerned(self, verb: Verb, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
+        foretold = verb.foretell(rows)
+        found = []
+        for row in rows:
+            value, label = verb.seen(row)
+            inapplicable = verb.refuses(row)
+            happens = () if inapplicable else foretold.get(row.pk, ())
+            refusal = refused.get(row.pk) or inapplicable
+            found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
+        return found
+
+    def _url(self, row: Any) -> str:
+        return admin_url(row)
+
+    def _back(self, rows: Sequence[Any]) -> str:
+        if len(rows) == 1:
+            return self._url(rows[0])
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def _nouns(self) -> tuple[str, str]:
+        return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
+
+    def _buttons(self, request: HttpRequest, object_id: str) -> list[dict[str, Any]]:
+        verbs = verbs_of(self.model)
+        if not verbs or not is_operator(request.user):
+            return []
+        try:
+            rows = self.verb_rows([object_id])
+        except (ValidationError, ValueError):
+            return []
+        return [
+            {"label": verb.label, "url": verb_url(self.model, verb.name, [row.pk]), "dangerous": verb.dangerous}
+            for row in rows
+            for verb in verbs
+            if not verb.refuses(row)
+        ]
+
+
+def _go_to_page(verb: Verb, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
+    keys = list(rows.order_by().values_list("pk", flat=True)[: MOST_ROWS + 1])
+    if len(keys) > MOST_ROWS:
+        messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
+        return None
+    return HttpResponseRedirect(verb_url(model_admin.model, verb.name, keys))
+
+
+def _changed(verb: Verb, row: Any, seen: str) -> str:
+    """Whether the row is no longer what the operator was shown."""
+    value, label = verb.seen(row)
+    return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
+
+
+def _done(verb: Verb, row: Any, actor: str, data: Mapping[str, Any]) -> str:
+    """Do it; returns why not."""
+    try:
+        verb.perform(row, actor, data)
+    except REFUSALS as error:
+        return str(error)
+    return ""
+
+
+def _standing(verb: Verb, row: Any) -> str:
+    _, label = verb.seen(row)
+    return f"It is {label} now." if label else ""

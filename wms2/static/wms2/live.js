@@ -1,0 +1,92 @@
+// Keeps a page up to date: fetches its live part every few seconds and replaces what changed.
+//
+// Only elements with an id that begins with "part-" are replaced, each by the one of the same id, so that forms outside of them keep
+// what is being typed. Opened and closed <details> stay as the reader left them, and the keyboard's focus stays where it was.
+"use strict";
+(function () {
+  const live = document.getElementById("live");
+  const pulse = document.getElementById("pulse");
+  if (!live) return;
+  const everyMs = 1000 * Number(live.dataset.liveSeconds || 5);
+  const slowestMs = 60000;
+  let waitMs = everyMs;
+  let timer = 0;
+
+  function say(text, bad) {
+    if (pulse && pulse.textContent !== text) pulse.textContent = text;
+    if (pulse) pulse.classList.toggle("late", Boolean(bad));
+  }
+
+  function opened(part) {
+    const found = {};
+    part.querySelectorAll("details[id]").forEach((one) => { found[one.id] = one.open; });
+    return found;
+  }
+
+  function replace(part, fresh) {
+    const wasOpen = opened(part);
+    const scrolled = {};
+    part.querySelectorAll("details[id]").forEach((one) => {
+      const box = one.querySelector("pre");
+      if (box) scrolled[one.id] = box.scrollHeight - box.scrollTop - box.clientHeight < 8 ? -1 : box.scrollTop;
+    });
+    fresh.querySelectorAll("details[id]").forEach((one) => { if (one.id in wasOpen) one.open = wasOpen[one.id]; });
+    if (fresh.outerHTML === part.outerHTML) return;
+    const active = part.contains(document.activeElement) ? document.activeElement : null;
+    const address = active && active.getAttribute("href");
+    part.replaceWith(fresh);
+    fresh.querySelectorAll("details[id]").forEach((one) => {
+      const box = one.querySelector("pre");
+      if (box && one.id in scrolled) box.scrollTop = scrolled[one.id] < 0 ? box.scrollHeight : scrolled[one.id];
+    });
+    if (address) {
+      const again = Array.from(fresh.querySelectorAll("a[href]")).find((link) => link.getAttribute("href") === address);
+      if (again) again.focus({ preventScroll: true });
+    }
+  }
+
+  // A part that appears or disappears: the whole is taken over, unless somebody is typing in it.
+  function sameParts(parts, fresh) {
+    const names = (root) => Array.from(root.querySelectorAll("[id^='part-']")).map((one) => one.id).join(" ");
+    return names(parts) === names(fresh);
+  }
+
+  function show(text) {
+    const fresh = document.createElement("div");
+    fresh.append(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
+    if (!sameParts(live, fresh)) {
+      const typing = live.contains(document.activeElement) && /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
+      if (typing) return;
+      live.replaceChildren(...fresh.childNodes);
+    } else {
+      live.querySelectorAll("[id^='part-']").forEach((part) => replace(part, fresh.querySelector("#" + part.id)));
+    }
+    const title = document.getElementById("part-title");
+    if (title && document.title !== title.dataset.title) document.title = title.dataset.title;
+  }
+
+  async function look() {
+    if (document.hidden) return;
+    try {
+      const answer = await fetch(window.location.href, { headers: { "X-Wms2-Part": "live" }, credentials: "same-origin", redirect: "manual" });
+      if (answer.type === "opaqueredirect") { window.location.reload(); return; }
+      if (!answer.ok && answer.status !== 400) throw new Error("answer " + answer.status);
+      show(await answer.text());
+      say("live", false);
+      waitMs = everyMs;
+    } catch (error) {
+      say("not up to date: the server does not answer", true);
+      waitMs = Math.min(slowestMs, waitMs * 2);
+    }
+  }
+
+  async function again() {
+    window.clearTimeout(timer);
+    await look();
+    timer = window.setTimeout(again, waitMs);
+  }
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) again(); });
+  say("live", false);
+  timer = window.setTimeout(again, everyMs);
+})();

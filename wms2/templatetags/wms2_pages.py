@@ -1,0 +1,64 @@
+"""Filters of the pages' templates: statuses in colour, ages, sizes. They format; they neither query nor decide."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from wms2 import words
+from wms2.tones import tone
+
+register = template.Library()
+
+
+@register.simple_tag
+def badge(choice: Any, label: str = "") -> SafeString:
+    """A member of an enum, or a value with its label, in its colour."""
+    return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """How long ago it was, without saying "ago"."""
+    return words.duration((timezone.now() - moment).total_seconds()) if moment else ""
+
+
+@register.filter
+def ago(moment: datetime | None) -> str:
+    """``3 min ago``, ``in 40 s``."""
+    return words.ago(moment)
+
+
+@register.filter
+def took(start: datetime | None, end: datetime | None) -> str:
+    """From one moment to another."""
+    return words.duration((end - start).total_seconds()) if start and end else ""
+
+
+@register.filter
+def exact(moment: datetime | None) -> str:
+    """A moment, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+@register.filter
+def size(number: int | None) -> str:
+    """Bytes."""
+    return "" if number is None else words.size(number)
+
+
+@register.filter
+def thousands(number: int | None) -> str:
+    """``100,000``."""
+    return "" if number is None else f"{number:,}"
+
+
+@register.filter
+def site_words(name: str) -> str:
+    """A site's name with places where a line may break."""
+    return name.replace("_", "_\u200b")

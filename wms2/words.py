@@ -1,0 +1,48 @@
+"""Numbers and durations in words, for pages and the admin. Pure functions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.utils import timezone
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+def duration(seconds: float) -> str:
+    """The two largest units that say something: ``3 d 4 h``, ``12 min``, ``40 s``. Seconds only below two minutes."""
+    left = max(0, int(seconds))
+    if left < 120:
+        return f"{left} s"
+    parts: list[str] = []
+    for size, unit in _UNITS[:3]:
+        number, left = divmod(left, size)
+        if number or parts:
+            parts.append(f"{number} {unit}" if number else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago, or in how long: ``3 min ago``, ``in 40 s``; empty without a moment."""
+    if moment is None:
+        return ""
+    seconds = ((now or timezone.now()) - moment).total_seconds()
+    return f"in {duration(-seconds)}" if seconds <= -1 else f"{duration(seconds)} ago"
+
+
+def size(number: float) -> str:
+    """Bytes with a decimal prefix, as storage is counted: ``2.6 MB``."""
+    value, unit = float(number), _SIZES[0]
+    for unit in _SIZES:
+        if abs(value) < 1000 or unit == _SIZES[-1]:
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 work unit``, ``3 work units``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
