@@ -23,7 +23,7 @@ from typing import TextIO
 from deploy.stack import process
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.services.base import Service
-from deploy.stack.steps import cancel
+from deploy.stack.steps import cancel, tail
 
 RESTARTS_ALLOWED = 5
 RESTART_WINDOW_SECONDS = 60.0
@@ -169,7 +169,7 @@ class Supervisor:
         while True:
             code = running.ended()
             if code is not None:
-                raise StackError(f"{service.name} ended with code {code} while starting: see {service.log}")
+                raise StackError(f"{service.name} ended with code {code} while starting; the end of {service.log}:\n{tail(service.log)}")
             missing = service.problem()
             if missing is None:
                 self._say(f"{service.name}: serving")

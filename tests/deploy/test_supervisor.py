@@ -173,8 +173,8 @@ def test_a_service_that_keeps_dying_ends_the_stack_and_names_its_log(tmp_path: P
 
 
 def test_a_service_that_ends_while_starting_is_reported_with_its_code_and_log(tmp_path: Path, supervisor: Supervisor) -> None:
-    with pytest.raises(StackError, match=r"code 3 while starting: see .*sleeper\.log"):
-        supervisor.start([sleeper(tmp_path, script="exit 3")])
+    with pytest.raises(StackError, match=r"(?s)code 3 while starting; the end of .*sleeper\.log:\nthe reason"):
+        supervisor.start([sleeper(tmp_path, script="echo the reason; exit 3")])
 
 
 def test_a_service_that_never_serves_is_reported_with_what_it_waits_for(tmp_path: Path, supervisor: Supervisor) -> None:
