@@ -68,7 +68,10 @@ def command_test(layout: Layout) -> int:
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
         places = ("-o", f"cache_dir={layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest")
-        settings = {"HYPOTHESIS_STORAGE_DIRECTORY": str(layout.state_root / "cache/hypothesis")}
+        settings = {
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(layout.state_root / "cache/hypothesis"),
+            "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
+        }
         # SIGINT: pytest ends its fixtures and says how far it came.
         return _run_with_args(stack, ("pytest", *places), settings, signal.SIGINT)
 
