@@ -169,7 +169,8 @@ class Supervisor:
         while True:
             code = running.ended()
             if code is not None:
-                raise StackError(f"{service.name} ended with code {code} while starting; the end of {service.log}:\n{tail(service.log)}")
+                ended = f"{service.name} ended with code {code} while starting"
+                raise StackError(f"{ended}; the end of {service.log}:\n{tail(service.log)}")
             missing = service.problem()
             if missing is None:
                 self._say(f"{service.name}: serving")
