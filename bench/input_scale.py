@@ -19,6 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (10_000, 100_000)
+SCOPE = "cms"
 RSES = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
 
 
@@ -54,9 +55,10 @@ def _measure(size: int) -> dict[str, float]:
 
 def _seed(dataset: str, size: int) -> None:
     """DBS by rule, Rucio block by block."""
+    from rucio.client import Client
+
     from deploy.simulators.client import Caller
     from wms2.adapters import factory
-    from wms2.adapters.rucio import RucioFile
 
     base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
     spec = {"files": size, "files_per_block": 1000, "events_per_file": 1000, "lumis_per_file": 10, "sites": list(RSES)}
@@ -64,13 +66,15 @@ def _seed(dataset: str, size: int) -> None:
     Caller(base, login="bench").json("POST", "/admin/seed", {"dbs": {"datasets": [record]}})
     rucio, dbs = factory.rucio(), factory.dbs()
     rucio.ensure_container(dataset)
+    os.environ["RUCIO_HOME"] = os.environ["WMS2_RUCIO_HOME"]
+    client = Client()
     for block in dbs.blocks(dataset):
         rucio.ensure_block(dataset, block.block_name)
         files = [
-            RucioFile(f.lfn, f.size_bytes, f.adler32 if len(f.adler32) == 8 else f"{zlib.adler32(f.lfn.encode()):08x}")
+            {"scope": SCOPE, "name": f.lfn, "bytes": f.size_bytes, "adler32": f"{zlib.adler32(f.lfn.encode()):08x}"}
             for f in dbs.files(block.block_name)
         ]
-        rucio.register_files(block.origin_site, block.block_name, files)
+        client.attach_dids(SCOPE, block.block_name, files, rse=block.origin_site)  # quicker than the adapter, which may repeat
         rucio.close_block(block.block_name)
 
 
