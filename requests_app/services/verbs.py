@@ -27,10 +27,14 @@ _WITH_DAG = (S.PLANNING, S.ACTIVE)
 
 @contextmanager
 def _verb(request: Request, actor: str, action: str, reason: str) -> Iterator[None]:
-    """Audit, refusals included; then a nudge."""
+    """Act on the request as it is now, its row locked; audit, refusals included; then a nudge."""
     old = request.status
     try:
         with transaction.atomic():
+            # a planner that is about to record its DAG waits or has done so: what may run cannot change under the verb
+            Request.objects.select_for_update().get(pk=request.pk)
+            request.refresh_from_db()
+            old = request.status
             yield
             audit(actor=actor, action=action, target=request.request_name, reason=reason, old=old, new=request.status)
             nudge(EVALUATE_REQUEST, str(request.pk))
