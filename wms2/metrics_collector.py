@@ -17,9 +17,12 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, ProcessingBlock
 from requests_app.admission import queue, slots_used
 from requests_app.limits import limit_int
-from requests_app.models import TERMINAL, Request, RequestStatus, Workflow, WorkflowStatus
-from requests_app.selectors import lifecycle_standing, status_counts
+from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
+from requests_app.selectors import lifecycle_standing, request_facts, status_counts
 from sites_app.models import Schedd
+
+#: Statuses whose age matters to nobody.
+_ENDS = frozenset({*TERMINAL, RequestStatus.COMPLETED})
 
 
 class RowsCollector(Collector):
@@ -27,12 +30,11 @@ class RowsCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
-        yield _by_status("wms2_requests", "Requests by status", status_counts(Request, "status", RequestStatus.values))
+        yield from _requests()
         yield _by_status("wms2_workflows", "Workflows by status", status_counts(Workflow, "status", WorkflowStatus.values))
         yield _by_status(
             "wms2_blocks", "Processing blocks by status", status_counts(ProcessingBlock, "status", BlockStatus.values)
         )
-        yield from _state_ages()
         yield from _admission()
         yield from _dags()
         yield from _effects()
@@ -54,16 +56,15 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-def _state_ages() -> Iterator[Metric]:
-    now = timezone.now()
-    rows = Request.objects.exclude(status__in=(*TERMINAL, RequestStatus.COMPLETED)).order_by().values_list("status")
-    oldest = dict(rows.annotate(since=Min("status_since")))
-    going_on = [status for status in RequestStatus.values if status not in (*TERMINAL, RequestStatus.COMPLETED)]
-    values = [(status, _age(oldest.get(status), now)) for status in going_on]
-    yield _family("wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", values)
-    yield GaugeMetricFamily(
-        "wms2_requests_alerted", "Requests with an alert that waits for a person", Request.objects.exclude(alert_code="").count()
+def _requests() -> Iterator[Metric]:
+    now, facts = timezone.now(), request_facts()
+    yield _by_status("wms2_requests", "Requests by status", {status: fact.number for status, fact in facts.items()})
+    going_on = [(status, _age(fact.since, now)) for status, fact in facts.items() if status not in _ENDS]
+    yield _family(
+        "wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", going_on
     )
+    alerted = sum(fact.alerted for fact in facts.values())
+    yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", alerted)
 
 
 def _admission() -> Iterator[Metric]:

@@ -4,7 +4,7 @@ from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.admission import AdmissionStanding, QueuedRow, admission_standing, config_in_force, queue_rows
 from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
 from requests_app.selectors.requests import RequestPicture, release_repeated, request_picture, requests_listed
-from requests_app.selectors.summary import SystemSummary, status_counts, system_summary
+from requests_app.selectors.summary import StatusFacts, SystemSummary, request_facts, status_counts, system_summary
 from requests_app.selectors.versions import VersionChain, version_chain
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing, workflows_shown
 
@@ -14,6 +14,7 @@ __all__ = [
     "LifecycleStanding",
     "QueuedRow",
     "RequestPicture",
+    "StatusFacts",
     "SystemSummary",
     "VersionChain",
     "WorkflowStanding",
@@ -23,6 +24,7 @@ __all__ = [
     "lifecycle_standing",
     "queue_rows",
     "release_repeated",
+    "request_facts",
     "request_picture",
     "requests_listed",
     "status_counts",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Model
+from django.db.models import Count, Min, Model, Q
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
@@ -37,13 +38,30 @@ def status_counts(model: type[Model], field: str, known: list[str], **filters: A
     return dict.fromkeys(known, 0) | {str(value): number for value, number in rows}
 
 
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """The requests of one status: how many, since when the one that is longest in it, how many have an alert."""
+
+    number: int = 0
+    since: datetime | None = None
+    alerted: int = 0
+
+
+def request_facts() -> dict[str, StatusFacts]:
+    """Every status, zeros included; one pass over the requests, which are many."""
+    rows = Request.objects.order_by().values_list("status")
+    counted = rows.annotate(number=Count("pk"), since=Min("status_since"), alerted=Count("pk", filter=~Q(alert_code="")))
+    return dict.fromkeys(RequestStatus.values, StatusFacts()) | {status: StatusFacts(*facts) for status, *facts in counted}
+
+
 def system_summary() -> SystemSummary:
     """Count; a fixed number of queries."""
+    requests = request_facts()
     return SystemSummary(
-        requests=status_counts(Request, "status", RequestStatus.values),
+        requests={status: facts.number for status, facts in requests.items()},
         workflows=status_counts(Workflow, "status", WorkflowStatus.values),
         held=status_counts(Request, "hold_code", HoldCode.values, status=RequestStatus.HELD),
-        alerted_requests=Request.objects.exclude(alert_code="").count(),
+        alerted_requests=sum(facts.alerted for facts in requests.values()),
         dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
         blocks=status_counts(ProcessingBlock, "status", BlockStatus.values),
         effects_open=status_counts(Effect, "state", [state.value for state in OPEN_EFFECT], state__in=OPEN_EFFECT),

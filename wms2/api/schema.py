@@ -17,7 +17,7 @@ class ProblemAutoSchema(AutoSchema):
     """Adds to each operation that anything but success is a problem, and that a body, where there is one, must be there."""
 
     def _get_request_body(self, direction: Direction = "request") -> dict[str, Any] | None:
-        body: dict[str, Any] | None = super()._get_request_body(direction)
+        body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]
         return None if body is None else {**body, "required": True}
 
     def _get_response_bodies(self, direction: Direction = "response") -> dict[str, Any]:
