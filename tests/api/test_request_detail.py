@@ -12,7 +12,6 @@ from dags_app.planning.specs import ClaimKind, ClaimSpec
 from dags_app.services.plan import claim_rows
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app import states
-from requests_app.input_sums import input_sums
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from tests.api.problems import problem
 from tests.support.rows import dag_row, input_spec, request_row, unit_row, workflow_row
@@ -121,9 +120,11 @@ def test_an_input_dataset_shows_its_account_in_files_and_events(reader: APIClien
     }  # fmt: skip
 
 
-def test_more_claimed_than_a_file_has_is_seen(with_input: tuple[Request, Workflow]) -> None:
+def test_more_claimed_than_a_file_has_is_told(reader: APIClient, with_input: tuple[Request, Workflow]) -> None:
     InputFile.objects.filter(lfn="done").update(events=50)
-    assert input_sums(with_input[1].pk).overclaimed_files == 1
+    body = detail(reader, with_input[0])
+    assert "more events are claimed than the file has" in body["ledger"]["violation"]
+    assert body["ledger"]["numbers"] == {}
 
 
 def test_one_request_costs_a_fixed_number_of_queries(
@@ -131,8 +132,8 @@ def test_one_request_costs_a_fixed_number_of_queries(
 ) -> None:
     for index in range(20):
         states.record_creation(with_input[0], actor="a", reason=str(index))
-    # the token's user, request, workflow, transitions, units, account, DAG, datasets, effects
-    with django_assert_num_queries(9):
+    # the token's user, request, workflow, transitions, units, account (2), DAG, datasets, effects
+    with django_assert_num_queries(10):
         detail(reader, with_input[0])
 
 
