@@ -1,8 +1,7 @@
 """Lay HTCondor from a Debian suite into a private prefix, without root and without touching the host's packages.
 
-The host's apt is used with a state directory of its own and an empty dpkg status, so that it resolves the whole
-closure; the archive's signature is checked with the host's Debian keyring. The packages are unpacked, and every
-program gets the unpacked loader and library directory as interpreter and RPATH. That is why the prefix cannot be
+The packages are fetched by ``deploy.debian`` and unpacked, and every program gets the unpacked loader and library
+directory as interpreter and RPATH. That is why the prefix cannot be
 moved, and why host programs started by jobs keep the host's C library (no LD_LIBRARY_PATH is involved).
 
     python -m deploy.htcondor.install --suite trixie --prefix DIR --cache DIR
@@ -13,14 +12,13 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-MIRROR = "http://deb.debian.org/debian"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+from deploy import debian
+
 ROOT_PACKAGES = ("condor", "minicondor", "patchelf")
 # Of the closure only libraries are wanted, and of those not the runtimes of tools that the daemons never load.
 # zlib's package is the one library whose name does not start with "lib".
@@ -32,85 +30,6 @@ UNWANTED = re.compile(
 MULTIARCH = "x86_64-linux-gnu"
 LOADER = "ld-linux-x86-64.so.2"
 MARKER = ".complete"
-
-
-class InstallError(RuntimeError):
-    """The installation cannot go on; the message says what is missing and what to do."""
-
-
-def run(command: Sequence[str | Path], **options: object) -> str:
-    """Run a command, return its standard output; a failure carries the command's own words."""
-    result = subprocess.run([str(c) for c in command], text=True, capture_output=True, check=False, **options)  # type: ignore[call-overload]
-    if result.returncode != 0:
-        tail = (result.stderr or result.stdout).strip()[-2000:]
-        raise InstallError(f"`{' '.join(str(c) for c in command[:4])} ...` failed with code {result.returncode}:\n{tail}")
-    return str(result.stdout)
-
-
-def host_mirror() -> str:
-    """The Debian mirror the host's own apt uses, so that a local mirror or snapshot is respected."""
-    listed: list[str] = []
-    for path in sorted(Path("/etc/apt").glob("sources.list*")) + sorted(Path("/etc/apt/sources.list.d").glob("*")):
-        if path.is_file():
-            text = path.read_text(errors="replace")
-            listed += re.findall(r"^URIs:\s*(\S+)", text, re.M) + re.findall(r"^deb\s+(?:\[[^]]*]\s+)?(\S+)", text, re.M)
-    return next((url for url in listed if re.search(r"/debian/?$", url)), MIRROR)
-
-
-class PrivateApt:
-    """apt-get on its own lists, cache and empty package status under ``cache``."""
-
-    def __init__(self, cache: Path, suite: str) -> None:
-        self.directory = cache / suite
-        self.debs = self.directory / "debs"
-        for sub in ("lists/partial", "cache/archives/partial", "debs"):
-            (self.directory / sub).mkdir(parents=True, exist_ok=True)
-        (self.directory / "status").write_text("")
-        self.sources = self.directory / "sources.list"
-        self.sources.write_text(f"deb [signed-by={KEYRING}] {host_mirror()} {suite} main\n")
-
-    def get(self, *arguments: str) -> str:
-        settings = {
-            "Dir::Etc::SourceList": self.sources,
-            "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::State::Lists": self.directory / "lists",
-            "Dir::Cache": self.directory / "cache",
-            "Dir::State::status": self.directory / "status",
-            "APT::Architecture": "amd64",
-            "Acquire::Languages": "none",
-            "Acquire::Retries": "3",
-            "Acquire::http::Timeout": "60",
-        }
-        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-        return run(["apt-get", "-qq", *options, *arguments], cwd=self.debs)
-
-    def closure(self) -> list[str]:
-        """Names of the packages to unpack."""
-        simulated = self.get("--no-install-recommends", "-s", "install", *ROOT_PACKAGES)
-        names = set(re.findall(r"^Inst ([^ :]+)", simulated, re.M))
-        return sorted(n for n in names if WANTED.match(n) and not UNWANTED.match(n))
-
-    def download(self, packages: Sequence[str]) -> list[Path]:
-        """Fetch the packages; returns the newest file of each."""
-        self.get("download", *packages)
-        found = []
-        for package in packages:
-            files = sorted(self.debs.glob(f"{package}_*.deb"), key=lambda p: p.stat().st_mtime)
-            if not files:
-                raise InstallError(f"apt-get downloaded no file for package {package} into {self.debs}")
-            found.append(files[-1])
-        return found
-
-
-def check_host() -> None:
-    for tool in ("apt-get", "dpkg"):
-        if shutil.which(tool) is None:
-            raise InstallError(
-                f"`{tool}` not found: the private HTCondor comes from Debian packages. Install HTCondor 23.9 or newer "
-                "by your system's own means and put condor_master on PATH; it will be used instead."
-            )
-    if not KEYRING.exists():
-        raise InstallError(f"{KEYRING} is missing, so Debian's signatures cannot be checked: install debian-archive-keyring")
 
 
 def shared_libraries(stage: Path) -> Iterator[Path]:
@@ -155,7 +74,7 @@ def patch_programs(prefix: Path) -> int:
         if b"/ld-linux-x86-64.so" not in program.read_bytes()[:4096]:
             continue  # a shared object or a static program: nothing to bind
         # --force-rpath writes DT_RPATH: unlike DT_RUNPATH it also serves the libraries' own dependencies and dlopen.
-        run([*patchelf, "--set-interpreter", runtime / LOADER, "--force-rpath", "--set-rpath", runtime, program])
+        debian.run([*patchelf, "--set-interpreter", runtime / LOADER, "--force-rpath", "--set-rpath", runtime, program])
         count += 1
     return count
 
@@ -166,27 +85,29 @@ def installed_version(prefix: Path) -> str | None:
     return marker.read_text().splitlines()[0] if marker.exists() else None
 
 
+def _packages(apt: debian.PrivateApt) -> list[str]:
+    return [name for name in apt.closure(*ROOT_PACKAGES) if WANTED.match(name) and not UNWANTED.match(name)]
+
+
 def install(suite: str, prefix: Path, cache: Path) -> str:
     """Install unless the prefix is finished; returns the version line. Safe to repeat after an interruption."""
     done = installed_version(prefix)
     if done:
         return done
-    check_host()
     if prefix.exists():
         shutil.rmtree(prefix)
-    apt = PrivateApt(cache, suite)
+    apt = debian.PrivateApt(cache / suite, suite)
     print(f"htcondor: reading the package lists of Debian {suite}", flush=True)
     apt.get("update")
-    packages = apt.closure()
+    packages = _packages(apt)
     print(f"htcondor: downloading {len(packages)} packages", flush=True)
     files = apt.download(packages)
     with tempfile.TemporaryDirectory(dir=cache, prefix="stage.") as stage:
-        for file in files:
-            run(["dpkg", "-x", file, stage])
+        debian.unpack(files, Path(stage))
         lay_out(Path(stage), prefix)
     print("htcondor: binding the programs to their own libraries", flush=True)
     patched = patch_programs(prefix)
-    version = run([prefix / "usr/bin/condor_version"]).splitlines()[0]
+    version = debian.run([prefix / "usr/bin/condor_version"]).splitlines()[0]
     (prefix / MARKER).write_text("\n".join([version, f"suite={suite} patched={patched}", *(f.name for f in files)]) + "\n")
     return version
 
@@ -199,8 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         print("htcondor:", install(options.suite, options.prefix.absolute(), options.cache.absolute()))
-    except InstallError as error:
-        print(f"htcondor: {error}", file=sys.stderr)
+    except debian.PackageError as error:
+        hint = "Or install HTCondor 23.9 or newer by other means and put condor_master on PATH: it will be used instead."
+        print(f"htcondor: {error}\n{hint}", file=sys.stderr)
         return 1
     return 0
 

@@ -12,22 +12,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy import virtualenv
+from deploy.debian import PackageError
 from deploy.rucio.settings import HERE, RucioServerError, Settings
 
 REQUIREMENTS = HERE / "requirements.txt"
 # The pip of Python 3.11's ensurepip needs a minute of CPU to choose among files of long indexes; this one needs a few seconds.
 PIP_REQUIREMENTS = HERE / "requirements-pip.txt"
 MARKER = "wms2-rucio-locks"
-# --no-deps: the lock is complete but for docopt, which exists only as a source archive and is imported only by a command line
-# tool of stomp.py. So nothing is built and no foreign code runs at installation.
-# --no-compile: of 80 packages the server imports a few; Python compiles those when bootstrap imports them.
-INSTALL = (
-    "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes", "--no-deps", "--only-binary", ":all:"
-)  # fmt: skip
 
 
 @contextmanager
@@ -88,10 +84,18 @@ def install(settings: Settings, python: str = "") -> bool:
             if not (settings.venv / "pyvenv.cfg").exists() and any(settings.venv.iterdir()):
                 raise RucioServerError(f"VENV {settings.venv} is not a virtual environment but holds files: choose another place")
             shutil.rmtree(settings.venv)
-        _run(settings, log, python or os.environ.get("PYTHON") or sys.executable, "-m", "venv", str(settings.venv))
-        pip = (str(settings.python), "-m", "pip", *INSTALL)
-        _run(settings, log, *pip, "--requirement", str(PIP_REQUIREMENTS))
-        _run(settings, log, *pip, "--no-compile", "--requirement", str(REQUIREMENTS))
+        interpreter = python or os.environ.get("PYTHON") or sys.executable
+
+        def run(argv: Sequence[str]) -> None:
+            _run(settings, log, *argv)
+
+        try:
+            pip = virtualenv.create(settings.venv, python=interpreter, pip_lock=PIP_REQUIREMENTS, run=run)
+        except PackageError as error:
+            raise RucioServerError(f"{interpreter} has no ensurepip, and no other pip could be had: {error}") from error
+        # The lock is complete but for docopt, which exists only as a source archive and which only a command line tool of
+        # stomp.py imports.
+        run([*pip, *virtualenv.INSTALL, str(REQUIREMENTS)])
         marker = settings.venv / MARKER
         marker.with_suffix(".tmp").write_text(checksum())
         marker.with_suffix(".tmp").replace(marker)

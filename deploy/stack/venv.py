@@ -9,19 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
+from deploy import virtualenv
+from deploy.debian import PackageError
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
 from deploy.stack.steps import locked, run_logged, say
 
 LOCK = Path("requirements/dev.txt")
 PIP_LOCK = Path("requirements/pip.txt")
-# Every package of the locks has a wheel, so nothing is built. Python compiles what it imports, the rest never.
-INSTALL = ("install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile", "--no-input", "-r")
 MARKER = ".complete"
 INSTALL_SECONDS = 1500.0
 
@@ -44,38 +43,10 @@ def is_complete(layout: Layout) -> bool:
     return marker.exists() and marker.read_text() == wanted(layout) and layout.python.exists()
 
 
-def _has(program: str, module: str) -> bool:
-    return subprocess.run([program, "-c", f"import {module}"], capture_output=True, check=False, timeout=60).returncode == 0
-
-
-def other_pip() -> list[str] | None:
-    """A pip able to install into another interpreter's environment, for systems whose Python has no ensurepip."""
-    programs = [interpreter(), *(shutil.which(n) for n in ("python3", "python3.11", "python3.12", "python3.13"))]
-    for program in dict.fromkeys(p for p in programs if p):
-        if _has(program, "pip"):
-            return [program, "-m", "pip"]
-    pip = shutil.which("pip3") or shutil.which("pip")
-    return [pip] if pip else None
-
-
-def create(directory: Path, log: Path, environment: Mapping[str, str]) -> list[str]:
-    """Make an empty environment in ``directory``; returns the pip command that installs into it."""
-    python = interpreter()
-    if directory.exists():
-        for entry in directory.iterdir():  # the directory itself may be another user's gift: keep it
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    if _has(python, "ensurepip"):
-        run_logged([python, "-m", "venv", directory], log=log, environment=environment, cwd=Path("/"), seconds=300)
-        return [str(directory / "bin/python"), "-m", "pip"]
-    pip = other_pip()
-    if pip is None:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise StackError(
-            f"{python} has no ensurepip and there is no pip on this machine: install one (on Debian: apt-get install "
-            f"python{version}-venv) or set PYTHON to an interpreter that has it"
-        )
-    run_logged([python, "-m", "venv", "--without-pip", directory], log=log, environment=environment, cwd=Path("/"), seconds=300)
-    return [*pip, "--python", str(directory / "bin/python")]
+def _empty(directory: Path) -> None:
+    """Remove what is in a directory, not the directory: it may be another user's gift."""
+    for entry in directory.iterdir() if directory.exists() else ():
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
 
 def ensure(layout: Layout) -> None:
@@ -88,10 +59,19 @@ def ensure(layout: Layout) -> None:
         if is_complete(layout):
             return
         say(f"python environment: installing the locked packages into {layout.venv} (log: {log})")
-        pip = create(layout.venv, log, environment)
-        # First pip itself: an older one takes a minute to match hashes against long indexes.
-        for command, lock in ((pip, PIP_LOCK), ([str(layout.python), "-m", "pip"], LOCK)):
-            argv = [*command, *INSTALL, str(layout.source / lock)]
+
+        def run(argv: Sequence[str]) -> None:
             run_logged(argv, log=log, environment=environment, cwd=layout.source, seconds=INSTALL_SECONDS)
+
+        _empty(layout.venv)
+        try:
+            pip = virtualenv.create(layout.venv, python=interpreter(), pip_lock=layout.source / PIP_LOCK, run=run)
+        except PackageError as error:
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            raise StackError(
+                f"{interpreter()} has no ensurepip, this machine has no pip, and none could be fetched: {error}\n"
+                f"Install one (on Debian: apt-get install python{version}-venv) or set PYTHON to an interpreter that has it"
+            ) from error
+        run([*pip, *virtualenv.INSTALL, str(layout.source / LOCK)])
         (layout.venv / MARKER).write_text(wanted(layout))
     say("python environment: complete")
