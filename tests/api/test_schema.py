@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern
@@ -88,4 +89,4 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(client: 
 
 def test_who_is_not_signed_in_is_sent_to_the_sign_in_page(client: Client) -> None:
     response = client.get("/api/v1/docs/")
-    assert (response.status_code, response["Location"]) == (302, "/admin/login/?next=/api/v1/docs/")
+    assert (response.status_code, response["Location"]) == (302, f"{settings.LOGIN_URL}?next=/api/v1/docs/")
