@@ -146,6 +146,8 @@ def test_the_next_page_keeps_the_filters(reader: APIClient) -> None:
     [
         ({"status": "sleeping"}, "status"),
         ({"status": "held,sleeping"}, "status"),
+        ({"status": ","}, "status"),
+        ({"status": "held,"}, "status"),
         ({"status": "held\x00"}, "status"),
         ({"hold_code": "because"}, "hold_code"),
         ({"priority_min": "high"}, "priority_min"),

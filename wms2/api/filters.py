@@ -8,7 +8,7 @@ from typing import Any
 import django_filters
 from django import forms
 from django.db.models import Model, Q, QuerySet
-from django_filters.fields import IsoDateTimeField
+from django_filters.fields import BaseCSVField, IsoDateTimeField
 from drf_spectacular.drainage import set_override
 
 
@@ -71,8 +71,24 @@ def _is_true(word: str) -> bool:
     return word == "true"
 
 
+class WholeListField(BaseCSVField):
+    """Values separated by commas, none of them empty."""
+
+    def clean(self, value: Any) -> Any:
+        """The values.
+
+        Raises:
+            ValidationError: one is missing or wrong.
+        """
+        if value is not None and "" in value:
+            raise forms.ValidationError("a value is missing beside a comma")
+        return super().clean(value)
+
+
 class ChoicesFilter(django_filters.BaseInFilter, django_filters.ChoiceFilter):
     """One of the choices, or several separated by commas: ``?status=held,active``."""
+
+    base_field_class = WholeListField
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("help_text", "one, or several separated by commas")
