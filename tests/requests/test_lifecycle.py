@@ -1,0 +1,89 @@
+"""Requests through the scripted world, from the document to the end: the plain ways, and what the property test has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import WorkUnit, WorkUnitState
+from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.services import request_release
+from tests.support.scripted import documents
+from tests.support.scripted.dagman import Account
+from tests.support.scripted.invariants import check
+from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(tmp_path, monkeypatch)
+    world.furnish()
+    return world
+
+
+def status(request: Request) -> RequestStatus:
+    request.refresh_from_db()
+    return RequestStatus(request.status)
+
+
+def run_to_the_end(world: World, request: Request, cycles: int = 20) -> RequestStatus:
+    """Cycles in which every DAG finishes."""
+    for _ in range(cycles):
+        world.cycle()
+        check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+        if status(request) in (S.COMPLETED, S.HELD, S.ABORTED):
+            break
+    return status(request)
+
+
+def test_a_generation_completes_over_two_rounds(world: World) -> None:
+    request = world.request(documents.generation(400))
+    assert run_to_the_end(world, request) is S.COMPLETED
+    assert len(world.schedd.jobs) == 2
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}])
+def test_a_reprocessing_completes_with_every_file_once(world: World, split: dict[str, int]) -> None:
+    dataset = world.source("Plain", 100, 30, 0, 200, 10)
+    request = world.request(documents.reprocessing(dataset, **split))
+    assert run_to_the_end(world, request) is S.COMPLETED
+
+
+def units(request: Request) -> dict[str, WorkUnitState]:
+    """Round and name -> state."""
+    rows = WorkUnit.objects.filter(workflow__request=request).order_by("round__index", "index")
+    return {f"{unit.round.index}/{unit.name}": WorkUnitState(unit.state) for unit in rows.select_related("round")}
+
+
+def started(world: World, events: int = 300) -> tuple[Request, Job]:
+    """A generation whose DAG runs: one unit for each 100 events, three at most."""
+    request = world.request(documents.generation(events))
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    return request, world.job_of(request)
+
+
+def test_a_unit_that_violates_its_claim_holds_the_request_and_the_other_units_still_count(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000", Account.EXTRA)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(3):
+        world.cycle()
+        check(world)
+    assert status(request) is S.HELD
+    assert request.hold_code == HoldCode.LEDGER
+    done, planned = WorkUnitState.DONE, WorkUnitState.PLANNED
+    assert units(request) == {"0/mg_000000": planned, "0/mg_000001": done, "0/mg_000002": done}
+
+    request_release(request=request, actor="op", reason="look again")
+    assert run_to_the_end(world, request) is S.COMPLETED
+    assert units(request)["0/mg_000000"] == WorkUnitState.FAILED
+    assert units(request)["1/mg_000000"] == WorkUnitState.DONE, "its work was done by a unit of the next round"

@@ -1,0 +1,218 @@
+"""DBS, Rucio and ConfigCache as WMS2's adapters show them, kept in memory, failing as scripted.
+
+They keep the guards of the real ones (a closed block takes no files, a file is in one block) and can be asked what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.support.scripted.documents import CONFIGS
+from tests.support.scripted.faults import Script
+from wms2.adapters.rucio import RucioFile
+from wms2.adapters.types import (
+    BlockInfo,
+    ConfigDocument,
+    DatasetInfo,
+    DatasetSpec,
+    DbsFile,
+    DbsFileInfo,
+    FileLumi,
+    FileParent,
+    FilesRegistered,
+)
+from wms2.errors import NotFoundInService, ServiceRejected
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a scripted input dataset; ten events a lumi, in run 1."""
+
+    lfn: str
+    events: int
+    first_lumi: int
+
+    @property
+    def lumis(self) -> list[int]:
+        """Its luminosity sections, one at least."""
+        return list(range(self.first_lumi, self.first_lumi + max(1, -(-self.events // 10))))
+
+
+@dataclass
+class Source:
+    """An input dataset: block -> its files; block -> RSEs that hold it whole."""
+
+    blocks: dict[str, list[SourceFile]] = field(default_factory=dict)
+    locations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def files(self) -> Iterator[SourceFile]:
+        """All files."""
+        for files in self.blocks.values():
+            yield from files
+
+
+@dataclass
+class _Block:
+    dataset: str
+    files: dict[str, DbsFile] = field(default_factory=dict)
+    open: bool = True
+
+
+class ScriptedDbs:
+    """Reads of ``sources``; registration into ``registered``."""
+
+    def __init__(self, script: Script, sources: dict[str, Source]) -> None:
+        self.script, self.sources = script, sources
+        self.datasets: set[str] = set()
+        self.registered: dict[str, _Block] = {}
+
+    # --- inputs
+
+    def dataset_exists(self, name: str) -> bool:
+        return self.script.call("dataset", lambda: name in self.sources)
+
+    def blocks(self, dataset: str) -> Iterator[BlockInfo]:
+        rows = [BlockInfo(name, False, len(files), 1, "") for name, files in self.sources[dataset].blocks.items()]
+        return iter(self.script.call("blocks", lambda: rows))
+
+    def files(self, name: str, valid_only: bool = True) -> Iterator[DbsFileInfo]:
+        rows = [DbsFileInfo(f.lfn, name, 1000 + f.events, f.events, "0000000a", True) for f in self._source_block(name)]
+        return iter(self.script.call("files", lambda: rows))
+
+    def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
+        rows = [FileLumi(f.lfn, 1, lumi, None) for f in self._source_block(block_name) for lumi in f.lumis]
+        return iter(self.script.call("file_lumis", lambda: rows))
+
+    def file_parents(self, block_name: str) -> Iterator[FileParent]:
+        return iter(self.script.call("file_parents", list))
+
+    def _source_block(self, name: str) -> list[SourceFile]:
+        return self.sources[name.partition("#")[0]].blocks[name]
+
+    # --- outputs
+
+    def ensure_dataset(self, spec: DatasetSpec) -> DatasetInfo:
+        def act() -> DatasetInfo:
+            self.datasets.add(spec.dataset)
+            return DatasetInfo(spec.dataset, "PRODUCTION", "mc")
+
+        return self.script.call("ensure_dataset", act, spec.dataset)
+
+    def open_block(self, block_name: str, origin_site: str) -> BlockInfo:
+        def act() -> BlockInfo:
+            dataset = block_name.partition("#")[0]
+            if dataset not in self.datasets:
+                raise ServiceRejected("dbs", "open_block", f"{dataset} does not exist")
+            block = self.registered.setdefault(block_name, _Block(dataset))
+            if not block.open:
+                raise ServiceRejected("dbs", "open_block", f"{block_name} exists and is closed")
+            return BlockInfo(block_name, True, len(block.files), 0, origin_site)
+
+        return self.script.call("open_block", act, block_name)
+
+    def register_files(self, block_name: str, dataset: str, files: Sequence[DbsFile]) -> FilesRegistered:
+        def act() -> FilesRegistered:
+            block = self.registered.get(block_name)
+            if block is None:
+                raise NotFoundInService("dbs", "register_files", f"{block_name} does not exist")
+            new = [f for f in files if f.lfn not in block.files]
+            if new and not block.open:
+                raise ServiceRejected("dbs", "register_files", f"{block_name} is closed")
+            for file in new:
+                elsewhere = [name for name, other in self.registered.items() if file.lfn in other.files]
+                if elsewhere:
+                    raise ServiceRejected("dbs", "register_files", f"{file.lfn} is in {elsewhere}")
+                block.files[file.lfn] = file
+            return FilesRegistered(len(new), len(files) - len(new))
+
+        return self.script.call("register_files", act, ",".join(sorted(f.lfn for f in files)))
+
+    def close_block(self, block_name: str, origin_site: str | None = None) -> None:
+        def act() -> None:
+            if block_name not in self.registered:
+                raise NotFoundInService("dbs", "close_block", f"{block_name} does not exist")
+            self.registered[block_name].open = False
+
+        self.script.call("close_block", act, block_name)
+
+
+@dataclass
+class _RucioBlock:
+    files: dict[str, RucioFile] = field(default_factory=dict)
+    open: bool = True
+
+
+class ScriptedRucio:
+    """Blocks with files, and rules: (name, RSE) -> ids."""
+
+    def __init__(self, script: Script, sources: dict[str, Source]) -> None:
+        self.script, self.sources = script, sources
+        self.containers: dict[str, set[str]] = {}
+        self.held: dict[str, _RucioBlock] = {}
+        self.replicas: dict[str, set[str]] = {}
+        self.rules: dict[tuple[str, str], list[str]] = {}
+
+    def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
+        def act() -> dict[str, dict[str, bool]]:
+            return {b: dict.fromkeys(self.sources[b.partition("#")[0]].locations.get(b, ()), True) for b in blocks}
+
+        return self.script.call("block_locations", act)
+
+    def ensure_container(self, dataset: str) -> None:
+        self.script.call("ensure_container", lambda: self.containers.setdefault(dataset, set()))
+
+    def ensure_block(self, dataset: str, block: str) -> None:
+        def act() -> None:
+            self.containers.setdefault(dataset, set()).add(block)
+            self.held.setdefault(block, _RucioBlock())
+
+        self.script.call("ensure_block", act, block)
+
+    def register_files(self, rse: str, block: str, files: Sequence[RucioFile]) -> None:
+        def act() -> None:
+            held = self.held[block]
+            new = [f for f in files if f.lfn not in held.files]
+            if new and not held.open:
+                raise ServiceRejected("rucio", "register_files", f"{block} is closed", "UnsupportedOperation")
+            for file in files:
+                self.replicas.setdefault(file.lfn, set()).add(rse)
+                held.files[file.lfn] = file
+
+        self.script.call("register_files", act, ",".join(sorted(f.lfn for f in files)))
+
+    def protect_files(self, rse: str, lfns: Sequence[str], comment: str, activity: str = "") -> dict[str, str]:
+        def act() -> dict[str, str]:
+            missing = [lfn for lfn in lfns if rse not in self.replicas.get(lfn, set())]
+            if missing:
+                raise ServiceRejected("rucio", "protect_files", f"{missing[0]} is not at {rse}", "DataIdentifierNotFound")
+            return {lfn: self._rule(lfn, rse) for lfn in lfns}
+
+        return self.script.call("protect_files", act, ",".join(sorted(lfns)))
+
+    def close_block(self, block: str) -> None:
+        def act() -> None:
+            if block not in self.held:
+                raise NotFoundInService("rucio", "close_block", f"{block} does not exist")
+            self.held[block].open = False
+
+        self.script.call("close_block", act, block)
+
+    def choose_tape_rse(self, expression: str, key: str) -> str:
+        return self.script.call("choose_tape_rse", lambda: "T1_US_FNAL_Tape")
+
+    def tape_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
+        return self.script.call("tape_rule", lambda: self._rule(block, rse), block)
+
+    def _rule(self, name: str, rse: str) -> str:
+        return self.rules.setdefault((name, rse), [f"rule-{len(self.rules)}"])[0]
+
+
+class ScriptedConfigCache:
+    """The documents of ``documents.CONFIGS``."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
+        return self.script.call("config", lambda: CONFIGS[config_id])

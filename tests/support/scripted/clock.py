@@ -1,0 +1,34 @@
+"""A clock that tests move. All of WMS2 asks ``django.utils.timezone.now``; field defaults hold on to it from their class."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.apps import apps
+from django.utils import timezone
+
+_real_now = timezone.now
+
+
+class Clock:
+    """Real time plus what the test added."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        """The time as WMS2 sees it."""
+        return _real_now() + self.ahead
+
+    def advance(self, seconds: float) -> None:
+        """Time passes."""
+        self.ahead += timedelta(seconds=seconds)
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Let all of WMS2 use this clock."""
+        patch.setattr(timezone, "now", self.now)
+        for model in apps.get_models():
+            for field in model._meta.concrete_fields:
+                if field.default is _real_now:
+                    patch.setattr(field, "_get_default", self.now, raising=False)

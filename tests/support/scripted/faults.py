@@ -1,0 +1,80 @@
+"""How scripted services fail: an answer is refused, missing, or lost after the call has acted; a process may die in any call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from django.db import connection
+
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+T = TypeVar("T")
+
+
+class PowerCut(BaseException):
+    """The worker process dies here. Nothing in WMS2 may catch it."""
+
+
+class Mode(Enum):
+    """What happens to a call."""
+
+    DOWN = "does not act, no answer"
+    LOST = "acts, the answer is lost"
+    REFUSED = "does not act, refuses"
+    DEATH_BEFORE = "the calling process dies before the call acts"
+    DEATH_AFTER = "the calling process dies after the call has acted"
+
+
+@dataclass
+class Script:
+    """The faults that wait for calls of one service, and what was called."""
+
+    service: str
+    waiting: list[Mode] = field(default_factory=list)
+    #: operations that the real service can refuse; empty: all
+    refuses: frozenset[str] = frozenset()
+    calls: int = 0
+    #: (operation, content) -> answers that the caller got; for "once outside" checks
+    answered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: run once inside the next call, before it acts: another process at work at that moment
+    meanwhile: Callable[[], None] | None = None
+
+    def arm(self, mode: Mode, times: int = 1) -> None:
+        """The next calls go wrong."""
+        self.waiting.extend([mode] * times)
+
+    def heal(self) -> None:
+        """All is well again."""
+        self.waiting.clear()
+        self.meanwhile = None
+
+    def call(self, operation: str, act: Callable[[], T], content: str = "") -> T:
+        """Make a call, as the script wants it."""
+        assert not connection.in_atomic_block, f"{self.service} {operation} is called with a transaction open"
+        self.calls += 1
+        if self.meanwhile is not None:
+            others, self.meanwhile = self.meanwhile, None
+            others()
+        mode = self._next(operation)
+        if mode is Mode.DOWN:
+            raise ServiceUnavailable(self.service, operation, "scripted: no answer", "timeout")
+        if mode is Mode.REFUSED:
+            raise ServiceRejected(self.service, operation, "scripted: refused", 400)
+        if mode is Mode.DEATH_BEFORE:
+            raise PowerCut
+        result = act()
+        if mode is Mode.LOST:
+            raise ServiceUnavailable(self.service, operation, "scripted: the answer was lost", "timeout")
+        if mode is Mode.DEATH_AFTER:
+            raise PowerCut
+        self.answered[operation, content] += 1
+        return result
+
+    def _next(self, operation: str) -> Mode | None:
+        if not self.waiting or (self.waiting[0] is Mode.REFUSED and self.refuses and operation not in self.refuses):
+            return None
+        return self.waiting.pop(0)

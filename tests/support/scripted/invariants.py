@@ -1,0 +1,176 @@
+"""What must hold after every step of any request's life (``model.md`` sections 1 to 4), asked of the rows and of the world.
+
+Written for speed: rows are read whole, once a check, and a request's account is only counted again when its units have changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.planning import layout
+from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
+from requests_app.ledger import ledger_check, ledger_of
+from requests_app.limits import limit_int
+from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
+from tests.support.scripted.world import World
+
+S = RequestStatus
+#: Statuses in which nothing of the request may run or be about to.
+QUIET = (S.NEW, S.SUBMITTED, S.QUEUED, S.RESUBMITTING, S.HELD, S.COMPLETED, *TERMINAL)
+
+
+def check(world: World) -> None:
+    """Everything at once.
+
+    Raises:
+        AssertionError: says which request and what.
+    """
+    assert not world.errors, f"an evaluation failed:\n{world.errors[0]}"
+    requests = list(Request.objects.defer("request_data"))
+    _statuses(requests)
+    _dags(world, {request.request_name: request for request in requests})
+    _accounts(world)
+    _schedd(world)
+    _outside(world)
+
+
+def _statuses(requests: list[Request]) -> None:
+    edges: dict[Any, list[tuple[str, str]]] = defaultdict(list)
+    for pk, left, reached in RequestTransition.objects.order_by("id").values_list("request_id", "from_status", "to_status"):
+        edges[pk].append((left, reached))
+    told: dict[Any, list[str]] = defaultdict(list)
+    for pk, reached in Event.objects.filter(kind="request.status").order_by("id").values_list("request_id", "data__to"):
+        told[pk].append(reached)
+    for request in requests:
+        name, rows = f"{request.request_name} ({request.status})", edges[request.pk]
+        assert rows, f"{name}: no transition on record"
+        assert rows[0][0] == "", name
+        assert rows[-1][1] == request.status, f"{name}: the last transition went to {rows[-1][1]}"
+        for (_, reached), (left, to) in pairwise(rows):
+            assert left == reached, f"{name}: left {left} after {reached}"
+            assert S(to) in TRANSITIONS[S(left)], f"{name}: {left} -> {to}"
+        assert told[request.pk] == [to for _, to in rows], f"{name}: the feed tells another story"
+        assert bool(request.stop_intent) == (request.status == S.STOPPING), f"{name}: stop_intent {request.stop_intent!r}"
+        if request.status == S.HELD:
+            assert request.hold_code, name
+            assert request.hold_reason, name
+        elif request.status != S.STOPPING:
+            assert not request.hold_code, f"{name}: hold_code {request.hold_code}"
+        assert not request.lease_owner, f"{name}: a lease outlived its evaluation"
+
+
+def _dags(world: World, requests: dict[str, Request]) -> None:
+    """Where nothing may run nothing runs; one live DAG each; fences rise from one submission to the next."""
+    running = Counter(job.request_name for job in world.schedd.live)
+    live, fences = Counter[str](), defaultdict[str, list[int]](list)
+    rows = DAG.objects.order_by("created_at").values_list("workflow__request_id", "status", "fence")
+    for name, status, fence in rows:
+        live[name] += status in LIVE_DAG
+        if fence:
+            fences[name].append(fence)
+    for name, request in requests.items():
+        assert live[name] <= 1, f"{name}: {live[name]} live DAGs"
+        if request.status in QUIET:
+            assert not live[name], f"{name} ({request.status}) has a live DAG"
+            assert not running[name], f"{name} ({request.status}): a DAGMan job runs"
+        assert fences[name] == sorted(set(fences[name])), f"{name}: fences {fences[name]}"
+    assert live.total() <= limit_int("max_active_dags"), f"{live.total()} live DAGs"
+
+
+def _accounts(world: World) -> None:
+    units = Counter[tuple[Any, str]]()
+    for workflow_id, state, count in WorkUnit.objects.order_by().values_list("workflow_id", "state").annotate(Count("pk")):
+        units[workflow_id, state] += count
+    for workflow in Workflow.objects.select_related("request").defer("psets", "request__request_data"):
+        status = S(workflow.request.status)
+        name = f"{workflow.request_id} ({status})"
+        assert workflow.status == WORKFLOW_STATUS[status], name
+        mine = {state: n for (pk, state), n in units.items() if pk == workflow.pk}
+        picture = (status, workflow.next_first_event, workflow.input_imported_at, sorted(mine.items()))
+        if world.checked.get(name) == picture:
+            continue
+        ledger = ledger_of(workflow)
+        ledger_check(ledger)
+        if status in (S.ABORTED, S.FAILED, S.COMPLETED):
+            assert ledger.planned_events == ledger.planned_files == 0, f"{name}: {ledger}"
+        if status == S.COMPLETED:
+            assert (ledger.left_events, ledger.left_files, ledger.attempted_files) == (0, 0, 0), f"{name}: {ledger}"
+            _completed(name, workflow)
+        world.checked[name] = picture
+
+
+def _completed(name: str, workflow: Workflow) -> None:
+    open_effects = Effect.objects.filter(request__workflow=workflow).exclude(state=EffectState.DONE)
+    assert not open_effects.exists(), f"{name}: {list(open_effects)}"
+    blocks = ProcessingBlock.objects.filter(workflow=workflow)
+    assert {block.status for block in blocks} <= {BlockStatus.ARCHIVED}, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
+    assert not WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists(), name
+    _every_event_once(name, workflow)
+    unprotected = OutputFile.objects.filter(dataset__workflow=workflow, rule_id="")
+    assert not unprotected.exists(), f"{name}: {unprotected.count()} files without a rule"
+
+
+def _every_event_once(name: str, workflow: Workflow) -> None:
+    """By the manifests on disk of the units that count: generated events in number, input files range by range."""
+    seen: dict[str, list[tuple[int, int]]] = {}
+    events = 0
+    for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
+        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MERGE_OUTPUT).read_text())
+        for job in manifest["jobs"]:
+            events += job["processed"]["events"]
+            for file in job["processed"]["files"]:
+                seen.setdefault(file["lfn"], []).append((file["first_event"], file["last_event"]))
+    for file in InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True):
+        ranges = sorted(seen[file.lfn])
+        assert ranges[0][0] == 0, f"{name}: {file.lfn} {ranges}"
+        assert ranges[-1][1] == file.events - 1, f"{name}: {file.lfn} {ranges}"
+        assert all(b == a + 1 for (_, a), (b, _) in pairwise(ranges)), f"{name}: {file.lfn} {ranges}"
+    assert events == workflow.requested_events, f"{name}: {events} events of {workflow.requested_events}"
+    for dataset in workflow.output_datasets.all():
+        total = OutputFile.objects.filter(dataset=dataset).aggregate(total=Sum("events"))["total"]
+        assert total == workflow.requested_events, f"{name}: {dataset.name} has {total} events"
+
+
+def _schedd(world: World) -> None:
+    """One DAGMan job a request, and fences that only rise."""
+    double = [name for name, n in Counter(job.request_name for job in world.schedd.live).items() if n > 1]
+    assert not double, f"more than one DAGMan job of {double}"
+    for name, fences in world.schedd.fences.items():
+        assert fences == sorted(set(fences)), f"{name}: fences arrived as {fences}"
+
+
+def _outside(world: World) -> None:
+    """What is registered is what our rows say, once; nothing that succeeded was done again."""
+    ours: dict[str, set[str]] = {name: set() for name in ProcessingBlock.objects.values_list("dbs_block_name", flat=True)}
+    for block, lfn in OutputFile.objects.values_list("block__dbs_block_name", "lfn"):
+        ours[block].add(lfn)
+    places: Counter[str] = Counter()
+    for block, there in world.dbs.registered.items():
+        assert block in ours, f"DBS has {block}, we have not"
+        assert there.files.keys() <= ours[block], f"{block}: DBS has files that we have not"
+        places.update(list(there.files))
+    assert not [lfn for lfn, n in places.items() if n > 1]
+    assert world.rucio.held.keys() <= ours.keys()
+    for block, held in world.rucio.held.items():
+        assert held.files.keys() <= ours[block], f"{block}: Rucio has files that we have not"
+    double = [key for key, ids in world.rucio.rules.items() if len(ids) > 1]
+    assert not double, f"more than one rule: {double}"
+    tapes = Counter(name for name, rse in world.rucio.rules if rse.endswith("_Tape"))
+    assert not [name for name, n in tapes.items() if n > 1], "a block has tape rules at two places"
+    _once(world)
+
+
+def _once(world: World) -> None:
+    """A call that was answered is not made again, unless the process died between the answer and the record."""
+    again = 0
+    for script in (world.dbs.script, world.rucio.script):
+        again += sum(n - 1 for (operation, content), n in script.answered.items() if content and operation != "ensure_block")
+    assert again <= world.deaths + world.late, f"{again} answered calls were made again, {world.deaths} processes died"

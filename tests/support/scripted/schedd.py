@@ -1,0 +1,250 @@
+"""A schedd with its DAGMan jobs, scripted: jobs run in directories on disk and end as the test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from dags_app.dagman import NodeState, last_rescue
+from dags_app.planning import layout
+from tests.support.scripted import dagman
+from tests.support.scripted.dagman import Account
+from tests.support.scripted.faults import Script
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, ScheddAd, SiteSlots
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+T = TypeVar("T")
+
+
+class End(Enum):
+    """How a DAGMan job leaves the queue."""
+
+    FINISHED = "all nodes ended"
+    ABORTED = "a node ended with 43"
+    REMOVED = "condor_rm by somebody else"
+    VANISHED = "the queue lost it: no history, no metrics, no rescue file"
+    BROKEN = "DAGMan could not go on: exit 1, status ERROR"
+
+
+@dataclass
+class Job:
+    """One outer DAGMan job."""
+
+    cluster: int
+    dag_id: str
+    request_name: str
+    fence: int
+    directory: Path
+    nodes: dict[str, NodeState]
+    live: bool = True
+    remove_reason: str = ""
+    history: HistoryAd | None = None
+
+    def count(self, state: NodeState) -> int:
+        """Nodes in a state."""
+        return list(self.nodes.values()).count(state)
+
+    @property
+    def open_nodes(self) -> list[str]:
+        """Nodes that have not ended."""
+        return [name for name, state in self.nodes.items() if state not in (NodeState.DONE, NodeState.ERROR)]
+
+
+@dataclass
+class ScriptedSchedd:
+    """The adapter's methods, and what a test may do to the jobs."""
+
+    script: Script
+    instance: str
+    jobs: list[Job] = field(default_factory=list)
+    silent: bool = False
+    #: ended jobs show in the history only later
+    history_lags: bool = False
+    #: removals are carried out only when ``work`` is called
+    removes_late: bool = False
+    #: submissions that reached the schedd: DAG id -> fences
+    fences: dict[str, list[int]] = field(default_factory=dict)
+
+    #: units whose account is not right
+    bent: list[tuple[Job, str]] = field(default_factory=list)
+
+    # --- what WMS2 calls
+
+    def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
+        return self._ask("submit_dag", lambda: self._submit(submit_dir, attributes))
+
+    def find_dag(self, dag_id: str) -> FoundDag | None:
+        def act() -> FoundDag | None:
+            mine = [job for job in self.jobs if job.dag_id == dag_id]
+            live = [job for job in mine if job.live]
+            if live:
+                last = live[-1]
+                return FoundDag(last.cluster, last.fence, JobStatus.RUNNING, tuple(j.cluster for j in live), None)
+            gone = [job for job in mine if self._shown(job) is not None]
+            if not gone or gone[-1].history is None:
+                return None
+            return FoundDag(gone[-1].cluster, gone[-1].fence, gone[-1].history.job_status, (), gone[-1].history)
+
+        return self._ask("find_dag", act)
+
+    def dagmans(self, instance: str) -> list[DagmanAd]:
+        return self._ask("dagmans", lambda: [self._ad(job) for job in self.jobs if job.live])
+
+    def history(self, cluster: int) -> HistoryAd | None:
+        def act() -> HistoryAd | None:
+            return next((self._shown(job) for job in self.jobs if job.cluster == cluster and not job.live), None)
+
+        return self._ask("history", act)
+
+    def remove(self, cluster: int, reason: str) -> int:
+        def act() -> int:
+            matching = [job for job in self.jobs if job.live and job.cluster == cluster]
+            for job in matching:
+                job.remove_reason = job.remove_reason or reason
+                if not self.removes_late:
+                    self._removed(job)
+            return len(matching)
+
+        return self._ask("remove", act)
+
+    def set_priority(self, dag_id: str, value: int) -> int:
+        return self._ask("set_priority", lambda: 0)
+
+    def ping(self) -> ScheddAd:
+        return self._ask("ping", lambda: ScheddAd("schedd@test", "25.14.1", 1, len(self.jobs), 0, 0, None, None))
+
+    def slots(self) -> list[SiteSlots]:
+        return self._ask("slots", list)
+
+    # --- what happens at the schedd
+
+    @property
+    def live(self) -> list[Job]:
+        """Jobs in the queue."""
+        return [job for job in self.jobs if job.live]
+
+    def work(self) -> None:
+        """Carry out removals that were asked for."""
+        for job in self.live:
+            if job.remove_reason:
+                self._removed(job)
+
+    def unit_done(self, job: Job, unit: str, account: Account = Account.RIGHT) -> None:
+        """A unit's merge job has ended well and left this account."""
+        dagman.write_manifest(job.directory, unit, job.fence, account)
+        if account is not Account.RIGHT:
+            self.bent.append((job, unit))
+        self._node(job, unit, NodeState.DONE)
+
+    def repair(self) -> None:
+        """Somebody puts the right accounts where wrong ones lie."""
+        for job, unit in self.bent:
+            dagman.write_manifest(job.directory, unit, job.fence, Account.RIGHT)
+        self.bent.clear()
+
+    def unit_failed(self, job: Job, unit: str) -> None:
+        """A unit has failed, its retries used up."""
+        self._node(job, unit, NodeState.ERROR)
+
+    def end(self, job: Job, end: End) -> None:
+        """The job leaves the queue. ``FINISHED``: nodes still open are done with the right account first."""
+        if end is End.FINISHED:
+            for unit in job.open_nodes:
+                self.unit_done(job, unit)
+            failed = job.count(NodeState.ERROR)
+            self._leave(job, JobStatus.COMPLETED, 1 if failed else 0, 2 if failed else 0, rescue=failed > 0)
+        elif end is End.ABORTED:
+            self._leave(job, JobStatus.COMPLETED, 1, 3, rescue=True)
+        elif end is End.BROKEN:
+            self._leave(job, JobStatus.COMPLETED, 1, 1, rescue=True)
+        elif end is End.REMOVED:
+            job.remove_reason = job.remove_reason or "via condor_rm (by user somebody)"
+            self._removed(job)
+        else:
+            job.live = False
+
+    def _removed(self, job: Job) -> None:
+        self._leave(job, JobStatus.REMOVED, None, 4, rescue=True)
+
+    def _leave(self, job: Job, status: JobStatus, exit_code: int | None, dag_status: int, *, rescue: bool) -> None:
+        job.live = False
+        dagman.write_status(job.directory, job.nodes, final=True)
+        metrics_code = 2 if exit_code is None else exit_code
+        dagman.write_metrics(job.directory, job.nodes, cluster=job.cluster, exit_code=metrics_code, dag_status=dag_status)
+        if rescue:
+            dagman.write_rescue(job.directory, job.nodes)
+        job.history = HistoryAd(
+            cluster=job.cluster,
+            dag_id=job.dag_id,
+            request_name=job.request_name,
+            fence=job.fence,
+            job_status=status,
+            exit_code=exit_code,
+            exit_signal=None,
+            remove_reason=job.remove_reason if status is JobStatus.REMOVED else "",
+            job_starts=1,
+            queued_at_seconds=1,
+            ended_at_seconds=2,
+            dag_status=dag_status,
+            **self._counters(job),
+        )
+
+    def _node(self, job: Job, unit: str, state: NodeState) -> None:
+        job.nodes[unit] = state
+        dagman.write_status(job.directory, job.nodes, final=False)
+
+    def _submit(self, submit_dir: Path, attributes: Mapping[str, str | int]) -> int:
+        metrics = submit_dir / f"{layout.OUTER_DAG}.metrics"
+        if metrics.exists() and json.loads(metrics.read_text())["exitcode"] == 0:
+            raise ServiceRejected("htcondor", "submit_dag", "this DAG has finished")
+        running = [job.cluster for job in self.live if job.directory == submit_dir]
+        assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
+        rescue = last_rescue(submit_dir / layout.OUTER_DAG)
+        done = rescue.done if rescue else frozenset()
+        nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
+        fence = int(attributes["WMS2_Fence"])
+        dag_id = str(attributes["WMS2_DagID"])
+        job = Job(len(self.jobs) + 1, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes)
+        dagman.write_status(submit_dir, nodes, final=False)
+        self.jobs.append(job)
+        self.fences.setdefault(job.request_name, []).append(fence)
+        return job.cluster
+
+    # --- answers
+
+    def _ask(self, operation: str, act: Callable[[], T]) -> T:
+        if self.silent:
+            raise ServiceUnavailable("htcondor", operation, "scripted: silent", "timeout")
+        return self.script.call(operation, act)
+
+    def _shown(self, job: Job) -> HistoryAd | None:
+        return None if self.history_lags else job.history
+
+    @staticmethod
+    def _counters(job: Job) -> dict[str, int]:
+        return {
+            "nodes_total": len(job.nodes),
+            "nodes_done": job.count(NodeState.DONE),
+            "nodes_failed": job.count(NodeState.ERROR),
+        }
+
+    def _ad(self, job: Job) -> DagmanAd:
+        return DagmanAd(
+            cluster=job.cluster,
+            parent_cluster=None,
+            node="",
+            dag_id=job.dag_id,
+            request_name=job.request_name,
+            fence=job.fence,
+            job_status=JobStatus.RUNNING,
+            hold_reason="",
+            job_starts=1,
+            queued_at_seconds=1,
+            status_since_seconds=1,
+            dag_status=0,
+            **self._counters(job),
+        )

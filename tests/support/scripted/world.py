@@ -1,0 +1,196 @@
+"""The scripted world as a whole: what stands outside, the clock, processes that come by, and how they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+import wms2.crash
+import wms2.nudge
+from dags_app.planning import writer
+from dags_app.services.watch import schedd_observe
+from outputs_app.executor import effects_run_due
+from outputs_app.models import Effect, EffectState
+from outputs_app.services import effect_retry
+from requests_app import evaluator
+from requests_app.models import EVALUATED, Request
+from requests_app.services import request_import
+from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
+from tests.support.scripted.clock import Clock
+from tests.support.scripted.documents import SITES
+from tests.support.scripted.faults import PowerCut, Script
+from tests.support.scripted.schedd import Job, ScriptedSchedd
+from wms2.adapters import factory
+from wms2.conf import conf
+
+INSTANCE = "scripted"
+#: Small, so that few events make several units, blocks, rounds and rescues.
+KNOBS = {
+    "INSTANCE": INSTANCE,
+    "ENVIRONMENT": "test",
+    "JOBS_PER_WORK_UNIT": "1",
+    "MAX_WORK_UNITS_PER_DAG": "3",
+    "BLOCK_TARGET_BYTES": "1700000",
+    "ERROR_HOLD_THRESHOLD": "0.6",
+    "ERROR_MAX_RESCUE_ATTEMPTS": "1",
+    "EFFECT_BACKOFF_SECONDS": "60,300",
+    "EFFECT_MAX_RETRY_SECONDS": "7200",
+    "MAX_ACTIVE_DAGS": "2",
+}
+_SPACE = {"REQMGR2_URL": "http://scripted", "DBS_READER_URL": "http://scripted", "DBS_WRITER_URL": "http://scripted",
+          "CRIC_URL": "http://scripted", "RUCIO_HOME": "/scripted", "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd@test",
+          "COLLECTOR": "scripted:1"}  # fmt: skip
+
+
+class World:
+    """Everything outside WMS2. Make one for a test; it puts itself in place."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch, **knobs: str) -> None:
+        for name, value in {**_SPACE, **KNOBS, **knobs, "STATE_DIR": str(root), "SUBMIT_ROOT": str(root / "submit")}.items():
+            patch.setenv(f"WMS2_{name}", value)
+        conf.cache_clear()
+        self.clock = Clock()
+        self.clock.install(patch)
+        self._patch = patch
+        self.reset()
+        self._install(patch)
+
+    def reset(self) -> None:
+        """A world in which nothing has happened."""
+        self.clock.ahead *= 0
+        self.sources: dict[str, Source] = {}
+        self.errors: list[str] = []
+        self.nudges: list[tuple[str, tuple[Any, ...]]] = []
+        self.checked: dict[str, Any] = {}  # what ``invariants`` has looked at
+        self.deaths = 0
+        self.late = 0  # calls that a claim's expiry allows to be made again
+        self.crash_at = ""
+        self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove"})), INSTANCE)
+        self.dbs = ScriptedDbs(Script("dbs"), self.sources)
+        self.rucio = ScriptedRucio(Script("rucio"), self.sources)
+        self.configcache = ScriptedConfigCache(Script("configcache"))
+
+    def _install(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(factory, "htcondor", lambda name, collector: self.schedd)
+        patch.setattr(factory, "dbs", lambda: self.dbs)
+        patch.setattr(factory, "rucio", lambda: self.rucio)
+        patch.setattr(factory, "configcache", lambda: self.configcache)
+        patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
+        patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die))
+        patch.setattr(writer, "_sync", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
+        patch.setattr(evaluator.log, "exception", self._remember, raising=False)
+
+    def _remember(self, event: str, **_: object) -> None:
+        self.errors.append(f"{event}\n{traceback.format_exc()}")
+
+    @property
+    def scripts(self) -> dict[str, Script]:
+        """By service."""
+        held = (self.schedd.script, self.dbs.script, self.rucio.script, self.configcache.script)
+        return {script.service: script for script in held}
+
+    # --- what an installation has
+
+    def furnish(self) -> None:
+        """Sites and the schedd, as ``wms2_init`` leaves them."""
+        Schedd.objects.create(
+            name="schedd@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
+        )
+        for name, rse in SITES.items():
+            SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
+
+    def source(self, name: str, *file_events: int) -> str:
+        """An input dataset of files with so many events, three to a block, the blocks at the sites in turn."""
+        dataset = f"/{name}/Era-v1/RAW"
+        source, lumi = Source(), 1
+        for number, events in enumerate(file_events):
+            block = f"{dataset}#{number // 3}"
+            file = SourceFile(f"/store/data/{name}/{number:03d}.root", events, lumi)
+            lumi += len(file.lumis)
+            source.blocks.setdefault(block, []).append(file)
+            source.locations[block] = (list(SITES.values())[number // 3 % len(SITES)],)
+        self.sources[dataset] = source
+        return dataset
+
+    def request(self, document: dict[str, Any], *, submit: bool = True) -> Request:
+        """Take a document in."""
+        return request_import(document=document, request_name=None, actor="tester", submit=submit)
+
+    # --- processes that come by; each may die
+
+    @contextmanager
+    def process(self) -> Iterator[None]:
+        """What runs inside may die without taking the test along."""
+        try:
+            yield
+        except PowerCut:
+            self.deaths += 1
+            self.crash_at = ""
+
+    def evaluate(self, request: Request) -> None:
+        """The task ``evaluate_request``."""
+        with self.process():
+            evaluator.evaluate_one(request.pk)
+
+    def observe(self) -> None:
+        """The watching part of the cycle."""
+        for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
+            with self.process():
+                schedd_observe(schedd=schedd, instance=INSTANCE)
+
+    def effects(self, limit: int = 100) -> None:
+        """The task ``run_effects``."""
+        with self.process():
+            effects_run_due(owner="scripted", limit=limit)
+
+    def cycle(self) -> None:
+        """One whole cycle."""
+        self.observe()
+        for request in Request.objects.filter(status__in=EVALUATED).order_by("created_at"):
+            self.evaluate(request)
+        self.effects()
+
+    # --- time and rest
+
+    def heal(self) -> None:
+        """All faults stop."""
+        for script in self.scripts.values():
+            script.heal()
+        self.schedd.silent = self.schedd.history_lags = self.schedd.removes_late = False
+        self.crash_at = ""
+
+    def retry_effects(self) -> None:
+        """An operator's word on everything refused or dead."""
+        for effect in Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)):
+            effect_retry(effect=effect)
+
+    def job_of(self, request: Request) -> Job:
+        """The request's DAGMan job in the queue."""
+        (job,) = [job for job in self.schedd.live if job.request_name == request.request_name]
+        return job
+
+
+class _CrashAt(dict[str, str]):
+    """The environment that ``crash_point`` reads."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._world.crash_at if name == "WMS2_CRASH_AT" else default
+
+
+def _die(pid: int, number: int) -> None:
+    assert number == signal.SIGKILL
+    raise PowerCut
