@@ -24,6 +24,7 @@ from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.models import Event
 from wms2.crash import crash_point
+from wms2.errors import LedgerViolation
 from wms2.nudge import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
@@ -59,7 +60,9 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
 
 
 def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
+    """Every unit is looked at, also after one has violated its claim: what the others did well must not be done again."""
     count = 0
+    violation: LedgerViolation | None = None
     for unit in units_to_account(dag=dag, done=nodes.done):
         try:
             manifest, sha256 = unit_read(unit=unit, dag=dag)
@@ -68,10 +71,15 @@ def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
         except ManifestProblem as problem:
             unit_unaccounted(unit=unit, problem=str(problem))
             alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
+        except LedgerViolation as error:
+            log.error("work unit violates its claim", unit=unit.name, unit_id=unit.pk, problem=str(error))
+            violation = violation or error
     if count:
         with evaluation.fenced():
             blocks_advance(workflow_id=dag.workflow_id, request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch)
             nudge(RUN_EFFECTS)
+    if violation is not None:
+        raise violation
     return count
 
 
