@@ -6,8 +6,8 @@ from typing import Any
 
 import structlog
 
-from requests_app.evaluation import evaluating
-from requests_app.lifecycle import evaluate
+from requests_app.evaluation import Evaluation, evaluating
+from requests_app.lifecycle import evaluate, watch_timeout
 from requests_app.models import EVALUATED
 from wms2.errors import StaleState
 from wms2.identity import process_name
@@ -38,8 +38,17 @@ def evaluate_one(pk: Any) -> None:
                 except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
                     EVALUATIONS_TOTAL.labels(status, "error").inc()
                     log.exception("evaluation failed", status=status)
-                    evaluation.note(last_error=f"{type(error).__name__}: {error}"[:4000])
+                    _tell(evaluation, error)
                     return
                 EVALUATIONS_TOTAL.labels(status, "ok").inc()
                 if request.status == status:
                     return
+
+
+def _tell(evaluation: Evaluation, error: Exception) -> None:
+    """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
+    try:
+        evaluation.note(last_error=f"{type(error).__name__}: {error}"[:4000])
+        watch_timeout(evaluation)
+    except StaleState as gone:
+        log.info("evaluation gave way", why=str(gone))

@@ -34,16 +34,16 @@ def handle_planning(evaluation: Evaluation) -> None:
             return
         _submit(evaluation, dag)
     except ServiceRejected as error:
-        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
+        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
     except ShortOfEvents as error:
-        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SHORT, str(error)))
+        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SHORT, str(error)))
     except PlanningRefused as error:
-        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
+        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
     except LedgerViolation as error:
-        _leave(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
     except ServiceUnavailable as error:
         fields = pause_fields(evaluation.request.failed_attempts, error)
-        _leave(evaluation, S.QUEUED, f"not now: {error}", **fields)
+        leave_planning(evaluation, S.QUEUED, f"not now: {error}", **fields)
 
 
 def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) -> None:
@@ -72,7 +72,7 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
         record_submission(evaluation, dag, outcome)
 
 
-def _leave(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:
+def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:
     """Discard a READY DAG that certainly never ran, and go; with an open intent stay and say so."""
     dag = dag_live(evaluation.request.workflow.pk)
     if dag is not None and dag.submit_intent_at is not None:

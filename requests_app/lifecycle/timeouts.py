@@ -7,6 +7,7 @@ from django.utils import timezone
 from dags_app.selectors import dag_live
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
+from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import limit_int
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import hold_changes
@@ -30,11 +31,12 @@ def watch_timeout(evaluation: Evaluation) -> None:
         alert(
             request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {request.last_error or request.waiting_for}"
         )
-        if status is S.PLANNING and _intent_open(evaluation):
-            return  # a submission may have happened: only its proved outcome may end this
         last = request.last_error or request.waiting_for or "no error was recorded"
         why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
-        evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))
+        if status is not S.PLANNING:
+            evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))
+        elif not _intent_open(evaluation):  # else a submission may have happened: only its proved outcome may end this
+            leave_planning(evaluation, S.HELD, why, **hold_changes(HoldCode.TIMEOUT, why))
     elif status in ALERT_AFTER:
         name = ALERT_AFTER[status]
         limit = limit_int(name) if name in ("timeout_queued_seconds", "timeout_active_seconds") else getattr(conf(), name)
