@@ -61,11 +61,10 @@ class Evaluation:
         changed = {k: v for k, v in fields.items() if getattr(self.request, k) != v}
         if not changed:
             return
-        if (
-            Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch).update(updated_at=timezone.now(), **changed)
-            != 1
-        ):
-            raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else")
+        # the status too: what was noted of one status would stand as an untruth beside another
+        rows = Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch, status=self.request.status)
+        if rows.update(updated_at=timezone.now(), **changed) != 1:
+            raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
         for name, value in changed.items():
             setattr(self.request, name, value)
 
