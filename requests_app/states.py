@@ -194,11 +194,11 @@ def hold_changes(code: HoldCode, reason: str) -> dict[str, Any]:
 
 def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]:
     values: dict[str, Any] = {"waiting_for": ""}
-    if old is S.HELD:
+    if to not in (S.HELD, S.STOPPING):
         values |= {"hold_code": "", "hold_reason": ""}
     if to is S.QUEUED and old is not S.PLANNING:  # a failed attempt keeps its place
         values |= {"queued_at": now}
-    if to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
+    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
     if old is S.STOPPING:
         values |= {"stop_intent": ""}
