@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.utils import timezone
+
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, RequestStatus
@@ -15,6 +17,9 @@ S = RequestStatus
 
 def handle_submitted(evaluation: Evaluation) -> None:
     """Import; a refusal holds the request with every reason, an unavailable service is tried again later."""
+    next_attempt_at = evaluation.request.next_attempt_at
+    if next_attempt_at is not None and next_attempt_at > timezone.now():
+        return
     try:
         workflow_import(request=evaluation.request, fenced=evaluation.fenced)
     except (DocumentRefused, PlanningRefused, ServiceRejected) as error:
