@@ -23,7 +23,7 @@ from requests_app.rounds import dag_discard, rescue_file, round_close, round_ope
 from requests_app.states import hold_changes
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.errors import LedgerViolation, ServiceUnavailable
+from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
 S = RequestStatus
 
@@ -38,7 +38,7 @@ def handle_stopping(evaluation: Evaluation) -> None:
             _stop_running(evaluation, dag)
         else:
             _stop_unsubmitted(evaluation, dag)
-    except ServiceUnavailable as error:
+    except (ServiceUnavailable, ServiceRejected) as error:  # refused: e.g. our token may not remove this job
         evaluation.note(waiting_for=f"proof that the DAG is gone: {error}"[:4000], last_error=str(error)[:4000])
         alert(evaluation.request, "stop_unanswered", f"the stop cannot be proved: {error}")
 
