@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 import structlog
-from django.db.models import Max, Q, Sum
+from django.db.models import Max, Sum
 from django.utils import timezone
 
 from outputs_app.models import (
@@ -162,15 +162,16 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
 
 
 def effect_retry(*, effect: Effect) -> None:
-    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED."""
+    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED.
+
+    OPEN, whatever the block was: ``blocks_advance`` makes it COMPLETE and asks for what a FAILED block was never asked.
+    """
     Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
         state=EffectState.PENDING, next_attempt_at=timezone.now(), first_failed_at=None
     )
     if effect.block_id:
-        complete = Q(sealed_at__isnull=False) & ~Q(members__done=False)
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
-        status = BlockStatus.COMPLETE if failed.filter(complete).exists() else BlockStatus.OPEN
-        failed.update(status=status, updated_at=timezone.now())
+        failed.update(status=BlockStatus.OPEN, updated_at=timezone.now())
 
 
 class _Asker:

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from dags_app.models import WorkUnit
-from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, ProcessingBlock
-from outputs_app.services import blocks_advance, blocks_seal, unit_register, units_join_blocks, units_leave_blocks
+from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.services import (
+    blocks_advance,
+    blocks_seal,
+    effect_retry,
+    unit_register,
+    units_join_blocks,
+    units_leave_blocks,
+)
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_row, workflow_row
@@ -84,3 +91,21 @@ def test_a_block_whose_units_brought_no_file_disappears(workflow: Workflow) -> N
     assert not ProcessingBlock.objects.exists()
     assert not BlockWorkUnit.objects.exists()
     assert not Effect.objects.exists()
+
+
+def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_its_effect_is_retried(workflow: Workflow) -> None:
+    first, second = join(workflow, 0, 0)
+    done(workflow, first, "/store/a.root")
+    dead = Effect.objects.get(kind=EffectKind.DBS_FILES)
+    Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
+    ProcessingBlock.objects.update(status=BlockStatus.FAILED)
+    done(workflow, second, "/store/b.root")
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+
+    effect_retry(effect=dead)
+    advance(workflow)
+
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
+    closing = (EffectKind.DBS_BLOCK_CLOSE, EffectKind.RUCIO_BLOCK_CLOSE, EffectKind.RUCIO_TAPE)
+    assert Effect.objects.filter(kind__in=closing, state=EffectState.PENDING).count() == 3
