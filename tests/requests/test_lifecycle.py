@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import WorkUnit, WorkUnitState
-from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.services import request_release
+from dags_app.planning import writer
+from requests_app.lifecycle import planning
+from requests_app.models import Event, HoldCode, Request, RequestStatus
+from requests_app.services import request_abort, request_hold, request_release
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import Account
+from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
@@ -87,3 +90,80 @@ def test_a_unit_that_violates_its_claim_holds_the_request_and_the_other_units_st
     assert run_to_the_end(world, request) is S.COMPLETED
     assert units(request)["0/mg_000000"] == WorkUnitState.FAILED
     assert units(request)["1/mg_000000"] == WorkUnitState.DONE, "its work was done by a unit of the next round"
+
+
+def test_a_step_that_breaks_every_time_is_told_and_held_after_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "write_dag_directory", full)
+    request = world.request(documents.generation())
+    world.cycle()
+    assert status(request) is S.PLANNING
+    assert "No space left" in request.last_error
+    world.clock.advance(3601)
+    world.cycle()
+    assert status(request) is S.HELD
+    assert request.hold_code == HoldCode.TIMEOUT
+    assert "No space left" in request.hold_reason
+    assert len(world.errors) == 2
+
+
+def test_planning_that_times_out_discards_a_dag_that_was_never_submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("nobody expected this")
+
+    request = world.request(documents.generation())
+    monkeypatch.setattr(planning, "choose_schedd", broken)
+    world.cycle()
+    world.clock.advance(3601)
+    world.cycle()
+    assert status(request) is S.HELD
+    world.errors.clear()
+    check(world)
+
+
+def test_alerts_that_take_turns_are_told_once_each(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000", Account.MISSING)
+    world.schedd.end(job, End.VANISHED)
+    for _ in range(4):
+        world.cycle()
+    told = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
+    assert sorted(told) == ["outcome_unknown", "units_unaccounted"]
+
+
+def test_an_import_that_failed_is_not_tried_again_before_its_time(world: World) -> None:
+    request = world.request(documents.generation())
+    world.scripts["configcache"].arm(Mode.DOWN)
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), world.scripts["configcache"].calls) == (S.SUBMITTED, 1)
+    world.clock.advance(61)
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    assert request.failed_attempts == 0
+
+
+def test_a_removal_that_the_schedd_refuses_is_told_and_asked_for_again(world: World) -> None:
+    request, _ = started(world)
+    request_abort(request=request, actor="op", reason="enough")
+    world.scripts["htcondor"].arm(Mode.REFUSED)
+    world.cycle()
+    assert status(request) is S.STOPPING
+    assert request.alert_code == "stop_unanswered"
+    for _ in range(2):
+        world.cycle()
+    assert status(request) is S.ABORTED
+    check(world)
+
+
+def test_an_aborted_request_does_not_look_held(world: World) -> None:
+    request, _ = started(world)
+    world.schedd.removes_late = True
+    request_hold(request=request, actor="op", reason="wait")
+    request_abort(request=request, actor="op", reason="no, enough")
+    world.schedd.removes_late = False
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), request.hold_code, request.hold_reason) == (S.ABORTED, "", "")
