@@ -7,7 +7,8 @@ from typing import Any
 import structlog
 
 from requests_app.evaluation import Evaluation, evaluating
-from requests_app.lifecycle import evaluate, watch_timeout
+from requests_app.lifecycle import evaluate
+from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.models import EVALUATED
 from wms2.errors import StaleState
 from wms2.identity import process_name
