@@ -115,6 +115,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "REQUEST": ("the demo's", "Document that `make demo` imports."),
         "ARGS": ("empty", "Arguments for pytest (`make test`) or `manage.py` (`make manage`)."),
         "PYTHON": ("the first found", "Interpreter, 3.11 or newer, that builds `.venv`."),
+        "WMS2_DEBIAN_MIRROR": ("the mirror of the machine's apt", "Where the Debian packages of the private HTCondor come from."),
     },
 }
 
