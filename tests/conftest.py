@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import stack as test_stack
+from wms2.conf import conf
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _configuration_is_read_again() -> Iterator[None]:
+    """A test that changes knobs through the environment leaves none of them to the next."""
+    yield
+    conf.cache_clear()
 
 
 @pytest.fixture(scope="session")

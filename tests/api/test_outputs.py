@@ -129,7 +129,7 @@ def test_a_refused_or_dead_effect_is_revived_with_its_block_and_audited(operator
     block.refresh_from_db()
     assert effect.first_failed_at is None
     assert effect.next_attempt_at <= timezone.now()
-    assert block.status == BlockStatus.COMPLETE
+    assert block.status == BlockStatus.OPEN
     entry = AuditEntry.objects.filter(action="effect_retry").last()
     assert entry is not None
     assert (entry.actor, entry.target, entry.reason, entry.evidence) == ("olga", effect.key, "Rucio is back", {"old": state})
