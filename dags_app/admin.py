@@ -24,7 +24,7 @@ class DAGAdmin(ReadOnlyAdmin):
     list_select_related = ("workflow", "round", "schedd")
     exact_search = ("workflow__request__request_name", "pk", "dagman_cluster_id")
     search_help_text = "A DAG's id, a DAGMan cluster, or a request's whole name."
-    ordering = ("-created_at",)
+    ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
     def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
         """What happened to it, and its work units."""

@@ -15,10 +15,9 @@ def dag_live(workflow_id: uuid.UUID) -> DAG | None:
 
 
 def dag_last(workflow_id: uuid.UUID) -> DAG | None:
-    """The newest DAG, live or ended."""
-    return (
-        DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
-    )
+    """The newest DAG, live or ended; the workflow's PSets stay in the database."""
+    rows = DAG.objects.select_related("schedd", "workflow").defer("workflow__psets")
+    return rows.filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
 
 
 def dags_shown() -> QuerySet[DAG]:

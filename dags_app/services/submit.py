@@ -125,9 +125,7 @@ def _refuse_changed_files(dag: DAG) -> None:
     except FileNotFoundError as error:
         raise PlanningRefused(f"the DAG directory {dag.submit_dir} is gone: {error}") from error
     if changed:
-        raise PlanningRefused(
-            f"{len(changed)} files in {dag.submit_dir} are not as they were rendered, e.g. {changed[0]}"
-        )
+        raise PlanningRefused(f"{len(changed)} files in {dag.submit_dir} are not as they were rendered, e.g. {changed[0]}")
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:

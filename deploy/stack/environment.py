@@ -116,7 +116,7 @@ def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:
     """Write the settings so that ``set -a; . <file>`` gives a person the stack's environment."""
     path = directory / ENV_FILE
     lines = ["# Settings of this stack, written at its start. Use: set -a; . <this file>; set +a"]
-    lines += [f'{name}={shlex.quote(value)}' + (':"$PATH"' if name == "PATH" else "") for name, value in settings.items()]
+    lines += [f"{name}={shlex.quote(value)}" + (':"$PATH"' if name == "PATH" else "") for name, value in settings.items()]
     write_private(path, "\n".join(lines) + "\n")
     return path
 

@@ -85,6 +85,7 @@ def interpreter_for(user: pwd.struct_passwd) -> str:
     """An interpreter that ``user`` may run, has ``venv`` and is new enough."""
     tried = [c for c in (os.environ.get("PYTHON"), sys.executable, *INTERPRETERS) if c and shutil.which(c)]
     for candidate in dict.fromkeys(str(shutil.which(c)) for c in tried):
+
         def runs(program: str = candidate) -> bool:
             return subprocess.run([program, "-c", PROBE], cwd="/", capture_output=True, check=False).returncode == 0
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from django.db.models import Count
 
 from dags_app.counts import UnitCounts, unit_counts
 from requests_app.admission import slots_used
@@ -11,7 +14,6 @@ from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.attention import Attention, attention
 from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
-from requests_app.selectors.summary import status_counts
 from wms2.tones import tone
 
 
@@ -50,9 +52,10 @@ class Installation:
 
 def installation() -> Installation:
     """A fixed number of queries."""
-    numbers = status_counts(Request, "status", RequestStatus.values)
+    # COUNT(*), not of a column: PostgreSQL then reads nothing but the index over the status
+    numbers = Counter(dict(Request.objects.order_by().values_list("status").annotate(number=Count("*"))))
     return Installation(
-        counts=tuple(StatusCount(status, numbers[status.value]) for status in RequestStatus if numbers[status.value]),
+        counts=tuple(StatusCount(status, numbers[status]) for status in RequestStatus if numbers[status]),
         total=sum(numbers.values()),
         slots_used=slots_used(),
         slots_limit=limit_int("max_active_dags"),

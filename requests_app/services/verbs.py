@@ -44,8 +44,16 @@ def _verb(request: Request, actor: str, action: str, reason: str) -> Iterator[No
 
 
 def request_submit(*, request: Request, actor: str, reason: str = "submitted by the requester") -> None:
-    """NEW -> SUBMITTED."""
+    """NEW -> SUBMITTED.
+
+    Raises:
+        InvalidTransition: it is not new. (A held one has an edge to SUBMITTED too, but that is a release.)
+    """
     with _verb(request, actor, "request_submit", reason):
+        if request.status != S.NEW:
+            raise InvalidTransition(
+                f"{request.request_name} is {request.get_status_display()}, only a new request can be submitted"
+            )
         states.transition(request, S.SUBMITTED, actor=actor, reason=reason)
 
 

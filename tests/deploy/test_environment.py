@@ -8,7 +8,7 @@ from pathlib import Path
 from deploy.stack import environment
 from deploy.stack.identity import load
 
-SETTINGS = {"PATH": "/stack/bin", "WMS2_SECRET_KEY": "it's $HOME `id` \"x\"", "WMS2_DATABASE_URL": "postgresql://a@/b?host=/c"}
+SETTINGS = {"PATH": "/stack/bin", "WMS2_SECRET_KEY": 'it\'s $HOME `id` "x"', "WMS2_DATABASE_URL": "postgresql://a@/b?host=/c"}
 
 
 def written(directory: Path) -> Path:

@@ -34,7 +34,7 @@ def release(tmp_path: Path) -> pool.Release:
     """A release whose token tool writes a new token each time."""
     tool = tmp_path / "bin/condor_token_create"
     tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\ntest -s \"$CONDOR_CONFIG\" && echo $1 $2 $$\n")
+    tool.write_text('#!/bin/sh\ntest -s "$CONDOR_CONFIG" && echo $1 $2 $$\n')
     tool.chmod(0o755)
     return dataclasses.replace(RELEASE, bin=tool.parent)
 

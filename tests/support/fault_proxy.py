@@ -28,6 +28,7 @@ class Fault(Enum):
     """What goes wrong."""
 
     ERROR_500 = "answers 500 and does not act"
+    ERROR_400 = "answers 400 and does not act"
     REFUSE = "closes the connection and does not act"
     DELAY = "acts and answers after a pause"
     HANG = "never answers and does not act"
@@ -43,12 +44,13 @@ class Armed:
     path: re.Pattern[str]
     times: int | None
     seconds: float
+    body: re.Pattern[str]
     hits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def takes(self, method: str, path: str) -> bool:
+    def takes(self, method: str, path: str, body: str) -> bool:
         """Whether this request is hit; counts it."""
-        if self.method not in ("*", method) or not self.path.search(path):
+        if self.method not in ("*", method) or not self.path.search(path) or not self.body.search(body):
             return False
         with self.lock:
             if self.times is not None and self.hits >= self.times:
@@ -86,11 +88,24 @@ class FaultProxy:
         self.server.server_close()
         self.thread.join()
 
-    def arm(self, fault: Fault, *, method: str = "*", path: str = "", times: int | None = None, seconds: float = 1.0) -> Armed:
-        """Let matching requests go wrong, newest fault first."""
-        armed = Armed(fault, method, re.compile(path), times, seconds)
+    def arm(
+        self,
+        fault: Fault,
+        *,
+        method: str = "*",
+        path: str = "",
+        body: str = "",
+        times: int | None = None,
+        seconds: float = 1.0,
+    ) -> Armed:
+        """Let matching requests go wrong, newest first. ``seconds``: a delay's length; a hang's, if above 1."""
+        armed = Armed(fault, method, re.compile(path), times, seconds, re.compile(body))
         self.armed.insert(0, armed)
         return armed
+
+    def fault_for(self, method: str, path: str, body: str) -> Armed | None:
+        """The fault that takes this request, if any."""
+        return next((armed for armed in list(self.armed) if armed.takes(method, path, body)), None)
 
     def disarm(self) -> None:
         """All is well again."""
@@ -106,11 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        armed = next((a for a in self.owner.armed if a.takes(self.command, self.path)), None)
+        armed = self.owner.fault_for(self.command, self.path, body.decode("utf-8", "replace"))
         self.owner.log.append((self.command, self.path, armed.fault.name if armed else ""))
         fault = armed.fault if armed else None
-        if fault is Fault.ERROR_500:
-            self._answer(500, [("Content-Type", "text/plain")], b"the proxy was told to fail")
+        if fault in (Fault.ERROR_500, Fault.ERROR_400):
+            status = 500 if fault is Fault.ERROR_500 else 400
+            self._answer(status, [("Content-Type", "text/plain")], b"the proxy was told to fail")
         elif fault is Fault.REFUSE:
             self._hang_up()
         elif fault is Fault.HANG and armed is not None:

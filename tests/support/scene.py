@@ -83,14 +83,12 @@ def build(directory: Path) -> Scene:
     _stuck_effect(refused, now)
     unaccounted = _active(world, f"pdmvserv_task_BPH-{ERA}NanoAOD-00023__v1_T_260903_120000_1111", _Units(24, done=9))
     _unaccounted(unaccounted, now)
-    active = _active(world, f"cmsunified_task_TOP-{ERA}wmLHEGS-00190__v1_T_260903_133001_7654", _Units(600, done=377, failed=4))
+    active = _active(world, f"cmsunified_task_TOP-{ERA}wmLHEGS-00190__v1_T_260903_133001_7654", _Units(320, done=197, failed=4))
     completed = _completed(world, f"pdmvserv_task_SMP-{ERA}MiniAOD-00005__v1_T_260830_080000_9")
     queued = _plain(
         now, S.QUEUED, f"pdmvserv_task_B2G-{ERA}GS-00301__v1_T_260904_070000_42", 110_000, "a free DAG slot: 300 of 300 in use"
     )
-    _plain(
-        now, S.QUEUED, f"pdmvserv_task_SUS-{ERA}GS-00018__v1_T_260904_071000_43", 85_000, "its turn: place 2 in the queue"
-    )
+    _plain(now, S.QUEUED, f"pdmvserv_task_SUS-{ERA}GS-00018__v1_T_260904_071000_43", 85_000, "its turn: place 2 in the queue")
     _plain(now, S.SUBMITTED, "pdmvserv_ReReco_Muon0_2024H_T_260904_080000_1", 250_000, "DBS to answer", urgent=True)
     new = _plain(now, S.NEW, "tester_StepChain_try_T_260904_081500_1", 100_000, "")
     stopping = _active(world, f"pdmvserv_task_MUO-{ERA}GS-00002__v1_T_260904_060000_77", _Units(12, done=2))
@@ -207,11 +205,9 @@ def _blocks(workflow: Workflow, dataset: OutputDataset, units: list[WorkUnit]) -
 
 
 def _done_effects(request: Request, block: ProcessingBlock) -> None:
-    for kind in (EffectKind.DBS_BLOCK_OPEN, EffectKind.DBS_FILES, EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES):
-        Effect.objects.create(
-            request=request, block=block, kind=kind, key=f"{kind}:{block.pk}", state=EffectState.DONE, attempts=1,
-            done_at=timezone.now(),
-        )  # fmt: skip
+    kinds = (EffectKind.DBS_BLOCK_OPEN, EffectKind.DBS_FILES, EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES)
+    common = {"request": request, "block": block, "state": EffectState.DONE, "attempts": 1, "done_at": timezone.now()}
+    Effect.objects.bulk_create(Effect(kind=kind, key=f"{kind}:{block.pk}", **common) for kind in kinds)
 
 
 def _history(request: Request, way: Any, begun: datetime, ended: datetime) -> None:
@@ -228,9 +224,7 @@ def _history(request: Request, way: Any, begun: datetime, ended: datetime) -> No
 
 def _move(request: Request, to: RequestStatus, at: datetime, actor: str, reason: str, **fields: Any) -> None:
     Request.objects.filter(pk=request.pk).update(status=to, status_since=at, **{"waiting_for": "", **fields})
-    row = RequestTransition.objects.create(
-        request=request, from_status=request.status, to_status=to, actor=actor, reason=reason
-    )
+    row = RequestTransition.objects.create(request=request, from_status=request.status, to_status=to, actor=actor, reason=reason)
     RequestTransition.objects.filter(pk=row.pk).update(at=at)
     if actor != "lifecycle":
         audit(actor=actor, action="request_abort", target=request.request_name, reason=reason)

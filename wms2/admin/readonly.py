@@ -70,9 +70,7 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
         """The search box is there for either kind."""
         return self.exact_search or super().get_search_fields(request)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> tuple[QuerySet[Any], bool]:
         """Whole values where ``exact_search`` names lookups, else parts as Django does it."""
         term = search_term.strip()
         if not self.exact_search or not term:

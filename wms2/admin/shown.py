@@ -95,4 +95,3 @@ def json_field(field: Field[Any, Any]) -> Callable[[Any], SafeString]:
 
     shown.__name__ = f"{field.name}_json"
     return shown
-

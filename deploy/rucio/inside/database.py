@@ -1,8 +1,8 @@
 """Looks at and empties Rucio's database without loading Rucio. Runs in the server's environment; the URL comes in $DATABASE_URL.
 
-    database.py prepare    make the PostgreSQL database if it is missing; exit 0 when it is bootstrapped and each account
-                           (JSON on stdin: {account: password}) can log in, else 3
-    database.py empty      remove everything registered; accounts, scopes and RSEs stay
+database.py prepare    make the PostgreSQL database if it is missing; exit 0 when it is bootstrapped and each account
+                       (JSON on stdin: {account: password}) can log in, else 3
+database.py empty      remove everything registered; accounts, scopes and RSEs stay
 """
 
 from __future__ import annotations

@@ -1,0 +1,188 @@
+"""A faulty network between WMS2 and ReqMgr2, ConfigCache, DBS, Rucio and CRIC, on the real stack.
+
+Whatever goes wrong on the way, at the end there is one DAGMan job, one DBS block with exactly its files, one rule for each file
+and one tape rule for each block, and the account adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outputs_app.models import Effect, EffectState
+from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.services import request_fetch, request_import, request_release
+from requests_app.services.effects import effect_retry_now
+from sites_app.models import Site, SiteRse
+from sites_app.services import sites_sync
+from tests.support.fault_proxy import Armed, Fault
+from tests.support.inputs import seeded_input, small_reprocessing
+from tests.support.network import Kind, Network, arm_each, network
+from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.stack import small_request, worker
+from wms2.adapters import factory
+from wms2.errors import NotFoundInService, ServiceUnavailable
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+#: A hanging service is given up quickly; a call takes milliseconds here.
+QUICK = {"WMS2_SERVICE_TIMEOUT_SECONDS": "4"}
+READER, WRITER = "/dbs/prod/global/DBSReader", "/dbs/prod/global/DBSWriter"
+_CONTAINER, _BLOCK = r"^/dids/cms/(?:(?!%23)[^/?])+", r"^/dids/cms/[^/?]*%23[^/?]*"
+
+CATALOGUES = (
+    Kind("GET", r"^/couchdb/\w+/\w{32}$"),
+    Kind("GET", "/configFile$"),
+    *(Kind("GET", rf"^{READER}/{what}\?") for what in ("datasets", "blocks", "files", "filelumis")),
+    *(Kind("GET", rf"^{WRITER}/{what}\?") for what in ("datasets", "blocks", "files")),
+    *(
+        Kind("POST", f"^{WRITER}/{what}$")
+        for what in ("primarydatasets", "acquisitioneras", "processingeras", "outputconfigs", "datasets", "blocks", "files")
+    ),
+    Kind("PUT", rf"^{WRITER}/blocks\?.*open_for_writing=0"),
+)
+RUCIO = (
+    Kind("GET", "^/auth/userpass"),
+    Kind("GET", "^/replicas/cms/"),
+    Kind("POST", _CONTAINER + "$"),
+    Kind("POST", _BLOCK + "$"),
+    Kind("POST", _CONTAINER + "/dids$"),
+    Kind("POST", "^/replicas$"),
+    Kind("GET", _BLOCK + "/dids"),
+    Kind("POST", _BLOCK + "/dids$"),
+    Kind("POST", "^/rules/$", "/store/"),
+    Kind("PUT", _BLOCK + "/status$"),
+    Kind("GET", r"^/rses/\?"),
+    Kind("GET", "^/rses/[^/]+/attr/"),
+    Kind("POST", "^/rules/$", "_Tape"),
+)
+
+
+@pytest.fixture(name="net")
+def _net(ready: None, tmp_path: Path) -> Iterator[Network]:
+    with network(tmp_path) as net:
+        yield net
+
+
+def generation() -> Request:
+    return request_import(document=small_request(events=20), request_name=None, actor="tester")
+
+
+def reprocessing(directory: Path) -> Request:
+    return request_import(document=small_reprocessing(seeded_input(directory)), request_name=None, actor="tester")
+
+
+def all_met(faults: list[Armed]) -> None:
+    missed = [(f.fault.name, f.method, f.path.pattern) for f in faults if not f.hits]
+    assert not missed, f"never happened: {missed}"
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [(Fault.ERROR_500, Fault.DROP_AFTER_ACTING), (Fault.HANG, Fault.DELAY), (Fault.REFUSE,)],
+    ids=["500-then-lost-answer", "hang-then-delay", "refused-connection"],
+)
+def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_happened(
+    net: Network, tmp_path: Path, faults: tuple[Fault, ...]
+) -> None:
+    requests = [generation(), reprocessing(tmp_path)]
+    armed = arm_each(net.catalogues, CATALOGUES, faults) + arm_each(net.rucio, RUCIO, faults)
+    environment = net.environment | QUICK
+    with worker(**environment, WMS2_NODE="a") as first, worker(**environment, WMS2_NODE="b"):
+        first.wait(lambda: all(ended(request) for request in requests), seconds=300)
+    all_met(armed)
+    for request in requests:
+        assert_completed_once(request)
+
+
+def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(net: Network) -> None:
+    net.catalogues.arm(Fault.REFUSE)
+    request = generation()
+    with worker(**net.environment, **QUICK) as running:
+        running.wait(lambda: "configcache" in waiting_for(request), seconds=60)
+        assert status(request) == RequestStatus.SUBMITTED
+        net.catalogues.disarm()
+        net.catalogues.arm(Fault.REFUSE, path=WRITER)
+        net.rucio.arm(Fault.REFUSE)
+        running.wait(lambda: "registrations in DBS and Rucio" in waiting_for(request), seconds=120)
+        running.wait(lambda: failed_effects(request, "rucio") and failed_effects(request, "dbs"), seconds=60)
+        assert status(request) == RequestStatus.ACTIVE
+        net.disarm()
+        running.wait(lambda: ended(request), seconds=120)
+    assert_completed_once(request)
+
+
+def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Network) -> None:
+    net.catalogues.arm(Fault.ERROR_400, path="^/couchdb/", times=1)
+    refusals = [
+        net.catalogues.arm(Fault.ERROR_400, method="POST", path=f"^{WRITER}/files$", times=1),
+        net.rucio.arm(Fault.ERROR_400, method="POST", path="^/rules/$", body="_Tape", times=1),
+    ]
+    request = generation()
+    with worker(**net.environment, **QUICK) as running:
+        running.wait(lambda: ended(request), seconds=60)
+        request.refresh_from_db()
+        assert (request.status, request.hold_code) == (RequestStatus.HELD, HoldCode.REFUSED)
+        assert "configcache" in request.hold_reason
+        request_release(request=request, actor="tester", reason="repaired")
+        for refused in refusals:
+            running.wait(lambda refused=refused: bool(refused.hits), seconds=120)
+            running.wait(lambda: Effect.objects.filter(request=request, state=EffectState.REFUSED).exists(), seconds=30)
+            running.wait(lambda: "an operator" in waiting_for(request), seconds=60)
+            assert status(request) == RequestStatus.ACTIVE
+            effect = Effect.objects.get(request=request, state=EffectState.REFUSED)
+            assert "400" in effect.last_error or "RucioException" in effect.last_error
+            effect_retry_now(effect=effect, actor="tester", reason="repaired")
+        running.wait(lambda: ended(request), seconds=120)
+    assert_completed_once(request)
+
+
+def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count())
+    pointed_at(net, monkeypatch)
+    for fault in (Fault.ERROR_500, Fault.REFUSE, Fault.DROP_AFTER_ACTING, Fault.HANG):
+        net.catalogues.arm(fault, path="preset=data-processing")
+        with pytest.raises(ServiceUnavailable, match="cric"):
+            sites_sync()
+        net.disarm()
+        factory.cric.cache_clear()  # its circuit breaker with it
+        assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
+    sites_sync()
+    assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
+
+
+def test_a_failing_reqmgr2_is_told_apart_from_a_request_that_does_not_exist(
+    net: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointed_at(net, monkeypatch)
+    for fault in (Fault.ERROR_500, Fault.REFUSE, Fault.HANG):
+        net.catalogues.arm(fault, path="/reqmgr2/")
+        with pytest.raises(ServiceUnavailable, match="reqmgr2"):
+            request_fetch(request_name="nobody_knows_it")
+        net.disarm()
+        factory.reqmgr2.cache_clear()
+    with pytest.raises(NotFoundInService):
+        request_fetch(request_name="nobody_knows_it")
+    assert not Request.objects.exists()
+
+
+def pointed_at(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process uses the proxies too."""
+    for name, value in (net.environment | {"WMS2_SERVICE_TIMEOUT_SECONDS": "1"}).items():
+        monkeypatch.setenv(name, value)
+    factory.reset()
+
+
+@pytest.fixture(autouse=True)
+def _adapters_of_the_test_process() -> Iterator[None]:
+    yield
+    factory.reset()
+
+
+def waiting_for(request: Request) -> str:
+    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
+
+
+def failed_effects(request: Request, service: str) -> bool:
+    return Effect.objects.filter(request=request, kind__startswith=service).exclude(last_error="").exists()

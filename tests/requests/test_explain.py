@@ -1,0 +1,111 @@
+"""What is told about a request and about a verb: every status, hold code and alert has its sentences."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dags_app.models import DAGStatus, WorkUnitState
+from deploy.stack import paths
+from requests_app import foretell
+from requests_app.explain import explain
+from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
+from requests_app.services import request_abort, request_hold, request_release, request_submit
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+NOW = datetime(2026, 9, 4, 12, tzinfo=UTC)
+
+
+def request(status: S, **fields: object) -> Request:
+    held = {"hold_code": HoldCode.OPERATOR, "hold_reason": "wait"} if status == S.HELD else {}
+    return Request(request_name="r", status=status, **{"stop_intent": StopIntent.ABORT} | held | fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("status", S)
+def test_every_status_says_what_happens_next(status: S) -> None:
+    assert explain(request(status)).next.endswith(".")
+
+
+@pytest.mark.parametrize("intent", StopIntent)
+def test_every_stop_says_what_comes_of_it(intent: StopIntent) -> None:
+    assert "once queue and history prove it gone" in explain(request(S.STOPPING, stop_intent=intent)).next
+
+
+@pytest.mark.parametrize("code", HoldCode)
+def test_every_hold_says_why_and_what_to_do(code: HoldCode) -> None:
+    told = explain(request(S.HELD, hold_code=code, hold_reason="because of it"))
+    assert told.why == f"{code.label}: because of it"
+    assert told.todo
+
+
+def test_every_alert_of_the_runbook_says_what_to_do() -> None:
+    text = (paths.checkout() / "docs/runbook.md").read_text().partition("\n## Alerts")[2].partition("\n## ")[0]
+    codes = re.findall(r"^### `([^`]+)`$", text, flags=re.M)
+    assert len(codes) > 10
+    for code in codes:
+        told = explain(request(S.ACTIVE, alert_code=code))
+        assert told.todo, code
+        assert told.alert.endswith("."), code
+        assert told.alert != code
+
+
+def test_a_pause_after_a_failure_is_told_with_its_end() -> None:
+    row = request(S.QUEUED, next_attempt_at=NOW + timedelta(minutes=4), last_error="dbs files: no answer")
+    assert explain(row, NOW).why == "dbs files: no answer (next attempt in 4 min)"
+    assert explain(row, NOW + timedelta(minutes=5)).why == ""
+
+
+VERBS = {
+    "submit": (foretell.why_not_submit, request_submit),
+    "hold": (foretell.why_not_hold, request_hold),
+    "release": (foretell.why_not_release, request_release),
+    "abort": (foretell.why_not_abort, request_abort),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", S)
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_said_to_be_refused_is_refused_and_nothing_else(verb: str, status: S) -> None:
+    """Except what is idempotent: done twice it is done once, and the page says that it is done already."""
+    why_not, service = VERBS[verb]
+    row = request_row(status)
+    told, before = why_not(row), row.status
+    try:
+        service(request=row, actor="tester", reason="for the test")
+    except InvalidTransition:
+        assert told
+    else:
+        row.refresh_from_db()
+        assert bool(told) == (row.status == before and row.stop_intent in ("", StopIntent.ABORT))
+
+
+@pytest.mark.django_db
+def test_an_abort_of_a_running_request_names_its_job_and_what_is_kept() -> None:
+    row = request_row(S.ACTIVE)
+    dag = dag_row(workflow_row(row), schedd_name="schedd@a", dagman_cluster_id="7")
+    unit_row(dag, 0, state=WorkUnitState.DONE, manifest_sha256="a", fence=1)
+    unit_row(dag, 1)
+    (told,) = foretell.abort([row]).values()
+    assert told[0] == "Its DAG is removed (DAGMan job 7 at schedd@a); jobs that run now are lost."
+    assert told[1] == "1 of 2 work units are done and stay registered."
+
+
+@pytest.mark.django_db
+def test_a_dag_whose_submission_is_not_recorded_is_told_as_such() -> None:
+    row = request_row(S.PLANNING)
+    dag_row(workflow_row(row), DAGStatus.READY)
+    assert "its submission is not recorded yet" in foretell.hold([row])[row.pk][0]
+
+
+@pytest.mark.django_db
+def test_many_requests_cost_as_many_queries_as_one(django_assert_num_queries: object) -> None:
+    rows = [request_row(S.ACTIVE) for _ in range(5)]
+    for row in rows:
+        dag_row(workflow_row(row))
+    with django_assert_num_queries(3):  # type: ignore[operator]
+        assert len(foretell.abort(rows)) == 5
