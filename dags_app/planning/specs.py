@@ -50,6 +50,26 @@ class OutputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PileupSpec:
+    """A dataset that a step mixes in; resolved to files on disk when a DAG is planned."""
+
+    kind: str  # "mc" or "data", as in the PSet's mixing modules
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """What a step asks of GPUs (ReqMgr2's RequiresGPU and GPUParams). Spec 4.5; ``splitting.md``."""
+
+    required: bool  # False: "optional", runs without one too
+    memory_mb: int = 0  # GPUMemoryMB
+    runtime: str = ""  # CUDARuntime, e.g. "11.2"
+    capabilities: tuple[str, ...] = ()  # CUDACapabilities, e.g. ("7.5", "8.0"): any of them
+    name: str = ""  # GPUName
+    driver_version: str = ""  # CUDADriverVersion
+
+
+@dataclass(frozen=True, slots=True)
 class StepSpec:
     """One cmsRun invocation inside a job."""
 
@@ -68,6 +88,8 @@ class StepSpec:
     filter_efficiency: float = 1.0
     seeding: str = "AutomaticSeeding"
     pset_hash: str = ""
+    pileup: tuple[PileupSpec, ...] = ()
+    deterministic_pileup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +138,25 @@ class ResourceSpec:
     memory_mb: int  # whole job, already inside the memory window (spec 5.2)
     time_per_event_seconds: float
     size_per_event_kb: float  # disk of all tiers together
+    gpu: GpuSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """Steps that run in one job. The first task does the request's work; every other one is a level of nodes inside the
+    same work unit, reading what the jobs of an earlier task left, unmerged, at the unit's site.
+
+    A StepChain or ReReco is one task of all its steps, a TaskChain a tree of tasks of one step each.
+    """
+
+    number: int  # 1-based; also the order, a task comes after the one it reads
+    name: str
+    steps: tuple[str, ...]  # names of StepSpecs, in order
+    resources: ResourceSpec
+    input_task: str | None = None  # None: the first task
+    input_step: str | None = None  # the step of input_task whose module is read
+    input_module: str | None = None
+    events_per_job: int = 0  # later tasks: how many expected input events one job may take; whole files only; 0: one file a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +174,8 @@ class WorkflowSpec:
     site_whitelist: tuple[str, ...]
     site_blacklist: tuple[str, ...] = ()
     trust_sitelists: bool = False
+    trust_pileup_sitelists: bool = False
+    tasks: tuple[TaskSpec, ...] = ()  # empty: one task of all steps with ``resources``
     min_merge_bytes: int = 2_147_483_648
     max_merge_bytes: int = 4_294_967_296
     max_merge_events: int = 100_000_000
@@ -150,6 +193,7 @@ class InputFileSpec:
     locations: frozenset[str]
     parents: tuple[str, ...] = ()
     left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
+    left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +285,18 @@ class ExcludedFile:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedLumi:
+    """A lumi that no job may take, with the reason; nothing else is refused with it."""
+
+    run: int
+    lumi: int
+    reason: str
+    lfns: tuple[str, ...] = ()
+
+
 #: What a splitter yields, in order.
-PlanItem = JobSpec | ExcludedFile
+PlanItem = JobSpec | ExcludedFile | RefusedLumi
 
 
 @dataclass(frozen=True, slots=True)
