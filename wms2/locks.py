@@ -28,12 +28,20 @@ NAMESPACE = 0x574D5332  # "WMS2"
 
 @contextmanager
 def session_lock(key: LockKey) -> Iterator[bool]:
-    """Try the lock on a connection of its own, which ends with the block: a pooled session would keep it (``model.md`` 4)."""
+    """Try the lock on a connection of its own, which ends with the block: a pooled session would keep it (``model.md`` 4).
+
+    Raises:
+        django.db.OperationalError: the database does not answer.
+    """
     parameters = connections["default"].get_connection_params()
     parameters.pop("cursor_factory", None)
     parameters.pop("context", None)
-    with psycopg.connect(**parameters, autocommit=True) as own:
-        row = own.execute("SELECT pg_try_advisory_lock(%s, %s)", (NAMESPACE, int(key))).fetchone()
+    to_django_errors = connections["default"].wrap_database_errors
+    with to_django_errors:
+        own = psycopg.connect(**parameters, autocommit=True)
+    with own:
+        with to_django_errors:
+            row = own.execute("SELECT pg_try_advisory_lock(%s, %s)", (NAMESPACE, int(key))).fetchone()
         yield bool(row and row[0])
 
 

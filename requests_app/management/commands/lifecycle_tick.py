@@ -6,7 +6,9 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
+import structlog
 from django.core.management.base import BaseCommand
+from django.db import DatabaseError, connections
 
 from outputs_app.executor import effects_run_due
 from requests_app.cycle import run_cycle
@@ -14,6 +16,8 @@ from requests_app.evaluator import evaluate_one
 from requests_app.models import EVALUATED, Request
 from wms2.conf import conf
 from wms2.identity import process_name
+
+log = structlog.get_logger(__name__)
 
 
 class Command(BaseCommand):
@@ -27,10 +31,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
-        while True:
+        if not options["loop"]:
             tick()
-            if not options["loop"]:
-                return
+            return
+        while True:
+            try:
+                tick()
+            except DatabaseError as error:  # a restart of the database ends a pass, not the loop
+                log.error("pass broken off, the next one begins anew", error=str(error))
+                connections.close_all()
             time.sleep(conf().cycle_seconds)
 
 

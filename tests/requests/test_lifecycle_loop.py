@@ -1,0 +1,56 @@
+"""``lifecycle_tick --loop`` outlives the database's restarts."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import OperationalError, connection
+
+from requests_app.management.commands import lifecycle_tick
+from requests_app.models import Request
+from wms2.conf import conf
+from wms2.locks import LockKey, session_lock
+
+
+def end_our_session() -> None:
+    """As a restart of the server does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    parameters = connection.get_connection_params()
+    with psycopg.connect(host=parameters["host"], user=parameters["user"], dbname="postgres", autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_pass_that_loses_its_database_session_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_CYCLE_SECONDS", "0.01")
+    conf.cache_clear()
+    asked: list[int] = []
+
+    def cycle(*, force: bool) -> None:
+        asked.append(Request.objects.count())
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        end_our_session()
+
+    monkeypatch.setattr(lifecycle_tick, "run_cycle", cycle)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("lifecycle_tick", loop=True)
+    assert asked == [0, 0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_pass_alone_tells_that_the_database_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle_tick, "run_cycle", lambda *, force: end_our_session())
+    with pytest.raises(OperationalError):
+        call_command("lifecycle_tick")
+    connection.close()
+
+
+def test_a_database_that_is_away_is_told_as_such_by_the_leaders_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = {"host": "/nonexistent", "dbname": "nothing"}
+    monkeypatch.setattr(connection, "get_connection_params", lambda: dict(gone))
+    with pytest.raises(OperationalError), session_lock(LockKey.LEADER):
+        pytest.fail("there is no database")
