@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from sites_app.models import Site, SiteBan, SiteRse
@@ -23,10 +24,11 @@ def known_site_names() -> frozenset[str]:
     return frozenset(Site.objects.values_list("name", flat=True))
 
 
-def banned_sites(workflow_id: object) -> frozenset[str]:
-    """Sites with an active ban for this workflow or for all."""
-    active = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now())
-    return frozenset(active.filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)).values_list("site_id", flat=True))
+def candidate_sites(workflow: Any) -> frozenset[str]:
+    """Sites that a workflow's jobs may run at by its own lists; every known one when it names none."""
+    spec = workflow.spec
+    named = frozenset(spec.get("site_whitelist") or ()) or known_site_names()
+    return named - frozenset(spec.get("site_blacklist") or ())
 
 
 def sites_shown() -> QuerySet[Site]:

@@ -6,6 +6,7 @@ import structlog
 from celery import shared_task
 
 from sites_app.services import sites_sync
+from sites_app.statuses import slots_refresh
 from wms2.errors import ServiceError
 
 log = structlog.get_logger(__name__)
@@ -18,3 +19,12 @@ def sync_sites() -> None:
         sites_sync()
     except ServiceError as error:
         log.error("sites not synced", error=str(error))
+
+
+@shared_task(name="sites_app.tasks.refresh_slots", ignore_result=True)
+def refresh_slots() -> None:
+    """Slots from the collector; when it is silent, the figures stay and show their age."""
+    try:
+        slots_refresh()
+    except ServiceError as error:
+        log.warning("slots not refreshed", error=str(error))

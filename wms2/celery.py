@@ -25,4 +25,5 @@ app.conf.beat_schedule = {
     },
     "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _TICK_SECONDS, "options": {"expires": _TICK_SECONDS}},
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }

@@ -92,6 +92,11 @@ class Conf(BaseModel):
     # --- errors (error-handling 8.1)
     error_hold_threshold: float = Field(0.20, gt=0, le=1)
     error_max_rescue_attempts: int = 3
+    site_ban_duration_days: float = Field(7.0, gt=0)
+    site_ban_promotion_threshold: int = Field(3, ge=1)
+    site_ban_min_failures: int = Field(3, ge=1)
+    site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1)
+    max_versions: int = Field(10, ge=1, description="a request may be restarted until this many versions of it exist")
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)

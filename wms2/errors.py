@@ -70,6 +70,10 @@ class PlanningRefused(Wms2Error):
     """The work cannot be planned as asked; the reason is for the operator."""
 
 
+class NoSite(Wms2Error):
+    """Every site that the work may go to is banned, draining or closed; wait, or lift a ban."""
+
+
 class ShortOfEvents(PlanningRefused):
     """Round after round loses its events; planning more would pass the limit."""
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
+from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
 from wms2.adapters import factory
@@ -37,6 +38,7 @@ class Submitted:
 
     cluster: int
     adopted: bool
+    avoided: Avoided | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     Raises:
         ServiceUnavailable: the schedd did not answer the look-up; nothing was sent.
         ServiceRejected: the schedd refused; the intent is closed, nothing runs.
+        NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
     """
     schedd = _schedd_of(dag)
     condor = factory.htcondor(schedd.name, schedd.collector)
@@ -69,6 +72,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         if found is not None:
             return _adopt(dag, found.cluster)
     _refuse_changed_files(dag)
+    avoided = dag_avoid(dag)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     writer.write_fence(Path(dag.submit_dir), dag.fence)
@@ -90,7 +94,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         _close_intent(dag, str(error), fenced)
         raise
     crash_point("submit.called")
-    return Submitted(cluster=cluster, adopted=False)
+    return Submitted(cluster=cluster, adopted=False, avoided=avoided)
 
 
 def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:

@@ -75,6 +75,12 @@ KNOBS: dict[str, dict[str, str]] = {
     "Errors": {
         "error_hold_threshold": "Share of a round's work units, above 0 and at most 1; that many failed ones hold the request.",
         "error_max_rescue_attempts": "Rescues after failures that a round gets, counted from the last release.",
+        "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
+        "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",
+        "site_ban_min_failures": "Fewer failures than these never ban a site.",
+        "site_ban_failure_ratio": "A site is banned for a request when more than this share of its attempts there failed for the"
+        " site's sake.",
+        "max_versions": "A request may be restarted until so many versions of it exist.",
     },
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import system, views
+from requests_app.api import sites, system, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -20,6 +20,10 @@ urlpatterns = [
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
+    path("sites/<name:pk>/enable", sites.SiteEnableView.as_view(), name="site-enable"),
+    path("sites/<name:pk>/disable", sites.SiteDisableView.as_view(), name="site-disable"),
+    path("sites/<name:pk>/drain", sites.SiteDrainView.as_view(), name="site-drain"),
+    path("sites/<name:pk>/ban", sites.SiteBanView.as_view(), name="site-ban"),
     path("effects/<int:pk>/retry", system.EffectRetryView.as_view(), name="effect-retry"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),

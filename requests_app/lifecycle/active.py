@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
@@ -13,11 +14,14 @@ from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.rounds import job_priority
 from requests_app.states import hold_changes
+from wms2.adapters import factory
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf
-from wms2.errors import LedgerViolation, ServiceUnavailable
+from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
+log = structlog.get_logger(__name__)
 S = RequestStatus
 
 
@@ -31,6 +35,7 @@ def handle_active(evaluation: Evaluation) -> None:
             _ended(evaluation, dag)
         else:
             account(evaluation, dag)
+            _pass_priority(evaluation, dag)
             _tell(evaluation, dag)
     except LedgerViolation as error:
         stop_for_ledger(evaluation, error)
@@ -40,6 +45,20 @@ def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
     """Never continue over a violation: stop what runs, then hold with the reason."""
     alert(evaluation.request, "ledger_violation", str(error))
     evaluation.transition(S.STOPPING, str(error), stop_intent=StopIntent.HOLD, hold_code=HoldCode.LEDGER, hold_reason=str(error))
+
+
+def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
+    """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission."""
+    wanted = job_priority(evaluation)
+    if wanted == dag.job_priority or dag.schedd is None or dag.unanswered_since is not None:
+        return
+    try:
+        changed = factory.htcondor(dag.schedd.name, dag.schedd.collector).set_priority(str(dag.directory_id), wanted)
+    except (ServiceUnavailable, ServiceRejected) as error:
+        log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
+        return
+    if changed:
+        log.info("priority passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
 
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:

@@ -12,6 +12,7 @@ from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
 from requests_app.admission import choose_schedd
+from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.pauses import pause_fields
@@ -20,7 +21,7 @@ from requests_app.planner import round_plan
 from requests_app.rounds import dag_discard, rescue_prepare
 from requests_app.states import hold_changes
 from wms2.crash import crash_point
-from wms2.errors import LedgerViolation, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
+from wms2.errors import LedgerViolation, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
 
 S = RequestStatus
 
@@ -41,7 +42,7 @@ def handle_planning(evaluation: Evaluation) -> None:
         leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
     except LedgerViolation as error:
         leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
-    except ServiceUnavailable as error:
+    except (ServiceUnavailable, NoSite) as error:
         fields = pause_fields(evaluation.request.failed_attempts, error)
         leave_planning(evaluation, S.QUEUED, f"not now: {error}", **fields)
 
@@ -56,6 +57,9 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
             {"dag": str(dag.pk), "cluster": submitted.cluster, "attempt": dag.attempt, "fence": dag.fence},
         )
     crash_point("submit.recorded")
+    if submitted.avoided is not None and submitted.avoided.stranded:
+        many = len(submitted.avoided.stranded)
+        alert(evaluation.request, "sites_unavailable", f"{many} work units have no site left: {submitted.avoided}"[:4000])
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:

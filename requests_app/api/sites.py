@@ -1,0 +1,170 @@
+"""Verbs on sites: drain, enable, disable, ban and lift bans (spec 7.1; error-handling 6.3)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+from requests_app.api.verbs import actor_of
+from requests_app.models import Workflow
+from requests_app.services.sites import site_ban_by_operator, site_change_status, site_unban_by_operator
+from sites_app.api.serializers import SiteSerializer
+from sites_app.models import Site, SiteStatus
+from sites_app.selectors import sites_shown
+from wms2.api.problems import bad_field
+from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer
+from wms2.api.views import ApiView
+from wms2.errors import InvalidTransition
+
+_REASON = {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"}
+
+
+class DrainSerializer(ReasonSerializer):
+    """Why, and until when."""
+
+    until = serializers.DateTimeField(required=False, help_text="the site is enabled again then; without it, by a person")
+
+
+class BanSerializer(ReasonSerializer):
+    """Whom the site is banned for, and how long."""
+
+    request_name = NameField(required=False, help_text="only this request; without it, every request")
+    expires_at = serializers.DateTimeField(required=False, help_text="default: site_ban_duration_days from now")
+    insist = serializers.BooleanField(default=False, help_text="also when more than half of the sites would be banned then")
+
+
+class UnbanSerializer(ReasonSerializer):
+    """Which bans."""
+
+    request_name = NameField(required=False, help_text="only the ban of this request; without it, every ban of the site")
+
+
+class SiteVerbView(ApiView):
+    """A verb on one site: 202 and the site out. Repeatable."""
+
+    serializer_class = SiteSerializer
+    input_class: ClassVar[type[ReasonSerializer]] = ReasonSerializer
+
+    def checked(self, data: Any) -> dict[str, Any]:
+        """The body, judged."""
+        serializer = self.input_class(data=data)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def answer(self, pk: str) -> Response:
+        """The site as it is now."""
+        return Response(self.get_serializer(sites_shown().get(pk=pk)).data, status=status.HTTP_202_ACCEPTED)
+
+
+class _StatusView(SiteVerbView):
+    to: ClassVar[SiteStatus]
+
+    def change(self, request: HttpRequest, pk: str) -> Response:
+        """Done twice it is done once."""
+        data = self.checked(request.data)
+        site, until = get_object_or_404(Site, pk=pk), data.get("until")
+        if (site.status, site.drain_until) != (self.to, until):
+            site_change_status(site=site, status=self.to, actor=actor_of(request), reason=data["reason"], drain_until=until)
+        return self.answer(pk)
+
+
+class SiteEnableView(_StatusView):
+    """Let new work go to the site again."""
+
+    to = SiteStatus.ENABLED
+
+    @extend_schema(request=ReasonSerializer, responses={202: SiteSerializer})
+    def post(self, request: HttpRequest, pk: str) -> Response:
+        """Ends a drain and a closure; bans have a verb of their own."""
+        return self.change(request, pk)
+
+
+class SiteDisableView(_StatusView):
+    """Close the site for new work, until a person enables it."""
+
+    to = SiteStatus.DISABLED
+
+    @extend_schema(request=ReasonSerializer, responses={202: SiteSerializer})
+    def post(self, request: HttpRequest, pk: str) -> Response:
+        """CRIC's sync does not undo it."""
+        return self.change(request, pk)
+
+
+class SiteDrainView(_StatusView):
+    """No new work for the site; what runs there goes on."""
+
+    to = SiteStatus.DRAINING
+    input_class = DrainSerializer
+
+    @extend_schema(request=DrainSerializer, responses={202: SiteSerializer})
+    def post(self, request: HttpRequest, pk: str) -> Response:
+        """For good, or until a time."""
+        return self.change(request, pk)
+
+
+class SiteBanView(SiteVerbView):
+    """Bans: for one request or for all, always with an end."""
+
+    input_class = BanSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset()
+
+    def known_query_params(self) -> frozenset[str]:
+        """DELETE takes its reason in the query string too."""
+        return frozenset({"reason", "request_name"}) if self.request.method == "DELETE" else frozenset()
+
+    @extend_schema(request=BanSerializer, responses={202: SiteSerializer})
+    def post(self, request: HttpRequest, pk: str) -> Response:
+        """No new submission sends work there; running DAGs go on. The same ban again prolongs it."""
+        data = self.checked(request.data)
+        site = get_object_or_404(Site, pk=pk)
+        try:
+            site_ban_by_operator(
+                site=site,
+                actor=actor_of(request),
+                reason=data["reason"],
+                workflow=_workflow(data.get("request_name")),
+                expires_at=data.get("expires_at"),
+                insist=data["insist"],
+            )
+        except InvalidTransition as error:
+            if "expires_at" in data and "is over already" in str(error):
+                raise bad_field("expires_at", str(error)) from error
+            raise
+        return self.answer(pk)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("reason", _REASON, required=True, description="why; may also stand in a JSON body"),
+            OpenApiParameter("request_name", str, description="only the ban of this request"),
+        ],
+        request=None,
+        responses={202: SiteSerializer},
+    )
+    def delete(self, request: HttpRequest, pk: str) -> Response:
+        """Lift every ban of the site in force, or that of one request. None in force is no error."""
+        given = request.query_params.dict() if request.query_params else request.data
+        serializer = UnbanSerializer(data=given)
+        serializer.is_valid(raise_exception=True)
+        data = serializer.validated_data
+        workflow = _workflow(data.get("request_name"))
+        site_unban_by_operator(
+            site=get_object_or_404(Site, pk=pk),
+            actor=actor_of(request),
+            reason=data["reason"],
+            workflow_id=workflow.pk if workflow else None,
+        )
+        return self.answer(pk)
+
+
+def _workflow(request_name: str | None) -> Workflow | None:
+    if request_name is None:
+        return None
+    workflow = Workflow.objects.filter(request_id=request_name).first()
+    if workflow is None:
+        raise bad_field("request_name", "no such request, or it has no workflow yet")
+    return workflow

@@ -1,0 +1,146 @@
+"""Bans of sites: no new work of one workflow, or of all, for a while (error-handling 6).
+
+Only writes rows, inside its caller's transaction. A ban reaches a DAG when it is submitted (``avoid.inc``); running ones go on.
+The guard: more than half of the sites are never banned at once, for then the fault is hardly theirs; an operator may insist.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from sites_app.models import Site, SiteBan, SiteStatus
+from wms2.conf import conf
+from wms2.errors import InvalidTransition
+
+log = structlog.get_logger(__name__)
+AUTOMATIC = "wms2"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFailures:
+    """Attempts of jobs of one workflow at one site: all, and those that speak against the site."""
+
+    attempts: int
+    against_site: int
+
+    @property
+    def ratio(self) -> float:
+        """Share that speaks against the site."""
+        return self.against_site / self.attempts if self.attempts else 0.0
+
+
+def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
+    """Bans in force."""
+    rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now())
+    return rows if site is None else rows.filter(site_id=site)
+
+
+def site_ban(
+    *,
+    site: Site,
+    workflow_id: uuid.UUID | None,
+    reason: str,
+    created_by: str,
+    expires_at: datetime | None = None,
+    candidates: Collection[str] = (),
+    failure_data: Mapping[str, Any] | None = None,
+    insist: bool = False,
+) -> SiteBan:
+    """Ban a site for one workflow, or for all; an equal ban in force is prolonged instead.
+
+    Args:
+        candidates: for a workflow: the sites it may run at; the guard counts among these.
+        insist: an operator has read the guard's objection.
+
+    Raises:
+        InvalidTransition: more than half of the sites would be banned, or the end lies in the past.
+    """
+    now = timezone.now()
+    until = expires_at or now + timedelta(days=conf().site_ban_duration_days)
+    if until <= now:
+        raise InvalidTransition(f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
+    if not insist:
+        _guard(site.name, workflow_id, candidates)
+    same = bans_active(site.name).filter(workflow_id=workflow_id).first()
+    if same is not None:
+        if until > same.expires_at:
+            same.expires_at, same.reason, same.created_by = until, reason, created_by
+            same.save(update_fields=["expires_at", "reason", "created_by"])
+        return same
+    ban = SiteBan.objects.create(
+        site=site,
+        workflow_id=workflow_id,
+        reason=reason,
+        created_by=created_by,
+        expires_at=until,
+        failure_data=dict(failure_data or {}),
+    )
+    log.warning("site banned", site=site.name, workflow=str(workflow_id or "all"), until=until.isoformat(), reason=reason)
+    return ban
+
+
+def site_unban(*, site: Site, actor: str, workflow_id: uuid.UUID | None = None, ban_id: uuid.UUID | None = None) -> list[SiteBan]:
+    """Remove the site's bans in force: a single one, those of one workflow, or all of them. Returns what was removed."""
+    rows = bans_active(site.name)
+    if workflow_id is not None:
+        rows = rows.filter(workflow_id=workflow_id)
+    if ban_id is not None:
+        rows = rows.filter(pk=ban_id)
+    removed = list(rows.select_for_update())
+    SiteBan.objects.filter(pk__in=[ban.pk for ban in removed]).update(removed_at=timezone.now(), removed_by=actor)
+    if removed:
+        log.info("site bans removed", site=site.name, bans=len(removed), actor=actor)
+    return removed
+
+
+def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailures]:
+    """Sites with enough failures, and a large enough share of them, to be banned (error-handling 6.1)."""
+    knobs = conf()
+    return {
+        site: seen
+        for site, seen in failures.items()
+        if seen.against_site >= knobs.site_ban_min_failures and seen.ratio > knobs.site_ban_failure_ratio
+    }
+
+
+def site_promote(site: Site) -> SiteBan | None:
+    """A ban for all workflows once enough independent ones ban the site (error-handling 6.2); None when there is none to make.
+
+    Raises:
+        InvalidTransition: the guard objects.
+    """
+    workflows = set(bans_active(site.name).filter(workflow__isnull=False).values_list("workflow_id", flat=True))
+    if len(workflows) < conf().site_ban_promotion_threshold or bans_active(site.name).filter(workflow__isnull=True).exists():
+        return None
+    return site_ban(
+        site=site,
+        workflow_id=None,
+        reason=f"{len(workflows)} workflows ban it independently",
+        created_by=AUTOMATIC,
+        failure_data={"workflows": sorted(str(pk) for pk in workflows)},
+    )
+
+
+def _guard(name: str, workflow_id: uuid.UUID | None, candidates: Collection[str]) -> None:
+    if workflow_id is None:
+        everywhere = set(Site.objects.exclude(status=SiteStatus.DISABLED).values_list("name", flat=True))
+        banned = set(bans_active().filter(workflow__isnull=True).values_list("site_id", flat=True))
+    else:
+        everywhere = set(candidates)
+        banned = set(bans_active().filter(workflow_id=workflow_id).values_list("site_id", flat=True))
+    if not everywhere:
+        return
+    banned = (banned | {name}) & everywhere
+    if len(banned) * 2 > len(everywhere):
+        raise InvalidTransition(
+            f"{len(banned)} of {len(everywhere)} sites would be banned ({', '.join(sorted(banned)[:5])}): when most sites fail,"
+            " the fault is hardly theirs; look for a common cause, or insist"
+        )

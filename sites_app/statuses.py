@@ -1,0 +1,79 @@
+"""Whether new work may go to a site, and its slots. An operator's word outlives every sync (spec 4.9)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import structlog
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from sites_app.bans import bans_active
+from sites_app.models import Site, SiteStatus
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import InvalidTransition, StaleState
+
+log = structlog.get_logger(__name__)
+
+
+def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, drain_until: datetime | None = None) -> None:
+    """Compare-and-set from the status that ``site`` was read with. Draining may be given an end; the same again changes it.
+
+    Raises:
+        InvalidTransition: it is so already, or the end lies in the past.
+        StaleState: somebody else changed it meanwhile.
+    """
+    if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= timezone.now()):
+        raise InvalidTransition("only draining has an end, and it lies in the future")
+    old = SiteStatus(site.status)
+    if old is status and drain_until == site.drain_until:
+        raise InvalidTransition(f"{site.name} is {status.label.lower()} already")
+    rows = Site.objects.filter(pk=site.pk, status=old)
+    values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
+    if rows.update(**values, updated_at=timezone.now()) != 1:
+        raise StaleState(f"{site.name} is no longer {old.label.lower()}")
+    for name, value in values.items():
+        setattr(site, name, value)
+    log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
+
+
+def sites_drained() -> list[str]:
+    """Enable the sites whose drain has come to its end; their names."""
+    over = Q(status=SiteStatus.DRAINING, drain_until__lte=timezone.now())
+    with transaction.atomic():
+        names = list(Site.objects.select_for_update().filter(over).values_list("name", flat=True))
+        Site.objects.filter(over, name__in=names).update(
+            status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=timezone.now()
+        )
+    if names:
+        log.info("drains ended", sites=names)
+    return names
+
+
+def sites_avoided(workflow_id: object) -> dict[str, str]:
+    """Sites where a DAG that is submitted now must not land -> why."""
+    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=timezone.now())
+    found = {site.name: f"{site.get_status_display().lower()}: {site.status_reason}" for site in closed}
+    for ban in bans_active().filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)):
+        scope = "banned for all" if ban.workflow_id is None else "banned for this request"
+        found[ban.site_id] = f"{scope} until {ban.expires_at:%Y-%m-%d %H:%M} UTC: {ban.reason}"
+    return found
+
+
+def slots_refresh() -> int:
+    """Slots of the known sites, from the collector; returns the number of sites that have some.
+
+    Raises:
+        ServiceUnavailable: the collector did not answer; what was seen last stays, with its time.
+    """
+    knobs = conf()
+    seen = {row.site: row for row in factory.htcondor(knobs.schedd_name, knobs.collector).slots()}
+    now = timezone.now()
+    with transaction.atomic():
+        for site in Site.objects.filter(Q(name__in=seen) | Q(total_slots__gt=0)):
+            row = seen.get(site.name)
+            total, running = (row.cpus, row.cpus - row.free_cpus) if row else (0, 0)
+            Site.objects.filter(pk=site.pk).update(total_slots=total, running_slots=running, slots_seen_at=now)
+    return len(seen)
