@@ -13,6 +13,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
@@ -32,7 +33,8 @@ def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
         if effect is None:
             break
         crash_point(f"{effect.kind}.claimed")
-        _run(effect)
+        with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
+            _run(effect)
         touched.add(effect.request_id)
     return touched
 
@@ -60,7 +62,7 @@ def effect_claim(*, owner: str) -> Effect | None:
         effect.claim_expires_at = timezone.now() + timedelta(seconds=conf().effect_lease_seconds)
         effect.attempts += 1
         effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
-    return Effect.objects.select_related("block__dataset", "request").get(pk=effect.pk)
+    return Effect.objects.select_related("block__dataset", "request", "unit").get(pk=effect.pk)
 
 
 def _block_is_free(effect: Effect) -> bool:
@@ -72,6 +74,11 @@ def _block_is_free(effect: Effect) -> bool:
     return due_effects().filter(pk=effect.pk).exists()
 
 
+def _dag_id(effect: Effect) -> str:
+    """Of the unit that asked for it; what is owed for a whole block belongs to no DAG alone."""
+    return str(effect.unit.dag_id) if effect.unit is not None else ""
+
+
 def _run(effect: Effect) -> None:
     handler = HANDLERS[effect.kind]
     try:
@@ -81,7 +88,7 @@ def _run(effect: Effect) -> None:
     except ServiceUnavailable as error:
         _record_failure(effect, error)
     except Exception as error:  # one broken effect must neither stop the others nor be claimed again for ever
-        log.exception("effect broke", effect=effect.key, request_name=effect.request.request_name)
+        log.exception("effect broke", effect=effect.key)
         _record_failure(effect, ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}"))
     else:
         crash_point(f"{effect.kind}.called")
@@ -95,7 +102,7 @@ def _record_success(effect: Effect, result: Result) -> None:
             return
         HANDLERS[effect.kind].record(effect, result)
     EFFECTS_TOTAL.labels(effect.kind, "done").inc()
-    log.info("effect done", effect=effect.key, request_name=effect.request.request_name, attempts=effect.attempts)
+    log.info("effect done", effect=effect.key, attempts=effect.attempts)
 
 
 def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
@@ -105,9 +112,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
         ):
             _tell_block(effect, error)
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
-    log.error(
-        "effect refused, an operator must look", effect=effect.key, request_name=effect.request.request_name, error=str(error)
-    )
+    log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
 
 
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
@@ -125,7 +130,7 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
             if state is EffectState.DEAD:
                 _fail_block(effect)
     EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
-    log.warning("effect failed", effect=effect.key, request_name=effect.request.request_name, error=str(error), state=state.value)
+    log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
 
 
 def _close_claim(effect: Effect, **values: object) -> bool:

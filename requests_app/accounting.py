@@ -6,6 +6,7 @@ The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.
 from __future__ import annotations
 
 import structlog
+from django.utils import timezone
 
 from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
@@ -25,6 +26,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.models import Event
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
+from wms2.metrics import TRACKING_SECONDS
 from wms2.nudge import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
@@ -112,6 +114,8 @@ def unit_account(evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Man
         )
         nudge(RUN_EFFECTS)
     crash_point("register.recorded")
+    if manifest.written_at is not None:
+        TRACKING_SECONDS.observe(max(0.0, (timezone.now() - manifest.written_at).total_seconds()))
     log.info(
         "work unit done",
         request_name=evaluation.request.request_name,

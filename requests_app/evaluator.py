@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from dags_app.selectors import dag_id_live
 from requests_app.evaluation import Evaluation, evaluating
 from requests_app.lifecycle import evaluate
 from requests_app.lifecycle.timeouts import watch_timeout
@@ -25,7 +26,7 @@ def evaluate_one(pk: Any) -> None:
         if evaluation is None:
             return
         request = evaluation.request
-        with structlog.contextvars.bound_contextvars(request_name=request.request_name):
+        with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=dag_id_live(request.pk)):
             for _ in range(MAX_STEPS):
                 status = request.status
                 if status not in EVALUATED:

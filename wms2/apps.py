@@ -17,7 +17,7 @@ class Wms2Config(AppConfig):
 
     def ready(self) -> None:
         """Import for their registrations, once models can be imported."""
-        from wms2 import checks  # noqa: F401
+        from wms2 import checks, metrics_hooks  # noqa: F401
         from wms2.adapters.observe import add_observer
         from wms2.api.permissions import operators_group_ensure
 

@@ -10,6 +10,11 @@ from prometheus_client import Counter, Histogram
 EFFECTS_TOTAL = Counter("wms2_effects_total", "Effects run, by kind and outcome", ["kind", "outcome"])
 CYCLES_TOTAL = Counter("wms2_lifecycle_cycles_total", "Life cycle runs by outcome", ["outcome"])
 CYCLE_SECONDS = Histogram("wms2_lifecycle_cycle_seconds", "Duration of a life cycle run")
+TRACKING_SECONDS = Histogram(
+    "wms2_tracking_seconds",
+    "From the end of a work unit on the pool, by its manifest, to its account",
+    buckets=(1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 14_400),
+)
 EVALUATIONS_TOTAL = Counter("wms2_evaluations_total", "Evaluations of requests by status and outcome", ["status", "outcome"])
 TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status"])
 ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])

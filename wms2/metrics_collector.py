@@ -80,9 +80,12 @@ def _dags() -> Iterator[Metric]:
     answers = [(row.name, 0.0 if row.unreachable_since else 1.0) for row in schedds]
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", answers)
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
-    progress = sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"))
-    ratios = [(name, done / total) for name, done, total in progress if total]
+    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min("observed_at")))
+    ratios = [(name, done / total) for name, done, total, _ in rows if total]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
+    now = timezone.now()
+    ages = [(name, _age(seen, now)) for name, _, _, seen in rows]
+    yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 
 
 def _effects() -> Iterator[Metric]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,28 +10,23 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.multiprocess import MultiProcessCollector
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from wms2.metrics_collector import RowsCollector
-
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+from wms2.metrics_files import AllProcesses, directories
 
 
 def registry() -> CollectorRegistry:
     """What one scrape shows.
 
-    With ``PROMETHEUS_MULTIPROC_DIR`` set for web, workers and beat alike, counters and histograms of all of them, dead ones
-    included; otherwise those of the process that answers. The gauges over rows are the same everywhere.
+    Where processes keep their counters in files (``wms2.metrics_files``), those of all of them, dead ones included; otherwise
+    those of the process that answers. The gauges over rows are the same everywhere.
     """
     found = CollectorRegistry()
-    if os.environ.get(MULTIPROCESS):
-        MultiProcessCollector(found)  # type: ignore[no-untyped-call]
-    else:
-        found.register(REGISTRY)
+    found.register(AllProcesses() if directories() else REGISTRY)
     found.register(RowsCollector())
     return found
 

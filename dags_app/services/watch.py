@@ -7,9 +7,11 @@ Three answers are kept apart in the row: in the queue (``observed_at``), the sch
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 
 import structlog
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.states import dag_transition
@@ -20,6 +22,8 @@ from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 
 log = structlog.get_logger(__name__)
+#: Large columns of the workflow, which only lends its request's name.
+_UNREAD = ("workflow__spec", "workflow__psets", "workflow__step_metrics", "workflow__splitting_params")
 #: Statuses in which a DAGMan job is expected in the queue.
 IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
 #: DAG_Status of a job ad: halted (htcondor.md section 2).
@@ -28,7 +32,7 @@ DAG_STATUS_HALTED = 6
 
 def schedd_observe(*, schedd: Schedd, instance: str) -> bool:
     """Ask one schedd for all our DAGMan jobs and write what it says; False when it did not answer."""
-    live = list(DAG.objects.filter(schedd=schedd, status__in=IN_QUEUE))
+    live = list(DAG.objects.filter(schedd=schedd, status__in=IN_QUEUE).select_related("workflow").defer(*_UNREAD))
     now = timezone.now()
     try:
         ads = {ad.cluster: ad for ad in factory.htcondor(schedd.name, schedd.collector).dagmans(instance)}
@@ -47,12 +51,19 @@ def schedd_observe(*, schedd: Schedd, instance: str) -> bool:
     running = _inner_running(list(ads.values()))
     for dag in live:
         ad = ads.get(int(dag.dagman_cluster_id))
-        if ad is None:
-            DAG.objects.filter(pk=dag.pk).update(unanswered_since=None, missing_since=dag.missing_since or now)
-        else:
-            _observe(dag, ad, running.get(ad.cluster, 0))
+        with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
+            if ad is None:
+                _miss(dag, now)
+            else:
+                _observe(dag, ad, running.get(ad.cluster, 0))
     crash_point("poll.recorded")
     return True
+
+
+def _miss(dag: DAG, now: datetime) -> None:
+    if dag.missing_since is None:
+        log.info("DAGMan job no longer in the queue; how it ended is looked for", cluster=dag.dagman_cluster_id)
+    DAG.objects.filter(pk=dag.pk).update(unanswered_since=None, missing_since=dag.missing_since or now)
 
 
 def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
@@ -83,4 +94,4 @@ def _observe(dag: DAG, ad: DagmanAd, units_running: int) -> None:
         try:
             dag_transition(dag, wanted, event="observed")
         except StaleState:
-            log.info("dag changed while it was observed", dag_id=str(dag.pk))
+            log.info("dag changed while it was observed")

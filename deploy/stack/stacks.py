@@ -157,6 +157,7 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
     """Start the databases, the other services, and beside those the processes that only show: the web and Flower."""
     write_env_file(stack)
+    stack.wms2.metrics_begin()
     supervisor.start(stack.databases)
     supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower()])
 

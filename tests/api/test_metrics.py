@@ -18,7 +18,7 @@ from dags_app.models import DAGStatus
 from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
 from requests_app.models import Lease, RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
-from wms2 import metrics, metrics_view
+from wms2 import metrics, metrics_files
 from wms2.adapters.observe import observed
 from wms2.errors import ServiceRejected
 
@@ -47,6 +47,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     held = request_row(S.HELD, alert_code="x")
     schedd, silent = schedd_row("schedd@a"), schedd_row("schedd@b", unreachable_since=now)
     dag = dag_row(workflow_row(request_row(S.ACTIVE)), schedd=schedd, schedd_name="schedd@a", total_work_units=4, units_done=1)
+    type(dag).objects.filter(pk=dag.pk).update(observed_at=now - timedelta(seconds=90))
     dag_row(workflow_row(request_row(S.FAILED)), DAGStatus.FAILED, schedd=silent, schedd_name="schedd@b")
     dataset = dag.workflow.output_datasets.get()
     ProcessingBlock.objects.create(
@@ -74,6 +75,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert (value(found, "wms2_dags_live", schedd="schedd@a"), value(found, "wms2_dags_live", schedd="schedd@b")) == (1, 0)
     assert (value(found, "wms2_schedd_up", schedd="schedd@a"), value(found, "wms2_schedd_up", schedd="schedd@b")) == (1, 0)
     assert value(found, "wms2_dag_progress", schedd="schedd@a") == 0.25
+    assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
     assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1
     assert value(found, "wms2_effects_open", kind="dbs_files", state="pending") == 0
     assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
@@ -121,10 +123,10 @@ metrics.CYCLES_TOTAL.labels("ok").inc({n})
 def test_counters_of_all_processes_are_summed_dead_ones_included(
     reader: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = {**os.environ, metrics_view.MULTIPROCESS: str(tmp_path)}
+    environment = {**os.environ, metrics_files.OWN: str(tmp_path)}
     for number in (2, 5):
         subprocess.run([sys.executable, "-c", COUNT.format(n=number)], cwd=ROOT, env=environment, check=True, timeout=120)
-    monkeypatch.setenv(metrics_view.MULTIPROCESS, str(tmp_path))
+    monkeypatch.setenv(metrics_files.OWN, str(tmp_path))
     found = scrape(reader)
     assert value(found, "wms2_lifecycle_cycles_total", outcome="ok") == 7
     assert ("wms2_requests", frozenset({("status", "new")})) in found, "gauges over rows come with them"

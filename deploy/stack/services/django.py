@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from deploy.stack.services import http
 from deploy.stack.services.base import Problem, Service, nothing
 from deploy.stack.steps import run_logged
 
+METRICS = "metrics"
+#: Kinds of processes that count (docs/api.md, Metrics).
+COUNTING = ("web", "worker", "beat")
 WORKER_NAME = "wms2@localhost"
 WORKER_READY = f"{WORKER_NAME} ready.".encode()
 # Two commands in one process: most of the time of each is Django's start.
@@ -40,6 +44,20 @@ class Wms2:
         log = self._log(f"manage-{arguments[0]}")
         run_logged(argv, log=log, environment=self.environment, cwd=self.layout.source, seconds=seconds)
 
+    def metrics_begin(self) -> None:
+        """No counters yet, and a directory for each kind of process; called before any of them runs."""
+        root = self.directory / METRICS
+        shutil.rmtree(root, ignore_errors=True)
+        for kind in COUNTING:
+            (root / kind).mkdir(parents=True)
+
+    def _counting(self, name: str) -> dict[str, str]:
+        """Where a process keeps its counters. Not among the settings: a person's shell is none of these processes."""
+        if name not in COUNTING:
+            return {}
+        root = self.directory / METRICS
+        return {"WMS2_METRICS_ROOT": str(root), "PROMETHEUS_MULTIPROC_DIR": str(root / name)}
+
     def _service(
         self, name: str, program: str, *arguments: str, problem: Problem, prepare: Callable[[], None] = nothing
     ) -> Service:
@@ -47,7 +65,7 @@ class Wms2:
             name=name,
             argv=(self.layout.venv / "bin" / program, *arguments),
             log=self._log(name),
-            environment=self.environment,
+            environment={**self.environment, **self._counting(name)},
             cwd=self.layout.source,
             problem=problem,
             prepare=prepare,
@@ -60,9 +78,7 @@ class Wms2:
 
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
-        # Loaded once and forked; its control socket would be one for all servers of a user.
-        shape = ("--preload", "--workers", "2", "--threads", "4", "--worker-class", "gthread", "--no-control-socket")
-        options = ("--bind", f"127.0.0.1:{self.web_port}", *shape)
+        options = ("--config", "python:deploy.web", "--bind", f"127.0.0.1:{self.web_port}")
         argv = ("gunicorn", "wms2.wsgi:application", *options)
         return self._service("web", *argv, problem=lambda: http.problem(url), prepare=self._prepare)
 
