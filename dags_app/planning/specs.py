@@ -23,6 +23,11 @@ class SplittingAlgo(StrEnum):
     LUMI_BASED = "LumiBased"
     EVENT_AWARE_LUMI_BASED = "EventAwareLumiBased"
 
+    @property
+    def by_lumi(self) -> bool:
+        """Work is lumis, with every file that holds them, instead of files or their events."""
+        return self in (SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI_BASED)
+
 
 class ClaimKind(StrEnum):
     """What a work unit claim ranges over (``model.md`` section 2, WorkUnitClaim)."""
@@ -128,6 +133,7 @@ class InputSpec:
     block_whitelist: tuple[str, ...] = ()
     block_blacklist: tuple[str, ...] = ()
     lumi_list: LumiRanges = field(default_factory=dict)  # empty: everything
+    open_seconds: int = 0  # OpenRunningTimeout: how long the dataset may go on growing after its last new block
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,8 @@ class WorkflowSpec:
     site_blacklist: tuple[str, ...] = ()
     trust_sitelists: bool = False
     trust_pileup_sitelists: bool = False
-    tasks: tuple[TaskSpec, ...] = ()  # empty: one task of all steps with ``resources``
+    extra_requirements: str = ""  # JobExtraMatchRequirements: a ClassAd expression over the slot, checked by intake
+    tasks: tuple[TaskSpec, ...] = ()  # empty: one task of all steps with ``resources``; else ``resources`` are the first task's
     min_merge_bytes: int = 2_147_483_648
     max_merge_bytes: int = 4_294_967_296
     max_merge_events: int = 100_000_000
@@ -243,6 +250,7 @@ class JobSpec:
     generate: GeneratedRange | None = None
     files: tuple[JobFile, ...] = ()
     mask: LumiRanges | None = None  # None: everything in the files
+    by_lumi: bool = False  # the work is exactly the lumis of ``mask``, in all files that hold them; claims are RUN_LUMIS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dags_app.planning.specs import GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec
+from dags_app.planning.specs import GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec
 from wms2.conf import Conf
 
 
@@ -35,14 +35,25 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedModules:
+    """Output modules whose files are not merged. ``ignored`` ones may not be read by a later step either."""
+
+    field: str  # for messages
+    labels: tuple[str, ...]
+    ignored: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StepDraft:
     """One step without what only ConfigCache knows, and the names its outputs get. ``prefix`` (``Step2.``) is for messages."""
 
     prefix: str
     spec: StepSpec
+    primary_dataset: str
     acquisition_era: str
     processing_string: str
     processing_version: int
+    dropped: tuple[DroppedModules, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,8 @@ class Sites:
 
     whitelist: tuple[str, ...]
     blacklist: tuple[str, ...]
+    trusted: bool = False  # input may be read at sites that do not hold it
+    pileup_trusted: bool = False  # pileup, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +92,14 @@ class Draft:
     campaign: str
     identity: Identity
     steps: tuple[StepDraft, ...]
-    primary_dataset: str
+    tasks: tuple[TaskSpec, ...]  # of a TaskChain; empty: one job runs all steps
+    dropped: tuple[DroppedModules, ...]  # named at the top, for all steps
     merged_lfn_base: str
     unmerged_lfn_base: str
     resources: ResourceSpec
     work: Work
     sites: Sites
+    extra_requirements: str
     merge: MergeLimits
     declared_outputs: tuple[str, ...]
     config_url: str

@@ -15,14 +15,14 @@ from requests_app.intake.known import (
     IRRELEVANT_STEP,
     PLAN_ONLY,
     STEP_FEATURES,
-    TRUST,
     USED_STEP,
+    USED_TASK,
     USED_TOP,
     WARNED,
     WORK,
     Feature,
 )
-from requests_app.intake.values import Unreadable, flag, is_set
+from requests_app.intake.values import Unreadable, is_set
 
 _MAX_UNKNOWN_NAMED = 30
 
@@ -55,29 +55,18 @@ def _sweep(fields: Mapping[str, object], prefix: str, features: Mapping[str, Fea
             findings.later(prefix + key, feature.what)
 
 
-def check_trusted_sites(document: Mapping[str, object], has_input: bool, findings: Findings) -> None:
-    """Refuse reading input over the wide area; without such input the flags change nothing and get a warning."""
-    has_pileup = any(is_set(part.get(key)) for part in _parts(document) for key in ("MCPileup", "DataPileup"))
-    for key, matters in zip(TRUST, (has_input, has_pileup), strict=True):
-        if not findings.read(key, document.get(key), flag, fallback=False):
-            continue
-        if matters:
-            findings.later(key, f"reading files at sites that do not hold them ({key})")
-        else:
-            findings.warn(key, "has no effect: the request reads no such files")
-
-
 def sweep_fields(document: Mapping[str, object], steps: Collection[StepView], findings: Findings) -> None:
     """Warn of fields that are not used or not known, and refuse fields that stand where they have no effect."""
     is_chain = any(step.prefix for step in steps)
-    known = USED_TOP | set(IRRELEVANT) | set(WARNED) | set(FEATURES) | set(TRUST) | {PLAN_ONLY}
+    known = USED_TOP | set(IRRELEVANT) | set(WARNED) | set(FEATURES) | {PLAN_ONLY}
     _sweep_level(document, "", known | {key for key, _ in sub_documents(document)}, findings)
     if not is_chain:
         return
     for step in steps:
-        _sweep_level(step.own, step.prefix, USED_STEP | set(IRRELEVANT_STEP) | set(FEATURES) | set(STEP_FEATURES), findings)
+        used = USED_TASK if step.is_task else USED_STEP
+        _sweep_level(step.own, step.prefix, used | set(IRRELEVANT_STEP) | set(FEATURES) | set(STEP_FEATURES), findings)
         if step.number == 1:
-            _check_misplaced(document, step.own, findings)
+            _check_misplaced(document, step, findings)
         else:
             _check_later_step(step, findings)
 
@@ -98,10 +87,6 @@ def refuse_plan_only(document: Mapping[str, object], findings: Findings) -> None
             findings.problem(prefix + PLAN_ONLY, "is no ReqMgr2 field: only plan_request reads it")
 
 
-def _parts(document: Mapping[str, object]) -> list[Mapping[str, object]]:
-    return [document, *(inner for _, inner in sub_documents(document))]
-
-
 def _sweep_level(fields: Mapping[str, object], prefix: str, known: Collection[str], findings: Findings) -> None:
     unknown: list[str] = []
     for key, value in fields.items():
@@ -117,15 +102,17 @@ def _sweep_level(fields: Mapping[str, object], prefix: str, known: Collection[st
         findings.warn(prefix.rstrip(".") or "document", f"{len(unknown) - _MAX_UNKNOWN_NAMED} more unknown fields, not used")
 
 
-def _check_misplaced(document: Mapping[str, object], first: Mapping[str, object], findings: Findings) -> None:
+def _check_misplaced(document: Mapping[str, object], first: StepView, findings: Findings) -> None:
+    chain = first.kind.request_type if first.kind else ""
     for key in WORK:
         value = document.get(key)
-        if is_set(value) and value != first.get(key):
-            findings.problem(key, f"has no effect at the top of a StepChain; give it as Step1.{key}")
+        if is_set(value) and value != first.own.get(key):
+            findings.problem(key, f"has no effect at the top of a {chain}; give it as {first.prefix}{key}")
 
 
 def _check_later_step(step: StepView, findings: Findings) -> None:
+    part = "task" if step.is_task else "step"
     if is_set(step.own.get("InputDataset")):
-        findings.later(f"{step.prefix}InputDataset", "an input dataset for a step after the first")
+        findings.later(f"{step.prefix}InputDataset", f"an input dataset for a {part} after the first")
     if is_set(step.own.get("RequestNumEvents")):
-        findings.warn(f"{step.prefix}RequestNumEvents", "not used: the first step says how many events are made")
+        findings.warn(f"{step.prefix}RequestNumEvents", f"not used: the first {part} says how many events are made")

@@ -22,14 +22,32 @@ WORK = (
     "FilterEfficiency", "Seeding", "ConfigCacheID", "KeepOutput",
 )  # fmt: skip
 
+#: What of the input is wanted: at the top, or in the first part of a chain.
+LISTS = ("LumiList", "RunWhitelist", "RunBlacklist", "BlockWhitelist", "BlockBlacklist", "IncludeParents")
+
+#: Pileup: at the top of a ReReco document, in any part of a chain.
+PILEUP = ("MCPileup", "DataPileup")
+
+#: Output modules that are not merged: at the top, or in any part of a chain.
+DROPPED = ("TransientOutputModules", "IgnoredOutputModules")
+
+#: May stand at the top and in any part of a chain.
+ANYWHERE = (*LISTS, *PILEUP, *DROPPED, "DeterministicPileup", "RequiresGPU", "GPUParams")
+
+#: Reading files at sites that do not hold them.
+TRUST = ("TrustSitelists", "TrustPUSitelists")
+
 USED_TOP = frozenset(PER_STEP) | {
-    "RequestName", "RequestString", "RequestType", "StepChain", "RequestPriority", "Requestor", "RequestorDN", "Group",
-    "Campaign", "PrepID", "Team", "RequestStatus", "TimePerEvent", "SizePerEvent", "FirstEvent", "FirstLumi",
+    "RequestName", "RequestString", "RequestType", "StepChain", "TaskChain", "RequestPriority", "Requestor", "RequestorDN",
+    "Group", "Campaign", "PrepID", "Team", "RequestStatus", "TimePerEvent", "SizePerEvent", "FirstEvent", "FirstLumi",
     "PrimaryDataset", "SiteWhitelist", "SiteBlacklist", "MergedLFNBase", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize",
-    "MaxMergeEvents", "OutputDatasets", "ConfigCacheUrl", "CouchDBName", *WORK,
+    "MaxMergeEvents", "OutputDatasets", "ConfigCacheUrl", "CouchDBName", "OpenRunningTimeout", "JobExtraMatchRequirements",
+    *WORK, *ANYWHERE, *TRUST,
 }  # fmt: skip
 
-USED_STEP = frozenset(PER_STEP) | {"StepName", "InputStep", "InputFromOutputModule", "PrimaryDataset", *WORK}
+_USED_PART = frozenset(PER_STEP) | {"InputFromOutputModule", "PrimaryDataset", *WORK, *ANYWHERE}
+USED_STEP = _USED_PART | {"StepName", "InputStep"}
+USED_TASK = _USED_PART | {"TaskName", "InputTask", "TimePerEvent", "SizePerEvent"}
 
 _BOOKKEEPING = "ReqMgr2's own bookkeeping"
 _MONITORING = "a label of the old monitoring"
@@ -53,7 +71,7 @@ IRRELEVANT: Mapping[str, str] = {
     "BlockCloseMaxEvents": _BLOCKS, "BlockCloseMaxFiles": _BLOCKS, "BlockCloseMaxSize": _BLOCKS, "BlockCloseMaxWaitTime": _BLOCKS,
     "RobustMerge": "a merge never leaves a file out", "EnableNewStageout": "WMS2 has one stage-out",
     "Override": "where the old agents archived job logs",
-    "Scenario": "the configuration comes from ConfigCache", "GPUParams": "only read when RequiresGPU asks for one",
+    "Scenario": "the configuration comes from ConfigCache",
     "SubscriptionPriority": "the priority of the old subscriptions",
     "DQMConfigCacheID": _HARVESTING, "DQMHarvestUnit": _HARVESTING, "DQMSequences": _HARVESTING, "DQMUploadProxy": _HARVESTING,
     "DQMUploadUrl": _HARVESTING, "PeriodicHarvestInterval": _HARVESTING, "HarvestingMemory": _HARVESTING,
@@ -64,7 +82,6 @@ IRRELEVANT: Mapping[str, str] = {
 IRRELEVANT_STEP: Mapping[str, str] = {
     "Campaign": "a label of the step; the request's Campaign counts",
     "PrepID": "a label of the step; the request's PrepID counts",
-    "GPUParams": "only read when RequiresGPU asks for one",
 }  # fmt: skip
 
 #: Accepted with a warning when they ask for something.
@@ -109,47 +126,41 @@ def _not(*harmless: str) -> Callable[[object], bool]:
 
 #: Not yet supported wherever they stand (top, step or task).
 FEATURES: Mapping[str, Feature] = {
-    "MCPileup": Feature("pileup input (MCPileup)", _any),
-    "DataPileup": Feature("pileup input (DataPileup)", _any),
-    "DeterministicPileup": Feature("deterministic pileup", _true),
     "SecondaryInputDataset": Feature("secondary input (ReqMgr2 calls it MCPileup or DataPileup)", _any),
-    "RequiresGPU": Feature("GPUs (RequiresGPU other than forbidden)", _not("forbidden")),
-    "JobExtraMatchRequirements": Feature("extra matchmaking requirements", _any),
-    "LumiList": Feature("lumi masks (LumiList)", _any),
-    "RunWhitelist": Feature("run lists (RunWhitelist)", _any),
-    "RunBlacklist": Feature("run lists (RunBlacklist)", _any),
-    "BlockWhitelist": Feature("block lists (BlockWhitelist)", _any),
-    "BlockBlacklist": Feature("block lists (BlockBlacklist)", _any),
-    "IncludeParents": Feature("reading parent files (IncludeParents)", _true),
-    "TransientOutputModules": Feature("dropping single output modules (TransientOutputModules)", _any),
-    "IgnoredOutputModules": Feature("dropping single output modules (IgnoredOutputModules)", _any),
     "LheInputFiles": Feature("LHE input files", _true),
     "OverrideCatalog": Feature("a catalogue of the request's own (OverrideCatalog)", _any),
-    "OpenRunningTimeout": Feature("input datasets that grow (OpenRunningTimeout above 0)", _positive),
     "RunNumber": Feature("a run number in LFNs (RunNumber)", _positive),
     "ValidStatus": Feature("registering datasets in another state than PRODUCTION", _not("PRODUCTION")),
 }
 
-#: What of these changes the planning of jobs in a way that nothing in a list of files allows: it names no blocks.
-BLOCK_FEATURES: Mapping[str, Feature] = {key: FEATURES[key] for key in ("BlockWhitelist", "BlockBlacklist")}
+#: What ``plan_request`` cannot do: its list of files names no blocks.
+BLOCK_FEATURES: Mapping[str, Feature] = {
+    key: Feature(f"block lists ({key}) over a list of files", _any) for key in ("BlockWhitelist", "BlockBlacklist")
+}
 
 #: Not yet supported inside a step or task.
 STEP_FEATURES: Mapping[str, Feature] = {
     "SiteWhitelist": Feature("site lists per step", _any),
     "SiteBlacklist": Feature("site lists per step", _any),
+    "OpenRunningTimeout": Feature("input that grows (OpenRunningTimeout) of one step", _positive),
+    "JobExtraMatchRequirements": Feature("extra matchmaking requirements of one step", _any),
 }
 
 #: Fields of a generation; a request that reads a dataset does not use them.
 GENERATION_ONLY = ("RequestNumEvents", "FilterEfficiency", "Seeding", "FirstEvent", "FirstLumi")
 
-#: Refused only where they would change something (:func:`features.check_trusted_sites`).
-TRUST = ("TrustSitelists", "TrustPUSitelists")
-
 #: Splitting arguments under WMCore's names; only ``plan_request`` reads them (``splitting.md``).
 PLAN_ONLY = "SplittingParams"
 
-#: Request types that ReqMgr2 has and WMS2 not yet.
-LATER_TYPES = ("TaskChain", "DQMHarvest", "StoreResults", "Resubmission")
+#: Request types of ReqMgr2 that WMS2 does not run, each with what to do instead.
+OTHER_TYPES: Mapping[str, str] = {
+    "DQMHarvest": "harvesting makes DQM files from a whole run and registers no dataset; run it in WMAgent, or harvest the DQMIO "
+    "dataset that WMS2 produced with the DQM tools",
+    "StoreResults": "it copies a user's dataset into the central catalogues without processing it; move the files with Rucio and "
+    "register them in DBS, or run it in WMAgent",
+    "Resubmission": "an ACDC document is WMAgent's list of failed jobs; WMS2 keeps its own account of what is missing: release "
+    "or restart the held request, or import a new request over the lumis that are missing (LumiList)",
+}  # fmt: skip
 
 #: ReqMgr2 states in which a request needs no work any more.
 ENDED_STATES = (

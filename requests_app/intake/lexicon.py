@@ -45,6 +45,9 @@ PROCESSED = NameRule(
     "Era-[Filter-]ProcessingString-vN, at most 199",
 )
 DATASET = NameRule("dataset", r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z-]{1,50}", 351, "/Primary/Processed/TIER")
+BLOCK = NameRule(
+    "block", r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z-]{1,50}#[A-Za-z0-9._-]{1,100}", 452, "/Primary/Processed/TIER#id"
+)
 MODULE = NameRule("output module", r"[A-Za-z][A-Za-z0-9_]*", 100, "a letter, then letters, digits and '_', at most 100")
 SITE = NameRule("CMS site", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T2_CH_CERN")
 RSE = NameRule("site or RSE", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T1_US_FNAL_Disk")

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dags_app.planning.specs import OutputSpec, StepSpec, WorkflowSpec
 from requests_app.intake import lexicon
-from requests_app.intake.draft import Draft, StepDraft
+from requests_app.intake.draft import Draft, DroppedModules, StepDraft
 from requests_app.intake.findings import Findings
 from requests_app.intake.values import shown
 
@@ -73,13 +73,16 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpe
     findings = Findings()
     modules = {step.spec.name: _modules(step, configs, findings) for step in draft.steps}
     for step in draft.steps:
-        _check_input_module(step, modules, findings)
+        _check_input_module(draft, step, modules, findings)
+    _check_dropped(draft, modules, findings)
     outputs = tuple(
         output
         for step in draft.steps
         if step.spec.keep_output
-        for output in _outputs(draft, step, modules[step.spec.name], findings)
+        for output in _outputs(draft, step, _merged(draft, step, modules[step.spec.name]), findings)
     )
+    if not outputs and not findings.problems:
+        findings.problem("KeepOutput", "no output of any step is kept")
     _check_distinct(draft, outputs, findings)
     _check_declared(draft, outputs, findings)
     findings.refuse_if_any()
@@ -95,6 +98,10 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpe
         input=draft.work.input,
         site_whitelist=draft.sites.whitelist,
         site_blacklist=draft.sites.blacklist,
+        trust_sitelists=draft.sites.trusted,
+        trust_pileup_sitelists=draft.sites.pileup_trusted,
+        extra_requirements=draft.extra_requirements,
+        tasks=draft.tasks,
         min_merge_bytes=draft.merge.min_bytes,
         max_merge_bytes=draft.merge.max_bytes,
         max_merge_events=draft.merge.max_events,
@@ -134,14 +141,46 @@ def _modules(step: StepDraft, configs: Mapping[str, ConfigDocument], findings: F
     return modules
 
 
-def _check_input_module(step: StepDraft, modules: Mapping[str, Sequence[OutputModule]], findings: Findings) -> None:
-    if step.spec.input_step is None or not modules[step.spec.input_step]:
+def _check_input_module(draft: Draft, step: StepDraft, modules: Mapping[str, Sequence[OutputModule]], findings: Findings) -> None:
+    source = step.spec.input_step
+    if source is None or not modules.get(source):
         return
-    labels = [module.label for module in modules[step.spec.input_step]]
+    field, labels = f"{step.prefix}InputFromOutputModule", [module.label for module in modules[source]]
     if step.spec.input_module not in labels:
         findings.problem(
-            f"{step.prefix}InputFromOutputModule",
-            f"{step.spec.input_module} is no output module of {step.spec.input_step} (it has: {', '.join(map(str, labels))})",
+            field, f"{step.spec.input_module} is no output module of {source} (it has: {', '.join(map(str, labels))})"
+        )
+    for dropped in _dropped(draft, next(one for one in draft.steps if one.spec.name == source)):
+        if dropped.ignored and step.spec.input_module in dropped.labels:
+            findings.problem(field, f"{step.spec.input_module} of {source} is in {dropped.field}, so it is not there to be read")
+
+
+def _dropped(draft: Draft, step: StepDraft) -> tuple[DroppedModules, ...]:
+    return (*step.dropped, *draft.dropped)
+
+
+def _merged(draft: Draft, step: StepDraft, modules: Sequence[OutputModule]) -> tuple[OutputModule, ...]:
+    """The modules whose files are merged and registered."""
+    dropped = {label for one in _dropped(draft, step) for label in one.labels}
+    return tuple(module for module in modules if module.label not in dropped)
+
+
+def _check_dropped(draft: Draft, modules: Mapping[str, Sequence[OutputModule]], findings: Findings) -> None:
+    """A module that nobody has is a typing error: its files would be merged against the requester's wish."""
+    everywhere = {module.label for found in modules.values() for module in found}
+    for step in draft.steps:
+        own = {module.label for module in modules[step.spec.name]}
+        for dropped in step.dropped:
+            _refuse_strangers(dropped, own, f"of {step.spec.name}", findings)
+    for dropped in draft.dropped:
+        _refuse_strangers(dropped, everywhere, "of any step", findings)
+
+
+def _refuse_strangers(dropped: DroppedModules, known: set[str], whose: str, findings: Findings) -> None:
+    strangers = [label for label in dropped.labels if label not in known]
+    if strangers and known:
+        findings.problem(
+            dropped.field, f"{', '.join(strangers)} is no output module {whose} (there are: {', '.join(sorted(known))})"
         )
 
 
@@ -150,15 +189,15 @@ def _outputs(draft: Draft, step: StepDraft, modules: Sequence[OutputModule], fin
         filtered = f"{module.filter_name}-" if module.filter_name else ""
         version = f"{filtered}{step.processing_string}-v{step.processing_version}"
         processed = f"{step.acquisition_era}-{version}"
-        folder = f"{step.acquisition_era}/{draft.primary_dataset}/{module.data_tier}/{version}"
+        folder = f"{step.acquisition_era}/{step.primary_dataset}/{module.data_tier}/{version}"
         output = OutputSpec(
             step=step.spec.name,
             module=module.label,
             tier=module.data_tier,
-            dataset=f"/{draft.primary_dataset}/{processed}/{module.data_tier}",
+            dataset=f"/{step.primary_dataset}/{processed}/{module.data_tier}",
             merged_lfn_base=f"{draft.merged_lfn_base}/{folder}",
             unmerged_lfn_base=f"{draft.unmerged_lfn_base}/{folder}",
-            primary_dataset=draft.primary_dataset,
+            primary_dataset=step.primary_dataset,
             processed_dataset=processed,
             acquisition_era=step.acquisition_era,
             processing_string=step.processing_string,
@@ -175,15 +214,15 @@ def _outputs(draft: Draft, step: StepDraft, modules: Sequence[OutputModule], fin
 
 
 def _check_distinct(draft: Draft, outputs: Sequence[OutputSpec], findings: Findings) -> None:
-    """No two kept outputs may go to one dataset, nor have the same module and tier (their files could not be told apart)."""
+    """No two kept outputs may go to one dataset; in one job they may not have the same module and tier either, as in ReqMgr2."""
     prefixes = {step.spec.name: step.prefix for step in draft.steps}
     seen: dict[tuple[str, ...], OutputSpec] = {}
     for output in outputs:
         field = f"{prefixes[output.step]}KeepOutput"
-        for key, says in (
-            ((output.dataset,), output.dataset),
-            ((output.module, output.tier), f"{output.module} with {output.tier}"),
-        ):
+        told_apart: list[tuple[tuple[str, ...], str]] = [((output.dataset,), output.dataset)]
+        if not draft.tasks:
+            told_apart.append(((output.module, output.tier), f"{output.module} with {output.tier}"))
+        for key, says in told_apart:
             other = seen.setdefault(key, output)
             if other is not output:
                 findings.problem(field, f"{output.step} ({output.module}) and {other.step} ({other.module}) both write {says}")

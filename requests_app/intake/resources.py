@@ -12,6 +12,7 @@ from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
 from requests_app.intake.draft import MemoryWindow, MergeLimits, Sites
 from requests_app.intake.findings import Findings
+from requests_app.intake.gpus import read_gpu, together
 from requests_app.intake.values import is_set, names, real, whole
 from wms2.errors import PlanningRefused
 
@@ -32,22 +33,26 @@ _MAX_MERGE_BYTES = 10**13
 
 
 def read_resources(document: Mapping[str, object], views: Sequence[StepView], findings: Findings) -> ResourceSpec:
-    """Cores and memory are each the largest of the steps' (``model.md`` section 3); memory as asked, in MB for the whole job."""
+    """What one job that runs ``views`` asks: cores and memory are each the largest of the steps' (``model.md`` section 3).
+
+    Memory as asked, in MB for the whole job. Time and size per event stand at the top; a task may have its own.
+    """
     cores = [findings.read(*view.inherited("Multicore"), whole(1, _MAX_CORES), 1) for view in views]
     memory = [findings.read(*view.inherited("Memory"), real(1.0, _MAX_MEMORY_MB), DEFAULT_MEMORY_MB) for view in views]
+    time, size = (
+        views[0].inherited(key) if views and views[0].is_task else (key, document.get(key))
+        for key in ("TimePerEvent", "SizePerEvent")
+    )
     return ResourceSpec(
         cores=max(cores, default=1),
         memory_mb=math.ceil(max(memory, default=DEFAULT_MEMORY_MB)),
-        time_per_event_seconds=findings.read(
-            "TimePerEvent", document.get("TimePerEvent"), real(1e-9, _MAX_TIME_PER_EVENT_SECONDS), DEFAULT_TIME_PER_EVENT_SECONDS
-        ),
-        size_per_event_kb=findings.read(
-            "SizePerEvent", document.get("SizePerEvent"), real(1e-9, _MAX_SIZE_PER_EVENT_KB), DEFAULT_SIZE_PER_EVENT_KB
-        ),
+        time_per_event_seconds=findings.read(*time, real(1e-9, _MAX_TIME_PER_EVENT_SECONDS), DEFAULT_TIME_PER_EVENT_SECONDS),
+        size_per_event_kb=findings.read(*size, real(1e-9, _MAX_SIZE_PER_EVENT_KB), DEFAULT_SIZE_PER_EVENT_KB),
+        gpu=together([read_gpu(view, findings) for view in views], findings),
     )
 
 
-def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings) -> ResourceSpec:
+def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings, *, field: str = "Memory") -> ResourceSpec:
     """Bring the memory into the window: raised to the default per core, refused above the maximum per core (spec 5.2)."""
     try:
         cores, memory_mb = memory_window(
@@ -57,7 +62,7 @@ def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings) ->
             max_memory_per_core_mb=window.max_per_core_mb,
         )
     except PlanningRefused as refusal:
-        findings.problem("Memory", str(refusal))
+        findings.problem(field, str(refusal))
         return asked
     return replace(asked, cores=cores, memory_mb=memory_mb)
 

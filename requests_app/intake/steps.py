@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dags_app.planning.specs import StepSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
-from requests_app.intake.draft import Identity, StepDraft
+from requests_app.intake.draft import DroppedModules, Identity, StepDraft
 from requests_app.intake.findings import Findings
-from requests_app.intake.known import ENDED_STATES
+from requests_app.intake.known import DROPPED, ENDED_STATES
+from requests_app.intake.pileup import read_deterministic, read_pileup
 from requests_app.intake.values import Unreadable, flag, is_set, name, names, real, shown, text, whole
 
 #: Spec 3.1.1.
@@ -19,6 +20,7 @@ MIN_FILTER_EFFICIENCY = 1e-9
 _MAX_PRIORITY = 999_999
 _MAX_CORES = 256
 _MAX_ARCHITECTURES = 10
+_IGNORED = "IgnoredOutputModules"
 _SEEDINGS = ("AutomaticSeeding", "ReproducibleSeeding")
 
 
@@ -59,11 +61,11 @@ def read_campaign(document: Mapping[str, object], steps: Sequence[StepDraft], fi
     return findings.read("Campaign", document.get("Campaign"), name(lexicon.CAMPAIGN), default)
 
 
-def read_steps(views: Sequence[StepView], findings: Findings) -> tuple[StepDraft, ...]:
-    """All steps, each with the names of its outputs."""
+def read_steps(views: Sequence[StepView], primaries: Sequence[str], findings: Findings) -> tuple[StepDraft, ...]:
+    """All steps or tasks, each with the names of its outputs; ``primaries`` are their primary datasets."""
     earlier: list[str] = []
     drafts = []
-    for view in views:
+    for view, primary in zip(views, primaries, strict=True):
         spec = _read_step(view, earlier, is_last=view is views[-1], findings=findings)
         era_field, era = view.inherited("AcquisitionEra")
         string_field, string = view.inherited("ProcessingString")
@@ -71,9 +73,11 @@ def read_steps(views: Sequence[StepView], findings: Findings) -> tuple[StepDraft
         draft = StepDraft(
             prefix=view.prefix,
             spec=spec,
+            primary_dataset=primary,
             acquisition_era=findings.require(era_field, era, name(lexicon.ERA), ""),
             processing_string=findings.require(string_field, string, name(lexicon.PROCESSING_STRING), ""),
             processing_version=findings.read(version_field, version, whole(1, 2**31 - 1), 1),
+            dropped=read_dropped(view.own, view.prefix, findings),
         )
         processed = f"{draft.acquisition_era}-{draft.processing_string}-v{draft.processing_version}"
         if draft.acquisition_era and draft.processing_string and not lexicon.PROCESSED.allows(processed):
@@ -83,9 +87,21 @@ def read_steps(views: Sequence[StepView], findings: Findings) -> tuple[StepDraft
     return tuple(drafts)
 
 
+def read_dropped(fields: Mapping[str, object], prefix: str, findings: Findings) -> tuple[DroppedModules, ...]:
+    """Output modules that are not to be merged; whether they exist only ConfigCache knows."""
+    found = []
+    for key in DROPPED:
+        labels: tuple[str, ...] = ()
+        if is_set(fields.get(key)):
+            labels = findings.read(prefix + key, fields.get(key), names(lexicon.MODULE), labels)
+        if labels:
+            found.append(DroppedModules(field=prefix + key, labels=labels, ignored=key == _IGNORED))
+    return tuple(found)
+
+
 def _read_step(view: StepView, earlier: Sequence[str], is_last: bool, findings: Findings) -> StepSpec:
     keep = findings.read(*view.value("KeepOutput"), flag, True)
-    if is_last and not keep:
+    if is_last and not keep and not view.is_task:
         findings.problem(f"{view.prefix}KeepOutput", "the last step's output must be kept")
     input_step, input_module = _read_input(view, earlier, findings)
     return StepSpec(
@@ -102,23 +118,26 @@ def _read_step(view: StepView, earlier: Sequence[str], is_last: bool, findings: 
         keep_output=keep,
         filter_efficiency=findings.read(*view.value("FilterEfficiency"), real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
         seeding=findings.read(*view.value("Seeding"), _seeding, _SEEDINGS[0]),
+        pileup=read_pileup(view, findings),
+        deterministic_pileup=read_deterministic(view, findings),
     )
 
 
 def _read_input(view: StepView, earlier: Sequence[str], findings: Findings) -> tuple[str | None, str | None]:
-    """Which earlier step, and which of its output modules, a step reads; nothing for the first."""
+    """Which earlier step or task, and which of its output modules, one reads; nothing for the first."""
+    key, part = (view.kind.input_field, view.kind.part.lower()) if view.kind else ("InputStep", "step")
     if view.number == 1:
-        for key in ("InputStep", "InputFromOutputModule"):
-            if is_set(view.own.get(key)):
-                findings.problem(view.prefix + key, "the first step reads no other step")
+        for field in (key, "InputFromOutputModule"):
+            if is_set(view.own.get(field)):
+                findings.problem(view.prefix + field, f"the first {part} reads no other {part}")
         return None, None
-    input_step = findings.require(*view.value("InputStep"), name(lexicon.STEP_NAME), "")
-    if input_step and input_step not in earlier and len(earlier) == view.number - 1:  # none is missing
+    source = findings.require(*view.value(key), name(lexicon.STEP_NAME), "")
+    if source and source not in earlier and len(earlier) == view.number - 1:  # none is missing
         findings.problem(
-            f"{view.prefix}InputStep", f"{shown(input_step)} is no earlier step (earlier: {', '.join(filter(None, earlier))})"
+            f"{view.prefix}{key}", f"{shown(source)} is no earlier {part} (earlier: {', '.join(filter(None, earlier))})"
         )
     module = findings.require(*view.value("InputFromOutputModule"), name(lexicon.MODULE), "")
-    return input_step, module
+    return source, module
 
 
 def _architectures(value: object) -> tuple[str, ...]:

@@ -5,24 +5,23 @@ Nothing is mapped to another algorithm: what is not built yet is refused by name
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from dags_app.planning.specs import GenerationSpec, InputSpec, SplittingAlgo, SplittingSpec
+from dags_app.planning.specs import GenerationSpec, SplittingAlgo, SplittingSpec
+from dags_app.planning.splitters import SPLITTERS
 from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI
 from dags_app.planning.splitters.rounding import round_to_lumis
-from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
 from requests_app.intake.draft import Work
 from requests_app.intake.findings import Findings
 from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
-from requests_app.intake.values import Unreadable, is_set, name, real, shown, whole
+from requests_app.intake.values import Unreadable, is_set, real, shown, whole
+from requests_app.intake.wanted import read_wanted, refuse_lists_without_input
 
 #: A job without EventsPerJob is sized to take this long.
 TARGET_JOB_SECONDS = 43_200
 DEFAULT_LUMIS_PER_JOB = 8
 _DEFAULT_ALGORITHM = SplittingAlgo.EVENT_AWARE_LUMI_BASED
-#: What a request with input may be split by.
-SUPPORTED_WITH_INPUT = (SplittingAlgo.FILE_BASED, SplittingAlgo.EVENT_BASED)
 _MAX_EVENTS = 10**12
 #: More jobs than this in one request are a typing error (a lifetime of the largest production campaigns).
 _MAX_JOBS = 10**7
@@ -34,6 +33,7 @@ def read_generation(document: Mapping[str, object], first: StepView, time_per_ev
     algorithm_field, algorithm = first.value("SplittingAlgo")
     if is_set(algorithm) and algorithm != SplittingAlgo.EVENT_BASED:
         findings.problem(algorithm_field, f"generation without input is split by EventBased only, not by {shown(algorithm)}")
+    refuse_lists_without_input(document, first, findings)
     asked = findings.require(*first.value("RequestNumEvents"), whole(1, _MAX_EVENTS), 1)
     efficiency = findings.read(*first.value("FilterEfficiency"), real(MIN_FILTER_EFFICIENCY, 1.0), 1.0)
     events = int(asked / efficiency)
@@ -42,7 +42,7 @@ def read_generation(document: Mapping[str, object], first: StepView, time_per_ev
             first.prefix + "RequestNumEvents", f"makes {events} events to generate; at most {_MAX_EVENTS} are possible"
         )
         events = 1
-    per_job, per_lumi = _whole_lumis(first, min(_events_per_job(first, time_per_event_seconds, findings), events), findings)
+    per_job, per_lumi = _whole_lumis(first, min(read_events_per_job(first, time_per_event_seconds, findings), events), findings)
     generation = GenerationSpec(
         run=_GENERATED_RUN,
         first_event=findings.read("FirstEvent", document.get("FirstEvent"), whole(1, MAX_EVENT), 1),
@@ -57,15 +57,14 @@ def read_generation(document: Mapping[str, object], first: StepView, time_per_ev
     )
 
 
-def read_input(first: StepView, time_per_event_seconds: float, supported: Collection[SplittingAlgo], findings: Findings) -> Work:
-    """An input dataset and how it is cut; an algorithm that is not among ``supported`` is refused by name."""
-    dataset = findings.require(*first.value("InputDataset"), name(lexicon.DATASET), "")
+def read_input(document: Mapping[str, object], first: StepView, time_per_event_seconds: float, findings: Findings) -> Work:
+    """An input dataset, what of it is wanted and how it is cut; an algorithm that no splitter knows is refused by name."""
     field, value = first.value("SplittingAlgo")
-    algorithm = findings.read(field, value, _algorithm, SplittingAlgo.FILE_BASED) if is_set(value) else _DEFAULT_ALGORITHM
-    if algorithm not in supported:
+    algorithm = read_algorithm(first, findings)
+    if algorithm not in SPLITTERS:
         default = "" if is_set(value) else ", the default when SplittingAlgo is not given"
         findings.later(field, f"{algorithm} splitting{default}")
-    per_job, per_lumi = _events_per_job(first, time_per_event_seconds, findings), 0
+    per_job, per_lumi = read_events_per_job(first, time_per_event_seconds, findings), 0
     if first.prefix and is_set(first.own.get("EventsPerLumi")):
         per_job, per_lumi = _whole_lumis(first, per_job, findings)
     splitting = SplittingSpec(
@@ -75,7 +74,13 @@ def read_input(first: StepView, time_per_event_seconds: float, supported: Collec
         events_per_lumi=per_lumi,
         lumis_per_job=findings.read(*first.value("LumisPerJob"), whole(1, 10**6), DEFAULT_LUMIS_PER_JOB),
     )
-    return Work(splitting=splitting, generation=None, input=InputSpec(dataset=dataset))
+    return Work(splitting=splitting, generation=None, input=read_wanted(document, first, findings))
+
+
+def read_algorithm(view: StepView, findings: Findings) -> SplittingAlgo:
+    """How the input of a step or task is cut; ReqMgr2's default when it does not say."""
+    field, value = view.value("SplittingAlgo")
+    return findings.read(field, value, _algorithm, SplittingAlgo.FILE_BASED) if is_set(value) else _DEFAULT_ALGORITHM
 
 
 def _algorithm(value: object) -> SplittingAlgo:
@@ -85,7 +90,8 @@ def _algorithm(value: object) -> SplittingAlgo:
         raise Unreadable(f"must be one of {', '.join(SplittingAlgo)}, not {shown(value)}") from error
 
 
-def _events_per_job(first: StepView, time_per_event_seconds: float, findings: Findings) -> int:
+def read_events_per_job(first: StepView, time_per_event_seconds: float, findings: Findings) -> int:
+    """EventsPerJob; without it as many events as take twelve hours."""
     default = min(max(1, int(TARGET_JOB_SECONDS / time_per_event_seconds)), _MAX_EVENTS)
     return findings.read(*first.value("EventsPerJob"), whole(1, _MAX_EVENTS), default)
 

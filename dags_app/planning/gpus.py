@@ -1,0 +1,71 @@
+"""GPUs in submit files: HTCondor's own commands and the attributes that CMS's pool matches on. Pure text.
+
+``request_gpus`` with ``gpus_minimum_*`` and ``require_gpus`` make HTCondor hand out a fitting device; ``RequiresGPU``,
+``GPUMemoryMB``, ``CUDACapability`` and ``CUDARuntime`` are what glideins and their factories look at, spelled as WMAgent does.
+Only required GPUs are asked for: an optional one is neither requested nor matched on, so the job runs anywhere. Spec 4.5.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dags_app.planning.quoting import plain
+from dags_app.planning.specs import GpuSpec
+
+#: Device names have blanks and brackets, and nothing that a submit file or a ClassAd string reads otherwise.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]*", re.ASCII)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """A dotted version for comparing: ``"8.10"`` is above ``"8.9"``; empty text is below all."""
+    return tuple(int(part) for part in text.split(".")) if text else ()
+
+
+def gpu_lines(gpu: GpuSpec | None) -> str:
+    """Submit commands of a job that runs with ``gpu``; each line ends with a line end. Empty for no GPU."""
+    if gpu is None:
+        return ""
+    if not gpu.required:
+        return "My.RequiresGPU = 0\n"
+    lines = ["request_gpus = 1"]
+    if gpu.memory_mb:
+        lines.append(f"gpus_minimum_memory = {gpu.memory_mb}")
+    if gpu.capabilities:
+        lines.append(f"gpus_minimum_capability = {_two_parts(gpu.capabilities[0])}")
+    if gpu.runtime:
+        lines.append(f"gpus_minimum_runtime = {_two_parts(gpu.runtime)}")
+    required = _require_gpus(gpu)
+    if required:
+        lines.append(f"require_gpus = {required}")
+    lines.append("My.RequiresGPU = 1")
+    if gpu.memory_mb:
+        lines.append(f"My.GPUMemoryMB = {gpu.memory_mb}")
+    if gpu.capabilities:
+        listed = ",".join(sorted(plain(one, "CUDA capability") for one in gpu.capabilities))
+        lines.append(f'My.CUDACapability = "{listed}"')
+    if gpu.runtime:
+        lines.append(f'My.CUDARuntime = "{plain(gpu.runtime, "CUDA runtime")}"')
+    return "\n".join(lines) + "\n"
+
+
+def _require_gpus(gpu: GpuSpec) -> str:
+    """What no command of its own says: the exact capabilities, the device's name, the driver. Over properties of one device."""
+    clauses = []
+    if len(gpu.capabilities) > 1:  # the lowest is a command; the list leaves out what lies between
+        listed = " || ".join(f"Capability == {_two_parts(one)}" for one in gpu.capabilities)
+        clauses.append(f"({listed})")
+    if gpu.name:
+        if not _NAME.fullmatch(gpu.name):
+            raise ValueError(f"GPU name {gpu.name!r} has characters that cannot stand in a submit file")
+        clauses.append(f'DeviceName == "{gpu.name}"')
+    if gpu.driver_version:
+        clauses.append(f"DriverVersion >= {_two_parts(gpu.driver_version)}")
+    return " && ".join(clauses)
+
+
+def _two_parts(version: str) -> str:
+    """A version as the number that HTCondor's discovery reports: major.minor."""
+    if not re.fullmatch(r"\d+(\.\d+){0,3}", version, re.ASCII):
+        raise ValueError(f"no version: {version!r}")
+    major, _, rest = version.partition(".")
+    return f"{major}.{rest.partition('.')[0] or 0}"
