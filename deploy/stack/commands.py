@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from deploy.stack.supervisor import Supervisor, holder, interruptible
 
 VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
+WATCH_SECONDS = 0.5
 
 
 def command_setup(layout: Layout) -> int:
@@ -73,7 +75,7 @@ def command_test(layout: Layout) -> int:
             "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
         }
         # SIGINT: pytest ends its fixtures and says how far it came.
-        return _run_with_args(stack, ("pytest", *places), settings, signal.SIGINT)
+        return _run_with_args(stack, supervisor, ("pytest", *places), settings, signal.SIGINT)
 
 
 def command_bench(layout: Layout) -> int:
@@ -81,16 +83,25 @@ def command_bench(layout: Layout) -> int:
     with _stack(layout, "bench") as (stack, supervisor):
         demo.start_doors(stack, supervisor)
         stack.wms2.manage("wms2_init")
-        return _run_with_args(stack, ("bench",), {}, signal.SIGTERM)
+        return _run_with_args(stack, supervisor, ("bench",), {}, signal.SIGTERM)
 
 
-def _run_with_args(stack: Stack, module: Sequence[str], settings: Mapping[str, str], stop_signal: int) -> int:
-    """Run a module with the arguments the person gave in ARGS; returns its exit code."""
+def _run_with_args(
+    stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int
+) -> int:
+    """Run a module with the arguments the person gave in ARGS; returns its exit code.
+
+    Services that die meanwhile are started again: tests kill them to see what comes of it.
+    """
     argv = (str(stack.layout.python), "-m", *module, *shlex.split(os.environ.get("ARGS", "")))
     with process.attached(
         argv, environment={**stack.environment, **settings}, cwd=stack.layout.source, stop_signal=stop_signal
     ) as run:
-        return run.wait()
+        while True:
+            try:
+                return run.wait(WATCH_SECONDS)
+            except subprocess.TimeoutExpired:
+                supervisor.check()
 
 
 def command_check(layout: Layout) -> int:

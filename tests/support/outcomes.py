@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections import Counter
+from itertools import pairwise
+from typing import Any
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
 from requests_app.ledger import Ledger, ledger_check, ledger_of
-from requests_app.models import Request, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.conf import conf
+
+#: HTCondor's job states removed and completed.
+_LEFT = (3, 4)
 
 
 def status(request: Request) -> str:
@@ -25,10 +32,16 @@ def ended(request: Request) -> bool:
 
 def assert_completed_once(request: Request, *, dags: int = 1) -> None:
     """COMPLETED, and the world looks as if nothing had happened on the way."""
+    assert_completed(request)
+    assert len(dagman_jobs(request)) == dags
+
+
+def assert_completed(request: Request) -> None:
+    """COMPLETED, by however many DAGs one after the other: what they made is there once."""
     request.refresh_from_db()
     assert request.status == RequestStatus.COMPLETED, f"{request.status}: {request.hold_reason} {request.last_error}"
-    assert DAG.objects.filter(workflow=request.workflow).count() == dags
-    _assert_one_job_each(request)
+    assert_nothing_runs(request)
+    assert_one_dagman_at_a_time(request)
     assert_all_work_is_done(request)
     assert not Effect.objects.filter(request=request).exclude(state=EffectState.DONE).exists()
     _assert_registered_once(request)
@@ -48,8 +61,20 @@ def assert_aborted(request: Request) -> None:
     request.refresh_from_db()
     assert request.status == RequestStatus.ABORTED, f"{request.status}: {request.waiting_for}"
     assert_nothing_runs(request)
+    assert_one_dagman_at_a_time(request)
     if hasattr(request, "workflow"):
         assert _ledger(request).planned_events == 0
+
+
+def assert_held(request: Request, code: HoldCode) -> None:
+    """HELD for this reason and in words, nothing runs, the account adds up."""
+    request.refresh_from_db()
+    assert (request.status, request.hold_code) == (RequestStatus.HELD, code), f"{request.status}: {request.hold_reason}"
+    assert request.hold_reason
+    assert_nothing_runs(request)
+    assert_one_dagman_at_a_time(request)
+    if hasattr(request, "workflow"):
+        _ledger(request)
 
 
 def assert_nothing_runs(request: Request) -> None:
@@ -60,12 +85,28 @@ def assert_nothing_runs(request: Request) -> None:
         assert found is None or found.in_queue == (), f"{dag} runs as {found}"
 
 
-def _assert_one_job_each(request: Request) -> None:
-    for dag in DAG.objects.filter(workflow=request.workflow, submitted_at__isnull=False):
-        found = _condor().find_dag(str(dag.pk))
-        assert found is not None
-        assert found.in_queue == ()
-        assert str(found.cluster) == dag.dagman_cluster_id
+def assert_one_dagman_at_a_time(request: Request) -> None:
+    """By the schedd's own queue and history: a job for each submitted DAG, the recorded one, none beside another."""
+    jobs = dagman_jobs(request)
+    recorded = DAG.objects.filter(workflow__request=request, submitted_at__isnull=False)
+    assert sorted(str(job["ClusterId"]) for job in jobs) == sorted(dag.dagman_cluster_id for dag in recorded)
+    for earlier, later in pairwise(jobs):
+        left = earlier["CompletionDate"] or earlier["EnteredCurrentStatus"]
+        assert earlier["JobStatus"] in _LEFT, f"{later} was submitted while {earlier} was in the queue"
+        assert left <= later["QDate"], f"{later} was submitted before {earlier} had left"
+
+
+def dagman_jobs(request: Request) -> list[dict[str, Any]]:
+    """Every outer DAGMan job there ever was of the request, in queue and history, oldest first."""
+    constraint = f'JobUniverse == 7 && DAGManJobId =?= undefined && WMS2_Request == "{request.request_name}"'
+    found: dict[int, dict[str, Any]] = {}
+    for tool in ("condor_q", "condor_history"):  # in this order: what leaves the one meanwhile is in the other
+        everybody = ("-allusers",) if tool == "condor_q" else ()
+        attributes = ("-json", "-attributes", "ClusterId,QDate,JobStatus,CompletionDate,EnteredCurrentStatus,WMS2_DagID")
+        argv = (tool, *everybody, "-constraint", constraint, *attributes)
+        printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+        found |= {job["ClusterId"]: job for job in json.loads(printed or "[]")}
+    return [{"CompletionDate": 0} | found[cluster] for cluster in sorted(found)]
 
 
 def _assert_registered_once(request: Request) -> None:

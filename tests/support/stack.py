@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,10 @@ def small_request(events: int = 40, per_job: int = 20) -> dict[str, Any]:
 
 
 class Worker:
-    """``manage.py lifecycle_tick --loop`` as a process of its own on the test's database."""
+    """A process of WMS2 on the test's database: by default ``manage.py lifecycle_tick --loop``."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.arguments = arguments or ("manage.py", "lifecycle_tick", "--loop")
         self.environment = {**os.environ, **KNOBS, **environment, "WMS2_DATABASE_URL": _database_url()}
         self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +66,7 @@ class Worker:
         """Start, or start again."""
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "lifecycle_tick", "--loop"],
+                [sys.executable, *self.arguments],
                 cwd=ROOT, env=self.environment, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
 
@@ -104,14 +105,26 @@ class Worker:
 
 
 @contextmanager
-def worker(**environment: str) -> Iterator[Worker]:
+def worker(*arguments: str, **environment: str) -> Iterator[Worker]:
     """A running worker that is gone afterwards."""
-    running = Worker(**environment)
+    running = Worker(*arguments, **environment)
     running.start()
     try:
         yield running
     finally:
         running.stop()
+
+
+def celery_worker(name: str, **environment: str) -> AbstractContextManager[Worker]:
+    """A Celery worker as in production, with a name and a node of its own."""
+    arguments = ("worker", "-c", "2", "--hostname", f"{name}@localhost", "--loglevel", "INFO")
+    return worker("-m", "celery", "-A", "wms2", *arguments, WMS2_NODE=name, **environment)
+
+
+def celery_beat(directory: Path) -> AbstractContextManager[Worker]:
+    """Celery's clock, with a schedule of its own."""
+    arguments = ("beat", "--schedule", str(directory / "beat-schedule"), "--pidfile=", "--loglevel", "INFO")
+    return worker("-m", "celery", "-A", "wms2", *arguments)
 
 
 def _database_url() -> str:

@@ -1,0 +1,148 @@
+"""What WMS2 stands on goes away for a while, and Celery does what it likes: afterwards everything has happened once."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import DAG, DAGHistory
+from outputs_app.models import Effect, EffectState, OutputFile
+from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition
+from requests_app.services import request_abort, request_import
+from tests.support import services
+from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
+from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
+from wms2.celery import app
+from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
+CYCLE = "requests_app.tasks.run_lifecycle_cycle"
+#: A schedd that takes connections and says nothing is given up quickly. The grace must be longer than a submission.
+QUICK = {
+    "WMS2_SERVICE_TIMEOUT_SECONDS": "3", "WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6",
+}  # fmt: skip
+
+
+def imported(**changes: int) -> Request:
+    return request_import(document=small_request(**changes), request_name=None, actor="tester")
+
+
+def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
+    requests = [imported(events=20), imported(events=20)]
+    moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [
+        (lambda: status(requests[0]) != RequestStatus.SUBMITTED, services.postgres_crash),
+        (lambda: status(requests[0]) == RequestStatus.ACTIVE, services.valkey_lose_everything),
+        (OutputFile.objects.exists, services.postgres_crash),
+        (lambda: Effect.objects.filter(state=EffectState.DONE).exists(), services.valkey_lose_everything),
+        (lambda: Effect.objects.filter(state=EffectState.DONE).count() > 3, services.postgres_crash),
+    ]
+    with celery_worker("one") as running, celery_beat(tmp_path):
+        for reached, crash in moments:
+            running.wait(reached, seconds=120)
+            crash()
+        running.wait(lambda: all(ended(request) for request in requests), seconds=180)
+    for request in requests:
+        assert_completed_once(request)
+
+
+def test_tasks_that_come_twice_late_and_in_any_order_from_two_beats_do_each_thing_once(ready: None, tmp_path: Path) -> None:
+    requests = [imported(events=20), imported(events=20)]
+    (tmp_path / "other").mkdir()
+    with celery_worker("one") as running, celery_worker("two"):
+        with celery_beat(tmp_path), celery_beat(tmp_path / "other"):
+            running.wait(lambda: flood(requests) and all(ended(request) for request in requests), seconds=240)
+        running.wait(all_tasks_taken, seconds=60)
+        before = everything_told(requests)
+        for _ in range(3):
+            flood(requests)
+        running.wait(all_tasks_taken, seconds=60)
+    assert everything_told(requests) == before, "tasks of long ago change nothing"
+    for request in requests:
+        assert_completed_once(request)
+
+
+def flood(requests: list[Request]) -> bool:
+    """Every task three times at once and once late, in any order; also one for a request that does not exist."""
+    sent: list[tuple[str, tuple[str, ...]]] = [
+        (EVALUATE_REQUEST, (str(pk),)) for pk in (*(request.pk for request in requests), uuid.uuid4())
+    ]
+    sent += [(CYCLE, ()), (RUN_EFFECTS, ())]
+    tasks = [(name, args, late) for name, args in sent for late in (None, None, None, 2)]
+    random.Random(len(tasks)).shuffle(tasks)
+    for name, args, late in tasks:
+        app.send_task(name, args=args, ignore_result=True, countdown=late)
+    return True
+
+
+def all_tasks_taken() -> bool:
+    return services.broker_tasks() == 0
+
+
+def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
+    """How much was done for each request so far."""
+    return [
+        (
+            RequestTransition.objects.filter(request=request).count(),
+            DAGHistory.objects.filter(dag__workflow__request=request).count(),
+            AuditEntry.objects.filter(target=request.request_name).count(),
+            *Effect.objects.filter(request=request).order_by("id").values_list("attempts", flat=True),
+        )
+        for request in requests
+    ]
+
+
+@pytest.mark.parametrize("taken_away", [services.schedd_frozen, services.schedd_shut_down], ids=["it-hangs", "it-is-shut-down"])
+def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
+    ready: None, taken_away: Callable[[], AbstractContextManager[None]]
+) -> None:
+    going, stopped = imported(events=20), imported(events=20)
+    with worker(WMS2_NODE="one", **QUICK) as running, worker(WMS2_NODE="two", **QUICK):
+        running.wait(lambda: status(going) == status(stopped) == RequestStatus.ACTIVE, seconds=120)
+        with taken_away():
+            request_abort(request=stopped, actor="tester", reason="for the test")
+            late = imported(events=20)
+            running.wait(lambda: "silent since" in waiting_for(going), seconds=60)
+            running.wait(lambda: "proof that the DAG is gone" in waiting_for(stopped), seconds=60)
+            running.wait(lambda: status(late) == RequestStatus.QUEUED and bool(last_error(late)), seconds=60)
+            stay_away(running, seconds=10)
+            assert (status(going), status(stopped)) == (RequestStatus.ACTIVE, RequestStatus.STOPPING)
+            assert status(late) in (RequestStatus.QUEUED, RequestStatus.PLANNING)
+            assert not DAG.objects.filter(workflow__request__in=[going, stopped], missing_since__isnull=False).exists()
+        running.wait(lambda: all(ended(request) for request in (going, stopped, late)), seconds=240)
+    assert_completed_once(going)
+    assert_completed_once(late)
+    assert_aborted(stopped)
+
+
+def test_a_schedd_that_hangs_in_the_middle_of_a_submission_gets_one_dagman_job(ready: None, tmp_path: Path) -> None:
+    request = imported(events=20)
+    died_at = tmp_path / "mark"
+    with worker(WMS2_CRASH_AT="plan.recorded", WMS2_CRASH_MARK=str(died_at), **QUICK) as running:
+        running.wait(lambda: running.was_killed, seconds=60)
+        with services.schedd_frozen():
+            running.start()
+            running.wait(lambda: "htcondor" in last_error(request), seconds=60)
+            stay_away(running, seconds=10)
+            assert status(request) in (RequestStatus.PLANNING, RequestStatus.QUEUED)
+        running.wait(lambda: ended(request), seconds=240)
+    assert_completed_once(request)
+
+
+def stay_away(running: Worker, *, seconds: float) -> None:
+    """Longer than every grace there is."""
+    deadline = time.monotonic() + seconds
+    running.wait(lambda: time.monotonic() > deadline, seconds=seconds + 5)
+
+
+def waiting_for(request: Request) -> str:
+    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
+
+
+def last_error(request: Request) -> str:
+    return Request.objects.values_list("last_error", flat=True).get(pk=request.pk)

@@ -1,0 +1,145 @@
+"""Taking the test stack's own services away: PostgreSQL restarted, Valkey emptied, the schedd frozen or shut down.
+
+The stack's supervisor starts again what dies. Processes are found through the files that they write themselves below
+``WMS2_STATE_DIR``, so that nothing but this stack's own is ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from django.db import connection
+
+START_SECONDS = 60.0
+
+
+def until(condition: Callable[[], bool], what: str, *, seconds: float = START_SECONDS) -> None:
+    """Wait for a state of the world.
+
+    Raises:
+        AssertionError: not reached in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+def postgres_crash() -> None:
+    """The server breaks off every session, stops at once, is started again and recovers. Returns when it serves."""
+    pid_file = _state("postgres/data/postmaster.pid")
+    old = _pid_in(pid_file)
+    parameters = connection.get_connection_params()
+    place = {"host": parameters["host"], "user": parameters["user"], "dbname": "postgres"}
+    connection.close()
+    os.kill(old, signal.SIGQUIT)  # immediate shutdown: sessions end, nothing is flushed, the log is replayed
+
+    def serves() -> bool:
+        try:
+            with psycopg.connect(**place) as session:
+                return session.execute("SELECT 1").fetchone() == (1,) and _pid_in(pid_file) != old
+        except (psycopg.OperationalError, FileNotFoundError):
+            return False
+
+    until(serves, "PostgreSQL serves again")
+
+
+def valkey_lose_everything() -> None:
+    """The broker is killed, its file is lost, and it is started again. Returns when it answers, empty."""
+    socket, directory = _state("valkey/valkey.sock"), _state("valkey/appendonlydir")
+    with redis.Redis(unix_socket_path=str(socket)) as client:
+        pid = int(client.info("server")["process_id"])
+    os.kill(pid, signal.SIGSTOP)  # so that it writes nothing more, and nobody starts it before the file is gone
+    shutil.rmtree(directory)
+    os.kill(pid, signal.SIGKILL)
+
+    def serves() -> bool:
+        try:
+            with redis.Redis(unix_socket_path=str(socket)) as client:
+                return int(client.info("server")["process_id"]) != pid
+        except redis.ConnectionError:
+            return False
+
+    until(serves, "Valkey serves again")
+
+
+def broker_tasks() -> int:
+    """How many Celery tasks wait in the default queue or are held by a worker that has not finished them."""
+    with redis.Redis(unix_socket_path=str(_state("valkey/valkey.sock"))) as client:
+        return int(client.llen("celery")) + int(client.hlen("unacked"))
+
+
+@contextmanager
+def schedd_frozen() -> Iterator[None]:
+    """For the length of the block the schedd takes connections but answers nobody."""
+    pid = _schedd_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        until(_schedd_answers, "the schedd answers again")
+
+
+@contextmanager
+def schedd_shut_down() -> Iterator[None]:
+    """For the length of the block there is no schedd; its DAGMans and shadows go with it."""
+    _condor("condor_off", "-fast", "-daemon", "schedd")
+    until(lambda: _schedd_pid_or_none() is None, "the schedd has ended")
+    try:
+        yield
+    finally:
+        _condor("condor_on", "-daemon", "schedd")
+        until(_schedd_answers, "the schedd answers again")
+
+
+def _schedd_pid() -> int:
+    pid = _schedd_pid_or_none()
+    assert pid is not None, "the pool's master has no schedd"
+    return pid
+
+
+def _schedd_pid_or_none() -> int | None:
+    """The schedd among the children of the stack's own condor_master."""
+    master = _pid_in(Path(os.environ["CONDOR_CONFIG"]).parent / "run/master.pid")
+    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    return next((int(pid) for pid in children if _program(pid) == "condor_schedd"), None)
+
+
+def _program(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _schedd_answers() -> bool:
+    return _condor("condor_q", "-allusers", "-totals", check=False)
+
+
+def _condor(*command: str, check: bool = True) -> bool:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert not check or result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+    return result.returncode == 0
+
+
+def _pid_in(path: Path) -> int:
+    return int(path.read_text().split()[0])
+
+
+def _state(below: str) -> Path:
+    """A place of the stack's own server; a server of somebody else is never restarted."""
+    path = Path(os.environ["WMS2_STATE_DIR"]) / below
+    if not path.exists():
+        pytest.skip(f"{path} is not there: the stack uses a server that is not its own")
+    return path
