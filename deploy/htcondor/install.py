@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deploy import debian
+from deploy import bound, debian
 
 ROOT_PACKAGES = ("condor", "minicondor", "patchelf")
 # Of the closure only libraries are wanted, and of those not the runtimes of tools that the daemons never load.
@@ -27,28 +27,14 @@ UNWANTED = re.compile(
     r"^lib(perl|python|js-|date-manip|systemd-shared|db5|udev|pam|onig|jq|ncurses|readline|cryptsetup|devmapper|json|"
     r"mount|blkid|semanage|sepol|audit|bsd|argon|gdbm|popt|ffi|debconf)"
 )
-MULTIARCH = "x86_64-linux-gnu"
-LOADER = "ld-linux-x86-64.so.2"
 MARKER = ".complete"
-
-
-def shared_libraries(stage: Path) -> Iterator[Path]:
-    for directory in (stage / "usr/lib", stage / "usr/lib" / MULTIARCH, stage / "lib" / MULTIARCH):
-        if directory.is_dir():
-            yield from (f for f in directory.iterdir() if ".so" in f.name and (f.is_file() or f.is_symlink()))
 
 
 def lay_out(stage: Path, prefix: Path) -> None:
     """Copy programs, configuration and libraries from the unpacked packages into the prefix."""
     runtime = prefix / "rt"
-    runtime.mkdir(parents=True)
-    for library in shared_libraries(stage):
-        target = runtime / library.name
-        if not target.exists() and not target.is_symlink():
-            shutil.copy2(library, target, follow_symlinks=False)
-    if not (runtime / LOADER).exists():
-        shutil.copy2(stage / "usr/lib64" / LOADER, runtime / LOADER)
-    arch = stage / "usr/lib" / MULTIARCH
+    bound.copy_libraries(stage, runtime)
+    arch = stage / "usr/lib" / bound.MULTIARCH
     if (arch / "ossl-modules").is_dir():
         shutil.copytree(arch / "ossl-modules", runtime / "ossl-modules")
     for sub in ("bin", "sbin", "libexec", "share/condor", "lib/condor"):
@@ -67,16 +53,7 @@ def elf_programs(prefix: Path) -> Iterator[Path]:
 
 def patch_programs(prefix: Path) -> int:
     """Bind every program to the prefix's loader and libraries; returns how many were patched."""
-    runtime = prefix / "rt"
-    patchelf = [str(runtime / LOADER), "--library-path", str(runtime), str(prefix / "usr/bin/patchelf")]
-    count = 0
-    for program in elf_programs(prefix):
-        if b"/ld-linux-x86-64.so" not in program.read_bytes()[:4096]:
-            continue  # a shared object or a static program: nothing to bind
-        # --force-rpath writes DT_RPATH: unlike DT_RUNPATH it also serves the libraries' own dependencies and dlopen.
-        debian.run([*patchelf, "--set-interpreter", runtime / LOADER, "--force-rpath", "--set-rpath", runtime, program])
-        count += 1
-    return count
+    return bound.bind(elf_programs(prefix), prefix / "rt", prefix / "usr/bin/patchelf")
 
 
 def installed_version(prefix: Path) -> str | None:

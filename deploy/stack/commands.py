@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.stack import checks, demo, environment, paths, pool_check, process, setup, stacks, venv
+from deploy.stack import checks, demo, environment, paths, pool_check, process, setup, stacks, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
 from deploy.stack.stacks import Stack
@@ -27,16 +27,16 @@ WATCH_SECONDS = 0.5
 
 
 def command_setup(layout: Layout) -> int:
-    """Install everything: the Python environment, HTCondor, the Rucio server."""
-    setup.run_all(layout)
+    """Install everything: the Python environment, HTCondor, the Rucio server, the tests' browser."""
+    setup.run_all(layout, tests=True)
     say(f"set up; state in {layout.state_root}, tools in {layout.tools}")
     return 0
 
 
 @contextmanager
-def _stack(layout: Layout, kind: str) -> Iterator[tuple[Stack, Supervisor]]:
+def _stack(layout: Layout, kind: str, *, tests: bool = False) -> Iterator[tuple[Stack, Supervisor]]:
     """A stack of this kind, described but not started; all that is started in the block is stopped at its end."""
-    setup.run_all(layout)
+    setup.run_all(layout, tests=tests)
     directory = layout.kind(kind)
     with Supervisor(directory, say) as supervisor:
         if kind not in KEPT_KINDS:
@@ -66,13 +66,14 @@ def command_demo_check(layout: Layout) -> int:
 
 def command_test(layout: Layout) -> int:
     """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything."""
-    with _stack(layout, "test") as (stack, supervisor):
+    with _stack(layout, "test", tests=True) as (stack, supervisor):
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
         places = ("-o", f"cache_dir={layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest")
         settings = {
             "HYPOTHESIS_STORAGE_DIRECTORY": str(layout.state_root / "cache/hypothesis"),
             "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
+            tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
         # SIGINT: pytest ends its fixtures and says how far it came.
         return _run_with_args(stack, supervisor, ("pytest", *places), settings, signal.SIGINT)

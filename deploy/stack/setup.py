@@ -15,15 +15,17 @@ PARTS: Mapping[str, Callable[[Layout], None]] = {
     "htcondor": tools.ensure_htcondor,
     "rucio": tools.ensure_rucio,
 }
+FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {"browser": tools.ensure_browser}
 HEARTBEAT_SECONDS = 15.0
 
 
-def run_all(layout: Layout) -> None:
-    """Install what is missing. The first failure, or an interruption, ends the others."""
+def run_all(layout: Layout, *, tests: bool = False) -> None:
+    """Install what is missing; with ``tests`` also what only they need. A failure or an interruption of one ends the others."""
+    parts = {**PARTS, **FOR_TESTS} if tests else PARTS
     layout.tools.mkdir(parents=True, exist_ok=True)
     layout.state_root.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(max_workers=len(PARTS)) as pool:
-        futures = {pool.submit(part, layout): name for name, part in PARTS.items()}
+    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+        futures = {pool.submit(part, layout): name for name, part in parts.items()}
         try:
             _wait(futures)
         except BaseException:

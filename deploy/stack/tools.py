@@ -1,6 +1,7 @@
-"""What is installed once per user and shared by checkouts: the HTCondor prefixes and the Rucio server's environment.
+"""What is installed once per user and shared by checkouts: HTCondor prefixes, the Rucio server's environment, the tests' browser.
 
-An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series.
+An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series. The browser is
+always our own, so that pictures of pages come out alike everywhere, unless WMS2_CHROMIUM names another.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.browser import install as browser_install
 from deploy.htcondor import pool
 from deploy.htcondor.install import installed_version
 from deploy.rucio import environment as rucio_environment
@@ -21,6 +23,7 @@ from deploy.stack.steps import locked, run_logged, say
 # WMS2_HTCONDOR chooses the series; each comes from the Debian suite that has it.
 SUITES: Mapping[str, str] = {"23": "trixie", "25": "sid"}
 DEFAULT_SERIES = "23"
+BROWSER_VARIABLE = "WMS2_CHROMIUM"
 INSTALL_SECONDS = 900.0
 RUCIO_INSTALL = (
     "import os; from deploy.rucio import environment, settings; environment.install(settings.from_environment(os.environ))"
@@ -86,3 +89,27 @@ def ensure_rucio(layout: Layout) -> None:
     argv = (venv.interpreter(), "-c", RUCIO_INSTALL)
     run_logged(argv, log=log, environment={**os.environ, **places}, cwd=layout.source, seconds=INSTALL_SECONDS)
     say("rucio: installed")
+
+
+def browser_prefix(layout: Layout) -> Path:
+    return layout.tools / f"browser-{browser_install.SUITE}"
+
+
+def ensure_browser(layout: Layout) -> None:
+    """Install the tests' browser unless it is there, or another is chosen."""
+    prefix = browser_prefix(layout)
+    if os.environ.get(BROWSER_VARIABLE) or browser_install.installed_version(prefix):
+        return
+    log = layout.tools / f"{prefix.name}.log"
+    with locked(layout.tools / f"{prefix.name}.lock", "browser"):
+        say(f"browser: installing Chromium from Debian {browser_install.SUITE} into {prefix} (log: {log})")
+        argv = (venv.interpreter(), "-m", "deploy.browser.install")
+        places = ("--prefix", prefix, "--cache", layout.tools / "cache/debs")
+        run_logged((*argv, *places), log=log, environment=os.environ, cwd=layout.source, seconds=INSTALL_SECONDS)
+    say("browser: installed")
+
+
+def browser(layout: Layout) -> Path:
+    """The program of the tests' browser; it must have been ensured."""
+    chosen = os.environ.get(BROWSER_VARIABLE)
+    return Path(chosen) if chosen else browser_install.program(browser_prefix(layout))
