@@ -2,7 +2,7 @@
 
 from requests_app.models.audit import AuditEntry, Event, RequestTransition
 from requests_app.models.control import Installation, Lease, Limit
-from requests_app.models.inputs import InputFile
+from requests_app.models.inputs import InputFile, InputLumis, LumiFate
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.models.workflow import Round, Workflow, WorkflowStatus
 
@@ -14,9 +14,11 @@ __all__ = [
     "Event",
     "HoldCode",
     "InputFile",
+    "InputLumis",
     "Installation",
     "Lease",
     "Limit",
+    "LumiFate",
     "Request",
     "RequestStatus",
     "RequestTransition",

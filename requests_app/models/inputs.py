@@ -1,7 +1,11 @@
-"""Input files of a workflow (``model.md`` section 2). Their state is derived from claims and exclusions."""
+"""Input files of a workflow and, for splitting by lumi, its input as lumis (``model.md`` section 2).
+
+What is done of them is derived from claims and exclusions, never kept here.
+"""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import BigIntegerRangeField
 from django.db import models
 from django.db.models import Q
 
@@ -9,7 +13,8 @@ from django.db.models import Q
 class InputFile(models.Model):
     """One file of the input dataset as the catalogues described it when it was imported.
 
-    ``lumis`` is ``{run: [[first, last], ...]}``; ``rses`` are where a complete replica of its block was.
+    ``lumis`` is ``{run: [[first, last], ...]}``; ``rses`` are where a complete replica of its block was. ``parent_rses`` has
+    a list of RSEs for each different set of places where its parents were: a job needs one of every list at its site.
     """
 
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="input_files")
@@ -21,6 +26,7 @@ class InputFile(models.Model):
     lumis = models.JSONField(default=dict)
     rses = models.JSONField(default=list)
     parents = models.JSONField(default=list, blank=True)
+    parent_rses = models.JSONField(default=list, blank=True)
     excluded_reason = models.TextField(blank=True)
     excluded_at = models.DateTimeField(null=True, blank=True)
     excluded_by = models.CharField(max_length=100, blank=True)
@@ -40,3 +46,40 @@ class InputFile(models.Model):
 
     def __str__(self) -> str:
         return self.lfn
+
+
+class LumiFate(models.TextChoices):
+    """What becomes of a lumi that the request wants."""
+
+    WANTED = "wanted", "Wanted"
+    EXCLUDED = "excluded", "Excluded"
+    REFUSED = "refused", "Refused"
+
+
+class InputLumis(models.Model):
+    """Lumis that a request split by lumi wants, each in one row, in however many files it lies.
+
+    EXCLUDED: every file that holds them is excluded. REFUSED: no job may take them, ``reason`` says why; these stay for ever,
+    the others are made anew from the files when those change (``input_lumis.py``). ``span`` is closed on both ends.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="input_lumis")
+    run = models.BigIntegerField()
+    span = BigIntegerRangeField()
+    fate = models.CharField(max_length=10, choices=LumiFate.choices, default=LumiFate.WANTED)
+    reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "input_lumis"
+        verbose_name_plural = "input lumis"
+        constraints = (
+            models.CheckConstraint(condition=Q(fate__in=LumiFate.values), name="input_lumis_fate_known"),
+            models.CheckConstraint(condition=~Q(span__isempty=True), name="input_lumis_not_empty"),
+            models.CheckConstraint(condition=~Q(fate=LumiFate.REFUSED) | ~Q(reason=""), name="input_lumis_refusal_has_reason"),
+        )
+        indexes = (models.Index(fields=("workflow", "run"), name="input_lumis_by_run"),)
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.span}"

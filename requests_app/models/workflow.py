@@ -68,6 +68,9 @@ class Workflow(models.Model):
     next_first_lumi = models.BigIntegerField(default=1)
     requested_events = models.BigIntegerField(default=0, help_text="events to generate, or events of the input")
     input_imported_at = models.DateTimeField(null=True, blank=True)
+    input_read_at = models.DateTimeField(null=True, blank=True, help_text="when DBS was last asked for new input files")
+    input_grew_at = models.DateTimeField(null=True, blank=True, help_text="when that last brought any")
+    input_closed_at = models.DateTimeField(null=True, blank=True, help_text="since when the input is taken as complete")
     unmerged_frozen = models.BooleanField(default=False)
 
     total_nodes = models.IntegerField(default=0)
