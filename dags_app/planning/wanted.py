@@ -34,7 +34,10 @@ class WantedLumis:
 
     def of(self, file: InputFileSpec) -> LumiRanges:
         """The lumis of the file that are wanted; empty when the file is not to be read."""
-        ranges = file.lumis
+        return self.among(file.lumis)
+
+    def among(self, ranges: LumiRanges) -> LumiRanges:
+        """Those of the given lumis that are wanted."""
         if self.has_run_lists:
             ranges = lumis.restrict_runs(ranges, whitelist=self._whitelist, blacklist=self._blacklist)
         return lumis.intersect(ranges, self._lumi_list) if self.has_lumi_list else ranges
