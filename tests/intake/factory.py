@@ -130,6 +130,66 @@ def reprocessing(**top: Any) -> Document:
     return changed(document, top)
 
 
+def tasks(**top: Any) -> Document:
+    """A whole TaskChain: GenSim, read by Reco and by Nano, two branches with resources of their own."""
+    document: Document = {
+        "RequestName": "tester_TaskTest_260101_120000_1234",
+        "RequestType": "TaskChain",
+        "TaskChain": 3,
+        "Campaign": "TaskTest",
+        "AcquisitionEra": {"GenSim": "Run3TestGS", "Reco": "Run3TestDR", "Nano": "Run3TestNano"},
+        "ProcessingString": "140X_test",
+        "ProcessingVersion": 1,
+        "CMSSWVersion": "CMSSW_14_0_0",
+        "ScramArch": ["el8_amd64_gcc12"],
+        "GlobalTag": "140X_mcRun3_v1",
+        "Memory": 2500,
+        "Multicore": 1,
+        "TimePerEvent": 2,
+        "SizePerEvent": 100,
+        "SiteWhitelist": ["T1_US_FNAL", "T2_CH_CERN"],
+        "MergedLFNBase": "/store/mc",
+        "Task1": {
+            "TaskName": "GenSim",
+            "ConfigCacheID": "a" * 32,
+            "PrimaryDataset": "MinBias_TuneCP5",
+            "RequestNumEvents": 10_000,
+            "EventsPerJob": 1_000,
+            "EventsPerLumi": 100,
+            "SplittingAlgo": "EventBased",
+            "TimePerEvent": 40,
+            "SizePerEvent": 1500,
+            "TransientOutputModules": ["RAWSIMoutput"],
+        },
+        "Task2": {
+            "TaskName": "Reco",
+            "ConfigCacheID": "c" * 32,
+            "InputTask": "GenSim",
+            "InputFromOutputModule": "RAWSIMoutput",
+            "SplittingAlgo": "EventAwareLumiBased",
+            "EventsPerJob": 3_000,
+            "Memory": 8000,
+            "Multicore": 4,
+        },
+        "Task3": {
+            "TaskName": "Nano",
+            "ConfigCacheID": "b" * 32,
+            "InputTask": "GenSim",
+            "InputFromOutputModule": "RAWSIMoutput",
+            "SplittingAlgo": "LumiBased",
+            "LumisPerJob": 10,
+        },
+    }
+    return changed(document, top)
+
+
+def with_task(number: int, document: Document | None = None, **fields: Any) -> Document:
+    """A TaskChain whose task ``number`` has some fields changed; the value ``...`` removes one."""
+    document = tasks() if document is None else document
+    changed(document[f"Task{number}"], fields)
+    return document
+
+
 def changed(document: Document, changes: Mapping[str, Any]) -> Document:
     """``document`` with top-level fields changed; the value ``...`` removes one."""
     for key, value in changes.items():

@@ -117,9 +117,9 @@ def test_people_read_lines(tmp_path: Path, stored: list[_Stored]) -> None:
 
 
 def test_a_refusal_names_every_problem_and_stores_nothing(tmp_path: Path, stored: list[_Stored]) -> None:
-    document = with_step(2, chain(Memory="much"), MCPileup="/a/b/RAW")
+    document = with_step(2, chain(Memory="much"), LheInputFiles=True)
 
-    assert set(_problems("import_request", "--file", _write(tmp_path, document))) == {"Memory", "Step2.MCPileup"}
+    assert set(_problems("import_request", "--file", _write(tmp_path, document))) == {"Memory", "Step2.LheInputFiles"}
     assert stored == []
 
 
@@ -200,8 +200,8 @@ def test_people_read_the_plan_as_lines(tmp_path: Path) -> None:
     assert "10 jobs, 0 files excluded" in out
 
 
-def test_an_algorithm_to_come_or_a_bad_file_list_is_refused(tmp_path: Path) -> None:
-    document = _write(tmp_path, reprocessing(SplittingAlgo="LumiBased"))
+def test_an_unknown_algorithm_or_a_bad_file_list_is_refused(tmp_path: Path) -> None:
+    document = _write(tmp_path, reprocessing(SplittingAlgo="RunBased"))
     bad_files = _write(tmp_path, {"files": [{"lfn": "x"}]}, "FILES.json")
 
     assert _problems("plan_request", "--file", document) == ["SplittingAlgo"]

@@ -10,23 +10,9 @@ from requests_app.intake import known
 from tests.intake.factory import chain, problems, read, reprocessing, with_step
 
 ASKED: dict[str, Any] = {
-    "MCPileup": "/MinBias/PU-v1/GEN-SIM",
-    "DataPileup": "/MinBias/PU-v1/RAW",
-    "DeterministicPileup": True,
     "SecondaryInputDataset": "/MinBias/PU-v1/RAW",
-    "RequiresGPU": "required",
-    "JobExtraMatchRequirements": "HasCVMFS",
-    "LumiList": {"1": [[1, 2]]},
-    "RunWhitelist": [1],
-    "RunBlacklist": [1],
-    "BlockWhitelist": ["/a/b/RAW#1"],
-    "BlockBlacklist": ["/a/b/RAW#1"],
-    "IncludeParents": "True",
-    "TransientOutputModules": ["RAWoutput"],
-    "IgnoredOutputModules": ["RAWoutput"],
     "LheInputFiles": True,
     "OverrideCatalog": "trivialcatalog_file:/x",
-    "OpenRunningTimeout": 7200,
     "RunNumber": 3,
     "ValidStatus": "VALID",
 }
@@ -34,7 +20,7 @@ HARMLESS: dict[str, Any] = {
     "DeterministicPileup": False, "RequiresGPU": "forbidden", "JobExtraMatchRequirements": "", "LumiList": {}, "RunWhitelist": [],
     "RunBlacklist": [], "BlockWhitelist": [], "BlockBlacklist": [], "IncludeParents": "False", "TransientOutputModules": [],
     "IgnoredOutputModules": [], "LheInputFiles": False, "OverrideCatalog": None, "OpenRunningTimeout": 0, "RunNumber": 0,
-    "ValidStatus": "PRODUCTION", "MCPileup": None, "DataPileup": "",
+    "ValidStatus": "PRODUCTION", "MCPileup": None, "DataPileup": "", "GPUParams": "null", "TaskChain": None,
 }  # fmt: skip
 
 
@@ -55,14 +41,24 @@ def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:
     assert read(reprocessing(**HARMLESS)).warnings == ()
 
 
-@pytest.mark.parametrize(("field", "value"), [("IncludeParents", "maybe"), ("OpenRunningTimeout", "long"), ("RunNumber", -1)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("IncludeParents", "maybe"), ("OpenRunningTimeout", "long"), ("RunNumber", -1), ("RequiresGPU", "perhaps"),
+        ("DeterministicPileup", 1), ("TransientOutputModules", ["a b"]), ("JobExtraMatchRequirements", "a) || (true"),
+    ],
+)  # fmt: skip
 def test_a_feature_field_that_cannot_be_read_is_refused(field: str, value: Any) -> None:
     assert field in problems(chain(**{field: value}))
 
 
-@pytest.mark.parametrize("request_type", ["TaskChain", "DQMHarvest", "StoreResults", "Resubmission"])
-def test_request_types_to_come_are_refused_by_name(request_type: str) -> None:
-    assert problems(chain(RequestType=request_type)) == {"RequestType": f"not yet supported: {request_type}"}
+@pytest.mark.parametrize("request_type", known.OTHER_TYPES)
+def test_request_types_that_are_not_run_are_refused_by_name_with_what_to_do_instead(request_type: str) -> None:
+    ((field, problem),) = problems(chain(RequestType=request_type)).items()
+
+    assert field == "RequestType"
+    assert problem == f"WMS2 does not run {request_type}: {known.OTHER_TYPES[request_type]}"
+    assert "WMAgent" in problem
 
 
 @pytest.mark.parametrize("request_type", ["MonteCarlo", "stepchain", 7, ["StepChain"]])
@@ -75,9 +71,9 @@ def test_a_document_of_no_type_is_refused() -> None:
 
 
 def test_features_inside_tasks_are_told_although_the_type_is_refused() -> None:
-    found = problems({"RequestType": "TaskChain", "TaskChain": 1, "RequestString": "x", "Task1": {"MCPileup": "/a/b/RAW"}})
+    found = problems({"RequestType": "StoreResults", "RequestString": "x", "Task1": {"RunNumber": 5}})
 
-    assert set(found) == {"RequestType", "Task1.MCPileup", "SiteWhitelist"}
+    assert set(found) == {"RequestType", "Task1.RunNumber", "SiteWhitelist"}
 
 
 def test_site_lists_per_step_are_refused() -> None:
@@ -97,13 +93,20 @@ def test_a_later_step_with_an_input_dataset_is_refused() -> None:
     assert "Step2.InputDataset" in problems(with_step(2, InputDataset="/a/b/RAW"))
 
 
-def test_trusting_site_lists_is_refused_where_it_would_change_something() -> None:
-    assert set(problems(reprocessing(TrustSitelists=True))) == {"TrustSitelists"}
-    assert set(problems(with_step(2, chain(TrustPUSitelists=True), MCPileup="/a/b/RAW"))) == {
-        "TrustPUSitelists",
-        "Step2.MCPileup",
-    }
-    assert read(chain(TrustSitelists=True, TrustPUSitelists="true")).warnings == (
+@pytest.mark.parametrize("field", ["OpenRunningTimeout", "JobExtraMatchRequirements"])
+def test_what_concerns_the_whole_request_is_refused_in_a_step(field: str) -> None:
+    found = problems(with_step(2, **{field: 7200 if field == "OpenRunningTimeout" else "HasCVMFS"}))
+
+    assert found[f"Step2.{field}"].startswith("not yet supported: ")
+
+
+def test_site_lists_are_trusted_where_that_changes_something() -> None:
+    assert read(reprocessing(TrustSitelists=True)).sites.trusted
+    mixing = read(with_step(2, chain(TrustPUSitelists=True), MCPileup="/a/b/RAW"))
+    assert (mixing.sites.trusted, mixing.sites.pileup_trusted, mixing.warnings) == (False, True, ())
+    idle = read(chain(TrustSitelists=True, TrustPUSitelists="true"))
+    assert (idle.sites.trusted, idle.sites.pileup_trusted) == (False, False)
+    assert idle.warnings == (
         "TrustSitelists: has no effect: the request reads no such files",
         "TrustPUSitelists: has no effect: the request reads no such files",
     )
@@ -152,7 +155,7 @@ def test_planner_arguments_have_no_place_in_a_request() -> None:
 
 def test_every_field_left_alone_has_its_reason() -> None:
     assert all(reason for reason in [*known.IRRELEVANT.values(), *known.IRRELEVANT_STEP.values(), *known.WARNED.values()])
-    tables = [known.USED_TOP, set(known.IRRELEVANT), set(known.WARNED), set(known.FEATURES), set(known.TRUST)]
+    tables = [known.USED_TOP, set(known.IRRELEVANT), set(known.WARNED), set(known.FEATURES)]
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 

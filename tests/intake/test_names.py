@@ -138,7 +138,7 @@ def test_a_document_without_any_name_is_refused() -> None:
 def test_every_problem_is_told_at_once() -> None:
     document = chain(Campaign="a b", Memory=-1, SiteWhitelist=["T2_XX_Nowhere"], RequestPriority=10**6, Multicore="many")
     changed(document["Step1"], {"RequestNumEvents": 0, "ConfigCacheID": "../x"})
-    changed(document["Step3"], {"MCPileup": "/a/b/GEN-SIM", "Multicore": True})
+    changed(document["Step3"], {"MCPileup": "no dataset", "Multicore": True})
 
     assert set(problems(document)) == {
         "Campaign", "Memory", "SiteWhitelist", "RequestPriority", "Multicore", "Step1.RequestNumEvents", "Step1.ConfigCacheID",

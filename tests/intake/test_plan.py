@@ -116,7 +116,7 @@ def test_illegal_run_lists_are_refused(runs: Any) -> None:
 
 
 def test_block_lists_are_refused_since_files_name_no_blocks() -> None:
-    assert "not yet supported" in _refused(reprocessing(BlockWhitelist=["/a/b/RAW#1"]))["BlockWhitelist"]
+    assert "not yet supported" in _refused(reprocessing(BlockWhitelist=["/MuonEG/Run2024C-v1/RAW#1"]))["BlockWhitelist"]
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_unknown_or_illegal_splitting_arguments_are_refused() -> None:
     assert set(_refused(reprocessing(SplittingParams=[1]))) == {"SplittingParams"}
 
 
-@pytest.mark.parametrize("request_type", ["TaskChain", "DQMHarvest", "Nonsense"])
+@pytest.mark.parametrize("request_type", ["Resubmission", "DQMHarvest", "Nonsense"])
 def test_other_types_cannot_be_planned(request_type: str) -> None:
     assert set(_refused(reprocessing(RequestType=request_type, InputDataset=...))) == {"RequestType"}
 
 
 def test_an_algorithm_that_the_planner_lacks_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from requests_app.intake import plan
+    from requests_app.intake import work
 
-    monkeypatch.setattr(plan, "SPLITTERS", {SplittingAlgo.EVENT_BASED: object})
+    monkeypatch.setattr(work, "SPLITTERS", {SplittingAlgo.EVENT_BASED: object})
 
     assert _refused(reprocessing()) == {"SplittingAlgo": "not yet supported: FileBased splitting"}
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from dags_app.planning.specs import WorkflowSpec
 from requests_app.intake import complete, known, lexicon, merge_document, prepare_plan_spec
-from tests.intake.factory import CHAIN_CONFIGS, REPROCESSING_CONFIGS, Document, chain, read, reprocessing
+from tests.intake.factory import CHAIN_CONFIGS, REPROCESSING_CONFIGS, Document, chain, read, reprocessing, tasks
 from wms2.errors import DocumentRefused
 
 _ADAPTER = TypeAdapter(WorkflowSpec)
@@ -21,14 +21,14 @@ _FIELDS = sorted(
     | known.USED_STEP
     | set(known.FEATURES)
     | set(known.WARNED)
-    | set(known.TRUST)
-    | {"SplittingParams", "Step1", "Step2", "Step4", "Task1", "SkimName1"}
+    | known.USED_TASK
+    | {"SplittingParams", "Step1", "Step2", "Step4", "Task1", "Task2", "SkimName1"}
 )
 
 _scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=20),
     st.sampled_from(["", "true", "False", "8", "8.0", "-1", "1e9", "nan", "..", "/a/b/RAW", "T2_CH_CERN", 0, 1, 10**12]),
-    st.sampled_from(["StepChain", "ReReco", "EventBased", "FileBased", "LumiBased", "Gen"]),
+    st.sampled_from(["StepChain", "TaskChain", "ReReco", "EventBased", "FileBased", "LumiBased", "Gen"]),
 )  # fmt: skip
 _values = st.recursive(
     _scalars,
@@ -43,9 +43,12 @@ _values = st.recursive(
 @st.composite
 def _mutated(draw: st.DrawFn) -> Document:
     """A good document with up to four fields, anywhere, removed or replaced."""
-    document = copy.deepcopy(draw(st.sampled_from([chain(), reprocessing()])))
+    document = copy.deepcopy(draw(st.sampled_from([chain(), reprocessing(), tasks()])))
     for _ in range(draw(st.integers(0, 4))):
-        parts = [document, *(value for key, value in document.items() if key.startswith("Step") and isinstance(value, dict))]
+        parts = [
+            document,
+            *(value for key, value in document.items() if key.startswith(("Step", "Task")) and isinstance(value, dict)),
+        ]
         part = draw(st.sampled_from(parts))
         field = draw(
             st.one_of(st.sampled_from(_FIELDS), st.sampled_from(sorted(part)) if part else st.nothing(), st.text(max_size=8))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dags_app.planning.specs import GenerationSpec, SplittingAlgo
+from requests_app.intake import work
 from tests.intake.factory import Document, chain, problems, read, reprocessing, with_step
 
 
@@ -122,12 +123,12 @@ def test_work_at_the_top_of_a_chain_is_refused_unless_the_first_step_says_the_sa
 
 
 def test_a_reprocessing_is_cut_by_files() -> None:
-    work = read(reprocessing()).work
+    found = read(reprocessing()).work
 
-    assert work.generation is None
-    assert work.input is not None
-    assert work.input.dataset == "/MuonEG/Run2024C-v1/RAW"
-    assert (work.splitting.algorithm, work.splitting.files_per_job) == (SplittingAlgo.FILE_BASED, 2)
+    assert found.generation is None
+    assert found.input is not None
+    assert found.input.dataset == "/MuonEG/Run2024C-v1/RAW"
+    assert (found.splitting.algorithm, found.splitting.files_per_job) == (SplittingAlgo.FILE_BASED, 2)
     assert read(reprocessing(FilesPerJob=...)).work.splitting.files_per_job == 1
 
 
@@ -144,12 +145,23 @@ def test_events_per_lumi_do_not_round_a_reprocessing() -> None:
     assert (splitting.events_per_job, splitting.events_per_lumi) == (1250, 0)
 
 
-@pytest.mark.parametrize("algorithm", ["LumiBased", "EventAwareLumiBased"])
-def test_algorithms_to_come_are_refused_by_name(algorithm: str) -> None:
-    assert problems(reprocessing(SplittingAlgo=algorithm)) == {"SplittingAlgo": f"not yet supported: {algorithm} splitting"}
+@pytest.mark.parametrize("algorithm", SplittingAlgo)
+def test_every_algorithm_cuts_an_input(algorithm: SplittingAlgo) -> None:
+    splitting = read(reprocessing(SplittingAlgo=algorithm.value, LumisPerJob=7)).work.splitting
+
+    assert (splitting.algorithm, splitting.lumis_per_job) == (algorithm, 7)
 
 
-def test_the_default_algorithm_is_one_of_those() -> None:
+def test_the_default_algorithm_is_by_lumis_with_an_eye_on_events() -> None:
+    splitting = read(reprocessing(SplittingAlgo=...)).work.splitting
+
+    assert (splitting.algorithm, splitting.events_per_job) == (SplittingAlgo.EVENT_AWARE_LUMI_BASED, 5400)
+
+
+def test_an_algorithm_without_a_splitter_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "SPLITTERS", {SplittingAlgo.FILE_BASED: object})
+
+    assert problems(reprocessing(SplittingAlgo="LumiBased")) == {"SplittingAlgo": "not yet supported: LumiBased splitting"}
     assert "EventAwareLumiBased splitting, the default" in problems(reprocessing(SplittingAlgo=...))["SplittingAlgo"]
 
 
@@ -161,10 +173,22 @@ def test_a_reprocessing_without_input_is_refused() -> None:
     assert problems(reprocessing(InputDataset=...)) == {"InputDataset": "is missing"}
 
 
-def test_a_chain_with_input_is_not_yet_supported() -> None:
-    found = problems(with_step(1, InputDataset="/MuonEG/Run2024C-v1/RAW", SplittingAlgo="FileBased", RequestNumEvents=...))
+def test_a_chain_reads_an_input_dataset_in_its_first_step() -> None:
+    document = with_step(
+        1,
+        InputDataset="/MinBias/Run3-v1/GEN-SIM",
+        SplittingAlgo="EventBased",
+        EventsPerJob=1250,
+        EventsPerLumi=300,
+        RequestNumEvents=...,
+    )
 
-    assert found == {"Step1.InputDataset": "not yet supported: a StepChain with an input dataset"}
+    found = read(document).work
+
+    assert found.generation is None
+    assert found.input is not None
+    assert found.input.dataset == "/MinBias/Run3-v1/GEN-SIM"
+    assert (found.splitting.events_per_job, found.splitting.events_per_lumi) == (1200, 300)
 
 
 def test_numbers_of_a_generation_are_warned_of_when_there_is_input() -> None:
