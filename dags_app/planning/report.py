@@ -12,7 +12,7 @@ from typing import Any
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
 from dags_app.planning.sizing import bytes_per_event, too_long
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, WorkflowSpec
+from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
 from dags_app.planning.splitters import split
 from dags_app.planning.work_units import group_jobs
 from wms2.errors import PlanningRefused
@@ -33,12 +33,13 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
 
     Returns:
         ``{"jobs", "excluded", "refused", "warnings"}``; jobs of one location group stand together. A request that cannot be
-        planned has no jobs and one entry in ``refused``.
+        planned has no jobs and one entry in ``refused``, without run and lumi.
     """
     limits = limits or PlanLimits()
     excluded: list[ExcludedFile] = []
+    refused: list[RefusedLumi] = []
     try:
-        jobs = list(_jobs(workflow, files, excluded))
+        jobs = list(_jobs(workflow, files, excluded, refused))
     except PlanningRefused as refusal:
         return {
             "jobs": [],
@@ -52,18 +53,24 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     return {
         "jobs": [_job(job, unit_of[id(job)]) for job in jobs],
         "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in excluded],
-        "refused": [],
+        "refused": [{"reason": each.reason, "run": each.run, "lumi": each.lumi} for each in refused],
         "warnings": [*workflow.warnings, *([warning] if warning else [])],
     }
 
 
-def _jobs(workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: list[ExcludedFile]) -> Iterator[JobSpec]:
-    for group in _groups(workflow, files) or [[]]:
+def _jobs(
+    workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: list[ExcludedFile], refused: list[RefusedLumi]
+) -> Iterator[JobSpec]:
+    # a splitter by lumis takes all files at once, since files of two groups may share a lumi, and keeps groups together itself
+    by_lumi = workflow.generation is None and workflow.splitting.algorithm.by_lumi
+    for group in ([files] if by_lumi else _groups(workflow, files)) or [[]]:
         for item in split(workflow, group):
-            if isinstance(item, ExcludedFile):
-                excluded.append(item)
-            else:
+            if isinstance(item, JobSpec):
                 yield item
+            elif isinstance(item, RefusedLumi):
+                refused.append(item)
+            else:
+                excluded.append(item)
 
 
 def _groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[list[InputFileSpec]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, WorkUnitSpec
+from dags_app.planning import lumis
+from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, LumiRanges, WorkUnitSpec
 
 #: Nodes of a unit beside its processing nodes: landing, merge, cleanup.
 EXTRA_NODES = 3
@@ -89,10 +90,15 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
     """What the jobs take from the ledger, in order, neighbouring ranges joined.
 
     A whole file claims all its events, also under a lumi mask: nobody else may read the file for this request. A file
-    without events claims 0..0.
+    without events claims 0..0. Jobs of the lumi splittings claim the lumis of their masks instead, by run and ascending: the
+    next job of the same file reads other lumis of it.
     """
     claims: list[ClaimSpec] = []
+    masks: list[LumiRanges] = []
     for job in jobs:
+        if job.by_lumi:
+            masks.append(job.mask or {})
+            continue
         made = job.generate
         if made is not None:
             _claim_generated(claims, made)
@@ -102,6 +108,8 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
             if claims and claims[-1].lfn == file.lfn and claims[-1].last + 1 == first:
                 first = claims.pop().first
             claims.append(ClaimSpec(ClaimKind.FILE_EVENTS, first, last, file.lfn))
+    for run, first, last in lumis.iterate(lumis.union(*masks)):
+        claims.append(ClaimSpec(ClaimKind.RUN_LUMIS, first, last, "", run))
     return claims
 
 

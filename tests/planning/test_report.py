@@ -70,10 +70,13 @@ def test_event_ranges_masks_and_excluded_files_are_reported() -> None:
 
 
 def test_a_request_that_cannot_be_planned_has_no_jobs_and_says_why() -> None:
-    workflow = input_workflow(SplittingAlgo.LUMI_BASED, warnings=("harvesting is ignored",))
+    wanted = {"lumi_list": {1: ((1, 5),)}}
+    workflow = input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=10, wanted=wanted, warnings=("harvesting is ignored",))
     answer = plan_document(workflow, [input_file(0)])
     assert answer["jobs"] == []
-    assert answer["refused"] == [{"reason": "not yet supported: LumiBased", "run": None, "lumi": None}]
+    (refusal,) = answer["refused"]
+    assert (refusal["run"], refusal["lumi"]) == (None, None)
+    assert "EventBased cannot apply a LumiList" in refusal["reason"]
     assert answer["warnings"] == ["harvesting is ignored"]
 
 

@@ -154,12 +154,6 @@ def test_run_lists_choose_among_whole_files_and_are_refused_inside_one() -> None
 # --- both, and the family
 
 
-@pytest.mark.parametrize("algorithm", [SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI_BASED])
-def test_algorithms_that_do_not_exist_yet_are_refused_by_their_name(algorithm: SplittingAlgo) -> None:
-    with pytest.raises(PlanningRefused, match=f"not yet supported: {algorithm.value}"):
-        split(input_workflow(algorithm), [])
-
-
 @pytest.mark.parametrize(("algorithm", "what"), [(FILE, "FilesPerJob"), (EVENT, "EventsPerJob")])
 def test_a_size_below_one_is_refused_by_name(algorithm: SplittingAlgo, what: str) -> None:
     with pytest.raises(PlanningRefused, match=f"{what} must be at least 1"):

@@ -1,7 +1,8 @@
 """Splitting algorithms: how a request's work is cut into jobs. A family of classes, one per algorithm (``splitting.md``).
 
-A splitter is made from a ``WorkflowSpec`` and yields jobs and excluded files in order, holding no more than the jobs that
-are open. ``split_input`` finds the one a request names; generation without input has its own.
+A splitter is made from a ``WorkflowSpec`` and yields jobs, excluded files and refused lumis in order. Those by files or events
+hold no more than the jobs that are open; those by lumis hold the files, as intervals, since any two may share a lumi.
+``splitter_for`` finds the one a request names; generation without input has its own.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from dags_app.planning.specs import GenerationLeft, InputFileSpec, PlanItem, Spl
 from dags_app.planning.splitters.event_based import EventBasedSplitter
 from dags_app.planning.splitters.file_based import FileBasedSplitter
 from dags_app.planning.splitters.generation import GenerationSplitter
+from dags_app.planning.splitters.lumi_based import EventAwareLumiBasedSplitter, LumiBasedSplitter
 from wms2.errors import PlanningRefused
 
 
 class Splitter(Protocol):
-    """Cuts input files into jobs. Files come with ascending LFNs within each set of locations."""
+    """Cuts input files into jobs. Files come with ascending LFNs within each set of locations.
+
+    A splitter by lumis needs all files in one call: two calls do not see what files of both share.
+    """
 
     def split(self, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
-        """Jobs in order, and each file that no job reads with its reason."""
+        """Jobs in order, each file that no job reads, and each lumi that no job may take, with the reasons."""
         ...
 
 
@@ -28,6 +33,8 @@ class Splitter(Protocol):
 SPLITTERS: dict[SplittingAlgo, Callable[[WorkflowSpec], Splitter]] = {
     SplittingAlgo.FILE_BASED: FileBasedSplitter,
     SplittingAlgo.EVENT_BASED: EventBasedSplitter,
+    SplittingAlgo.LUMI_BASED: LumiBasedSplitter,
+    SplittingAlgo.EVENT_AWARE_LUMI_BASED: EventAwareLumiBasedSplitter,
 }
 
 
@@ -35,12 +42,9 @@ def splitter_for(workflow: WorkflowSpec) -> Splitter:
     """The splitter of a request with input.
 
     Raises:
-        PlanningRefused: the algorithm does not exist yet, or cannot do what the request asks.
+        PlanningRefused: the algorithm cannot do what the request asks.
     """
-    algorithm = workflow.splitting.algorithm
-    if algorithm not in SPLITTERS:
-        raise PlanningRefused(f"not yet supported: {algorithm.value}")
-    return SPLITTERS[algorithm](workflow)
+    return SPLITTERS[workflow.splitting.algorithm](workflow)
 
 
 def split(
@@ -49,7 +53,7 @@ def split(
     """The jobs of a request, lazily: its generation if it has one, else what its splitter makes of ``files``.
 
     Args:
-        files: input files, LFNs ascending within each set of locations; each may carry the event ranges that are left.
+        files: input files, LFNs ascending within each set of locations; each may carry the event ranges or lumis that are left.
         generation_left: where a later round goes on; None plans the whole generation.
 
     Raises:
@@ -62,4 +66,14 @@ def split(
     return splitter_for(workflow).split(files)
 
 
-__all__ = ["SPLITTERS", "EventBasedSplitter", "FileBasedSplitter", "GenerationSplitter", "Splitter", "split", "splitter_for"]
+__all__ = [
+    "SPLITTERS",
+    "EventAwareLumiBasedSplitter",
+    "EventBasedSplitter",
+    "FileBasedSplitter",
+    "GenerationSplitter",
+    "LumiBasedSplitter",
+    "Splitter",
+    "split",
+    "splitter_for",
+]

@@ -1,0 +1,232 @@
+"""The files of a lumi splitting, in order, and the lumis that several of them hold.
+
+Owns which lumis are still to be dealt, in which order, and with which files. Everything is intervals: costs and memory go with
+the number of intervals in the input, never with the number of lumis. How lumis become jobs is ``lumi_based.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+
+from dags_app.planning import lumis
+from dags_app.planning.sites import SiteChoice
+from dags_app.planning.specs import ExcludedFile, InputFileSpec, InputSpec, JobFile, LumiRanges
+from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
+from wms2.errors import PlanningRefused
+
+Group = frozenset[str]
+#: first, last, holders; all of one run
+Piece = tuple[int, int, tuple["HeldFile", ...]]
+
+_FIRST = itemgetter(0)
+
+#: Reason for a file that a lumi splitting cannot see.
+NO_LUMI = "the file has no lumis, so no splitting by lumis can take it; use FileBased or EventBased"
+
+
+@dataclass(slots=True)
+class HeldFile:
+    """A file that can be read, with the lumis of it that are to be dealt.
+
+    Attributes:
+        group: files with the same answer may share a job (``SiteChoice.group``).
+        todo: wanted lumis that are left, shared ones included.
+        lumis: number of all its lumis, unwanted ones included; its events are taken to be spread evenly over them.
+        place: in the order of all files.
+    """
+
+    lfn: str
+    size_bytes: int
+    events: int
+    parents: tuple[str, ...]
+    group: Group
+    todo: LumiRanges
+    lumis: int
+    place: int = 0
+    _dealt: int = 0
+    _job_file: JobFile | None = field(default=None, repr=False)
+
+    @property
+    def job_file(self) -> JobFile:
+        """The file as jobs name it: whole, since the mask says what of it they read."""
+        if self._job_file is None:
+            self._job_file = JobFile(self.lfn, self.size_bytes, self.events, None, None, self.parents)
+        return self._job_file
+
+    def deal(self, lumis: int) -> int:
+        """Take the next lumis; their estimated events. Over all lumis of the file these add up to its events."""
+        before = self._dealt
+        self._dealt = before + lumis
+        return self.events * self._dealt // self.lumis - self.events * before // self.lumis
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Files in the order in which they are dealt (lowest run, then its lumis, then name), and those left out, by name."""
+
+    files: tuple[HeldFile, ...]
+    excluded: tuple[ExcludedFile, ...]
+
+
+def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec]) -> Collected:
+    """All files at once, since any two may share a lumi; the answer does not depend on the order given.
+
+    Raises:
+        ValueError: a file is given twice.
+        PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
+    """
+    wanted, with_parents = WantedLumis(spec), spec.include_parents
+    places: dict[frozenset[str], str | None] = {}
+    held: list[tuple[tuple[int, tuple[lumis.Interval, ...], str], HeldFile]] = []
+    excluded: list[ExcludedFile] = []
+    seen: set[str] = set()
+    for file in files:
+        if file.lfn in seen:
+            raise ValueError(f"{file.lfn} is given twice")
+        seen.add(file.lfn)
+        if file.locations not in places:
+            places[file.locations] = choice.problem(file.locations)
+        todo = wanted.of(file)
+        problem = NO_LUMI if not file.lumis else places[file.locations] or (None if todo else NO_WANTED_LUMI)
+        if problem is not None:
+            excluded.append(ExcludedFile(file.lfn, problem))
+            continue
+        _check_whole(file)
+        if file.left_lumis is not None:
+            todo = lumis.intersect(todo, file.left_lumis)
+        run = next(iter(file.lumis))
+        parents = file.parents if with_parents else ()
+        group = choice.group(file.locations)
+        mine = HeldFile(file.lfn, file.size_bytes, file.events, parents, group, todo, lumis.count(file.lumis))
+        if todo:
+            held.append(((run, file.lumis[run], file.lfn), mine))
+    held.sort(key=lambda each: each[0])
+    excluded.sort(key=lambda each: each.lfn)
+    for place, (_, mine) in enumerate(held):
+        mine.place = place
+    return Collected(tuple(mine for _, mine in held), tuple(excluded))
+
+
+def _check_whole(file: InputFileSpec) -> None:
+    if file.left is not None and file.left != ((0, max(file.events - 1, 0)),):
+        raise PlanningRefused(
+            f"{file.lfn} is partly planned by events ({file.left} are left), so its lumis cannot be planned; "
+            "a request keeps its splitting algorithm"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Lumis ``first..last`` of ``run`` that exactly these files hold: two or more, as ascending places in the order."""
+
+    run: int
+    first: int
+    last: int
+    holders: tuple[int, ...]
+
+
+def shared_segments(files: Sequence[HeldFile]) -> Iterator[Segment]:
+    """The lumis that are to be dealt and lie in more than one file, by run and ascending."""
+    by_run: dict[int, list[tuple[int, int, int]]] = {}
+    for place, file in enumerate(files):
+        for run, intervals in file.todo.items():
+            spans = by_run.setdefault(run, [])
+            for first, last in intervals:
+                spans.append((first, last, place))
+    for run in sorted(by_run):
+        spans = by_run.pop(run)
+        spans.sort()
+        for overlapping in _overlapping(spans):
+            yield from _segments(run, overlapping)
+
+
+def _overlapping(spans: Sequence[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
+    """Runs of spans, sorted by their begin, of which each overlaps an earlier one; a span that meets no other is left out."""
+    cluster: list[tuple[int, int, int]] = []
+    reach = -1
+    for span in spans:
+        if cluster and span[0] > reach:
+            if len(cluster) > 1:
+                yield cluster
+            cluster = []
+        cluster.append(span)
+        reach = max(reach, span[1])
+    if len(cluster) > 1:
+        yield cluster
+
+
+def _segments(run: int, spans: Iterable[tuple[int, int, int]]) -> Iterator[Segment]:
+    changes: dict[int, list[tuple[int, bool]]] = {}
+    for first, last, place in spans:
+        changes.setdefault(first, []).append((place, True))
+        changes.setdefault(last + 1, []).append((place, False))
+    holders: set[int] = set()
+    for begin, end in pairwise(sorted(changes)):
+        for place, opens in changes[begin]:
+            if opens:
+                holders.add(place)
+            else:
+                holders.remove(place)
+        if len(holders) > 1:
+            yield Segment(run, begin, end - 1, tuple(sorted(holders)))
+
+
+class Tour:
+    """What is dealt to the jobs of one location group, file by file.
+
+    A file's own lumis are dealt in its group. Lumis of several files are dealt in the group of the locations these have in
+    common, at the first of them that is of this group, or else at the first of them.
+    """
+
+    def __init__(self, group: Group, files: Sequence[HeldFile], shared: dict[int, list[Segment]]) -> None:
+        self.group = group
+        self._files = files
+        self._shared = shared  # all segments, by the places of their holders
+        self._segments: dict[int, list[Segment]] = {}
+        self.places: list[int] = []
+
+    def add(self, place: int, segment: Segment) -> None:
+        """Deal a segment where the file stands."""
+        self._segments.setdefault(place, []).append(segment)
+
+    def stops(self) -> Iterator[list[tuple[int, list[Piece]]]]:
+        """For each file the runs dealt at it, ascending, each with its pieces, ascending."""
+        for place in sorted({*self.places, *self._segments}) if self._segments else self.places:
+            file = self._files[place]
+            own = file.todo if file.group == self.group else {}
+            if place in self._shared:
+                own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in self._shared[place]))
+            alone: tuple[HeldFile, ...] = (file,)
+            pieces: dict[int, list[Piece]] = {
+                run: [(first, last, alone) for first, last in intervals] for run, intervals in own.items()
+            }
+            for segment in self._segments.get(place, ()):
+                holders = tuple([self._files[holder] for holder in segment.holders])
+                pieces.setdefault(segment.run, []).append((segment.first, segment.last, holders))
+            yield (
+                [(run, sorted(pieces[run], key=_FIRST)) for run in sorted(pieces)]
+                if place in self._segments
+                else [*pieces.items()]
+            )
+
+
+def tours(files: Sequence[HeldFile]) -> list[Tour]:
+    """The tours of all location groups, in the order of their first files; every lumi to be dealt is in exactly one, once."""
+    shared: dict[int, list[Segment]] = {}
+    found: dict[Group, Tour] = {}
+    for file in files:
+        if file.group not in found:
+            found[file.group] = Tour(file.group, files, shared)
+        found[file.group].places.append(file.place)
+    for segment in shared_segments(files):
+        for place in segment.holders:
+            shared.setdefault(place, []).append(segment)
+        group = frozenset.intersection(*{files[place].group for place in segment.holders})
+        if group not in found:
+            found[group] = Tour(group, files, shared)
+        stop = next((place for place in segment.holders if files[place].group == group), segment.holders[0])
+        found[group].add(stop, segment)
+    return list(found.values())
