@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dags_app.payload.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
 from dags_app.planning import layout
 from dags_app.planning.documents import job_document, unit_document
+from dags_app.planning.pileup import pileup_document
 from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.sizing import SlotRequest, cleanup_request, merge_request, processing_request
 from dags_app.planning.specs import DagSpec, WorkUnitSpec
@@ -54,6 +55,8 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile("merge.sub", merge_submit(spec))
     yield RenderedFile("cleanup.sub", cleanup_submit(spec))
     yield RenderedFile(layout.JOB_DOCUMENT, job_document(spec))
+    if spec.pileup:
+        yield RenderedFile(layout.PILEUP_DOCUMENT, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INC, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.FENCE_INC, fence_inc(0), mutable=True)
     for unit in spec.units:

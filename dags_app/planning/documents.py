@@ -37,6 +37,7 @@ def job_document(spec: DagSpec) -> str:
             }
             for output in workflow.outputs
         ],
+        **({"trust_pileup_sitelists": workflow.trust_pileup_sitelists} if spec.pileup else {}),
         "merge": {
             "min_bytes": workflow.min_merge_bytes,
             "max_bytes": workflow.max_merge_bytes,
@@ -61,6 +62,14 @@ def _step(step: StepSpec) -> Document:
         "keep_output": step.keep_output,
         "output_modules": list(step.output_modules),
         "seeding": step.seeding,
+        **(_pileup(step) if step.pileup else {}),
+    }
+
+
+def _pileup(step: StepSpec) -> Document:
+    return {
+        "pileup": [{"kind": pileup.kind, "dataset": pileup.dataset} for pileup in step.pileup],
+        "deterministic_pileup": step.deterministic_pileup,
     }
 
 

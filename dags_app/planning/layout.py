@@ -17,6 +17,7 @@ CLUSTER_LOG = "cluster.log"
 
 JOB_DOCUMENT = "job.json"
 UNIT_DOCUMENT = "unit.json"
+PILEUP_DOCUMENT = "pileup.json"
 MERGE_INPUT = "merge_input.json"
 MERGE_OUTPUT = "merge_output.json"
 SANDBOX = "sandbox.tar.gz"

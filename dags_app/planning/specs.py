@@ -335,6 +335,25 @@ class DagLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PileupBlock:
+    """One block of a pileup dataset that lies on disk. ``sites`` read it, sorted; files in the order of their names."""
+
+    name: str
+    sites: tuple[str, ...]
+    events: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PileupDataset:
+    """A pileup dataset as it was resolved for one DAG, blocks in the order of their names."""
+
+    dataset: str
+    kind: str  # "mc" or "data"
+    blocks: tuple[PileupBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DagSpec:
     """Everything that ``dagfiles.render`` needs for one DAG directory."""
 
@@ -346,3 +365,4 @@ class DagSpec:
     units: tuple[WorkUnitSpec, ...]
     limits: DagLimits
     max_wall_seconds: int
+    pileup: tuple[PileupDataset, ...] = ()  # of all steps, each dataset once

@@ -50,7 +50,7 @@ def processing_submit(spec: DagSpec) -> str:
         "job",
         cores=resources.cores,
         memory_mb=resources.memory_mb,
-        inputs=(f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT),
+        inputs=(f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT, *((f"../{layout.PILEUP_DOCUMENT}",) if spec.pileup else ())),
     )
 
 
