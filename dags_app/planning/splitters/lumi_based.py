@@ -72,16 +72,16 @@ class LumiSplitter(ABC):
             if halt and job.intervals:
                 yield job.close()
             for run, pieces in stop:
-                if job.run != run:
-                    if job.intervals:
-                        yield job.close()
-                    job.run = run
                 for first, last, holders in pieces:
                     cost = cost_of(holders)
                     reason = self._too_large(cost)
                     if reason is not None:
                         yield from _refused(run, first, last, holders, reason)
                         continue
+                    if job.run != run:
+                        if job.intervals:
+                            yield job.close()
+                        job.run = run
                     while first <= last:
                         count = last - first + 1
                         if cost:
