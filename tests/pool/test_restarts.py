@@ -126,16 +126,16 @@ def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
     assert_aborted(stopped)
 
 
-def test_a_schedd_that_hangs_in_the_middle_of_a_submission_gets_one_dagman_job(ready: None, tmp_path: Path) -> None:
+def test_a_schedd_that_hangs_in_the_middle_of_a_submission_gets_one_dagman_job(ready: None) -> None:
     request = imported(events=20)
-    died_at = tmp_path / "mark"
-    with worker(WMS2_CRASH_AT="plan.recorded", WMS2_CRASH_MARK=str(died_at), **QUICK) as running:
-        running.wait(lambda: running.was_killed, seconds=60)
+    intents = DAG.objects.filter(workflow__request=request, submit_intent_at__isnull=False, submitted_at__isnull=True)
+    with worker(**QUICK) as running:
+        services.until(intents.exists, "a submission begins")
         with services.schedd_frozen():
-            running.start()
-            running.wait(lambda: "htcondor" in last_error(request), seconds=60)
+            running.wait(lambda: "outcome of submission attempt 1" in waiting_for(request), seconds=60)
             stay_away(running, seconds=10)
-            assert status(request) in (RequestStatus.PLANNING, RequestStatus.QUEUED)
+            assert status(request) == RequestStatus.PLANNING
+            assert intents.get().attempt == 1, "a silent schedd is not asked a second time"
         running.wait(lambda: ended(request), seconds=240)
     assert_completed_once(request)
 

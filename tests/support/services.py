@@ -32,7 +32,7 @@ def until(condition: Callable[[], bool], what: str, *, seconds: float = START_SE
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def postgres_crash() -> None:
