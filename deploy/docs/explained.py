@@ -60,6 +60,10 @@ KNOBS: dict[str, dict[str, str]] = {
         "default_memory_per_core_mb": "Memory of a job that asks for less.",
         "max_memory_per_core_mb": "A request that needs more memory per core is refused.",
         "max_wall_seconds": "Longest run time of a job that is asked for.",
+        "pileup_cache_seconds": "For how long the files and places of a pileup dataset are used before DBS and Rucio are asked"
+        " again; shared by all requests. 0: before every planning.",
+        "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"
+        " there.",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
         "dag_max_merge_groups": "Work units of one DAG that run at the same time.",
         "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",
