@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dags_app.planning.specs import ExcludedFile, JobSpec, PileupDataset, PlanItem, RefusedLumi, WorkflowSpec
+from dags_app.planning.specs import JobSpec, PileupDataset, WorkflowSpec
 from wms2.errors import PlanningRefused
 
 PILEUP_SCHEMA = "wms2.pileup/1"
@@ -74,27 +74,27 @@ def pileup_sites(workflow: WorkflowSpec, datasets: Sequence[PileupDataset], *, l
     return common
 
 
-def jobs_at(items: Iterable[PlanItem], sites: frozenset[str] | None) -> Iterator[PlanItem]:
-    """``items`` with the sites of every job cut to ``sites``.
+def jobs_at(jobs: Iterable[JobSpec], sites: frozenset[str] | None) -> Iterator[JobSpec]:
+    """``jobs`` with their sites cut to ``sites``, lazily.
 
     Raises:
         PlanningRefused: a job's input is at no site that has the pileup.
     """
-    for item in items:
-        if sites is None or isinstance(item, ExcludedFile | RefusedLumi):
-            yield item
-        elif item.sites & sites:
-            yield replace(item, sites=item.sites & sites)
+    for job in jobs:
+        if sites is None:
+            yield job
+        elif job.sites & sites:
+            yield replace(job, sites=job.sites & sites)
         else:
-            raise PlanningRefused(_apart(item, sites))
+            raise PlanningRefused(_apart(job, sites))
 
 
 def _apart(job: JobSpec, sites: frozenset[str]) -> str:
     first = job.files[0].lfn if job.files else "a job"
     return (
-        f"input and pileup are at different sites: {first} can be read at {', '.join(sorted(job.sites)) or 'no site'}, the pileup "
-        f"is on disk at {', '.join(sorted(sites))}; place one of them with Rucio, or assign the request with TrustPUSitelists "
-        "or TrustSitelists"
+        f"input and pileup are at different sites: {first} can be read at {', '.join(sorted(job.sites)) or 'no site'}, the "
+        f"pileup is on disk at {', '.join(sorted(sites))}; place one of them with Rucio, or assign the request "
+        "with TrustPUSitelists or TrustSitelists"
     )
 
 

@@ -1,0 +1,93 @@
+"""Pileup resolved to files on disk: DBS says which files, Rucio where each block lies, CRIC which sites read it there.
+
+Owns the cache that all requests share. Reading is streamed block by block; a reading counts only when it is whole, so a planner
+that dies in the middle leaves what was known before. Spec 4.5; ``contracts.md`` 4.3, 5.2.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import structlog
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from dags_app.planning import specs
+from requests_app.models import PileupBlock, PileupDataset
+from sites_app.selectors import sites_by_rse
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import PlanningRefused
+
+log = structlog.get_logger(__name__)
+
+
+def pileup_resolve(spec: specs.WorkflowSpec) -> tuple[specs.PileupDataset, ...]:
+    """Every pileup dataset that the steps mix, each once, with its blocks on disk; nothing for a request without pileup.
+
+    Raises:
+        PlanningRefused: DBS does not have the dataset, or no valid file of it.
+        ServiceUnavailable: DBS or Rucio did not answer, and what is known is too old.
+    """
+    kinds = {pileup.dataset: pileup.kind for step in spec.steps for pileup in step.pileup}
+    if not kinds:
+        return ()
+    sites = sites_by_rse()
+    return tuple(_resolved(name, kinds[name], sites) for name in sorted(kinds))
+
+
+def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.PileupDataset:
+    blocks = []
+    for row in _current(name).order_by("name").iterator(chunk_size=200):
+        held = tuple(sorted({site for rse in row.rses for site in sites.get(rse, ())}))
+        if held:  # a block on tape only is of no use to a job
+            blocks.append(specs.PileupBlock(row.name, held, row.events, tuple(row.files)))
+    return specs.PileupDataset(dataset=name, kind=kind, blocks=tuple(blocks))
+
+
+def _current(name: str) -> QuerySet[PileupBlock]:
+    """The blocks that count, read again when they are too old."""
+    oldest = timezone.now() - timedelta(seconds=conf().pileup_cache_seconds)
+    fresh = PileupDataset.objects.filter(pk=name, resolved_at__gte=oldest).first()
+    known = fresh or _read(name)
+    return PileupBlock.objects.filter(dataset=known, reading=F("dataset__reading"))
+
+
+def _read(name: str) -> PileupDataset:
+    """Read a dataset from DBS and Rucio into the cache; the reading counts once all its blocks are there."""
+    dbs, rucio, reading = factory.dbs(), factory.rucio(), uuid.uuid4()
+    if not dbs.dataset_exists(name):
+        raise PlanningRefused(f"pileup {name}: DBS has no such dataset; correct MCPileup or DataPileup in a new request")
+    dataset, _ = PileupDataset.objects.get_or_create(pk=name)
+    files, blocks = 0, 0
+    for block in dbs.blocks(name):
+        listed = sorted((file.lfn, file.events) for file in dbs.files(block.block_name))
+        if not listed:
+            continue
+        locations = rucio.block_locations([block.block_name]).get(block.block_name, {})
+        PileupBlock.objects.create(
+            dataset=dataset,
+            reading=reading,
+            name=block.block_name,
+            events=sum(events for _, events in listed),
+            files=[lfn for lfn, _ in listed],
+            rses=sorted(rse for rse, complete in locations.items() if complete),
+        )
+        files, blocks = files + len(listed), blocks + 1
+    if not files:
+        raise PlanningRefused(f"pileup {name}: DBS has no valid file of it; correct MCPileup or DataPileup in a new request")
+    _make_current(dataset, reading, blocks)
+    log.info("pileup read", dataset=name, files=files)
+    return PileupDataset.objects.get(pk=name)
+
+
+def _make_current(dataset: PileupDataset, reading: uuid.UUID, blocks: int) -> None:
+    """The newest whole reading counts; another's that ended meanwhile has removed blocks of this one; then that counts."""
+    with transaction.atomic():
+        PileupDataset.objects.select_for_update().get(pk=dataset.pk)
+        if PileupBlock.objects.filter(dataset=dataset, reading=reading).count() != blocks:
+            return
+        PileupDataset.objects.filter(pk=dataset.pk).update(reading=reading, resolved_at=timezone.now())
+        PileupBlock.objects.filter(dataset=dataset).exclude(reading=reading).delete()
