@@ -80,6 +80,8 @@ class ProcessingBlock(models.Model):
         indexes = (
             models.Index(fields=("workflow",), name="idx_processing_blocks_workflow"),
             models.Index(fields=("status",), name="idx_processing_blocks_status"),
+            models.Index(fields=("created_at",), name="idx_blocks_created"),
+            models.Index(fields=("updated_at",), name="idx_blocks_updated"),
         )
 
     def __str__(self) -> str:

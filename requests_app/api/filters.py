@@ -6,7 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow, WorkflowStatus
-from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, WholeNumberFilter, since, until
+from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, UpperSearchFilter, WholeNumberFilter, since, until
 
 MAX_PRIORITY = 999_999
 
@@ -28,7 +28,7 @@ class RequestFilters(django_filters.FilterSet):
     created_until = until("created_at")
     updated_since = since("updated_at")
     updated_until = until("updated_at")
-    search = SearchFilter("request_name", "prep_id", "campaign", "input_dataset")
+    search = UpperSearchFilter("search_text", "request_name, prep_id, campaign, input_dataset")
 
     class Meta:
         model = Request

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Concat, Upper
 from django.utils import timezone
 
 
@@ -140,6 +141,13 @@ class Request(models.Model):
     flush = models.BooleanField(default=False)
     inputs_removed_at = models.DateTimeField(null=True, blank=True)
 
+    search_text = models.GeneratedField(
+        expression=Upper(Concat("request_name", Value("\n"), "prep_id", Value("\n"), "campaign", Value("\n"), "input_dataset")),
+        output_field=models.TextField(),
+        db_persist=True,
+        help_text="what a search looks through, kept by the database",
+    )
+
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     queued_at = models.DateTimeField(null=True, blank=True, help_text="when it last entered QUEUED; orders admission")
@@ -169,6 +177,13 @@ class Request(models.Model):
             models.Index(fields=("campaign",), name="idx_requests_campaign"),
             models.Index(fields=("priority",), name="idx_requests_priority"),
             models.Index(fields=("-created_at",), name="idx_requests_created"),
+            models.Index(fields=("updated_at",), name="idx_requests_updated"),
+            models.Index(fields=("status_since",), name="idx_requests_status_since"),
+            models.Index(fields=("status", "status_since"), name="idx_requests_status_age"),
+            models.Index(fields=("requestor",), name="idx_requests_requestor"),
+            models.Index(fields=("-created_at",), name="idx_requests_alerted", condition=~Q(alert_code="")),
+            models.Index(fields=("-created_at",), name="idx_requests_urgent", condition=Q(urgent=True)),
+            models.Index(fields=("hold_code", "-created_at"), name="idx_requests_hold", condition=~Q(hold_code="")),
             models.Index(fields=("status",), name="idx_requests_non_terminal", condition=Q(status__in=EVALUATED)),
             models.Index(
                 fields=("-urgent", "-priority", "queued_at"),

@@ -92,7 +92,11 @@ class Workflow(models.Model):
                 condition=Q(next_first_event__gte=1, next_first_lumi__gte=1), name="workflow_offsets_positive"
             ),
         )
-        indexes = (models.Index(fields=("status",), name="idx_workflows_status"),)
+        indexes = (
+            models.Index(fields=("status",), name="idx_workflows_status"),
+            models.Index(fields=("created_at",), name="idx_workflows_created"),
+            models.Index(fields=("updated_at",), name="idx_workflows_updated"),
+        )
 
     def __str__(self) -> str:
         return self.request_id

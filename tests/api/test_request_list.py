@@ -211,3 +211,18 @@ def assert_reads_no_document(captured: CaptureQueriesContext) -> None:
     for query in captured.captured_queries:
         for column in ('"request_data"', '"config_data"', '"psets"'):
             assert column not in query["sql"]
+
+
+def test_a_search_does_not_run_from_one_field_into_the_next(reader: APIClient) -> None:
+    row = request_row(request_name="cms_one_v1", prep_id="BPH-1", campaign="Run3")
+    assert names(reader, search="one_V1") == names(reader, search="bph-1") == [row.request_name]
+    assert names(reader, search="v1bph") == []
+
+
+def test_a_search_asks_for_the_column_as_an_index_over_its_trigrams_is_made(
+    reader: APIClient, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(2) as captured:  # the token's user, the page
+        names(reader, search="bph")
+    (page,) = (query["sql"] for query in captured.captured_queries if 'FROM "requests"' in query["sql"])
+    assert """"search_text"::text LIKE '%BPH%'""" in page

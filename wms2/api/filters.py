@@ -56,6 +56,18 @@ class SearchFilter(TextFilter):
         return qs.filter(found)
 
 
+class UpperSearchFilter(TextFilter):
+    """Part of a column that holds several fields in upper case: one look at a row, or at an index of trigrams."""
+
+    def __init__(self, column: str, words: str) -> None:
+        super().__init__(max_length=200, field_name=column, lookup_expr="contains", help_text=f"part of {words}")
+
+    def filter(self, qs: QuerySet[Model], value: str) -> QuerySet[Model]:
+        """Rows with it, whatever the case."""
+        found: QuerySet[Model] = super().filter(qs, value.upper())
+        return found
+
+
 class TrueFalseFilter(_Described, django_filters.Filter):
     """``true`` or ``false``; anything else is an error, where django-filter's own would ignore it."""
 
