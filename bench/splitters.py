@@ -103,7 +103,7 @@ def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> tuple[float, 
     """Wall time of writing one DAG of at most 5,000 units, and its number of files."""
     placed = blocks.assign_blocks(units, open_blocks=[], block_counts={}, target_bytes=10**12)
     dag = DagSpec("bench-dag", "bench-workflow", "bench", 0, spec, placed.units, DagLimits(), 172_800)
-    programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox")
+    programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
     with tempfile.TemporaryDirectory() as directory:
         begun = time.perf_counter()
         made = writer.write_dag_directory(dag, programs, parent=Path(directory))

@@ -14,6 +14,7 @@ from itertools import chain
 
 import structlog
 
+from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
 from dags_app.planning.specs import (
@@ -147,6 +148,8 @@ def _limits() -> DagLimits:
         max_idle_jobs=knobs.dag_max_idle_jobs,
         status_interval_seconds=knobs.dag_status_interval_seconds,
         log_scan_interval_seconds=knobs.dag_log_scan_interval_seconds,
+        no_cpu_seconds=knobs.job_no_cpu_seconds,
+        held_seconds=knobs.job_held_seconds,
     )
 
 
@@ -166,7 +169,11 @@ def _blocks(workflow: Workflow, units: tuple[WorkUnitSpec, ...]) -> blocks.Block
 
 def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenDag:
     parent = conf().submit_root / workflow.request_id
-    programs = writer.Programs(payload=payload_bytes(), sandbox=sandbox_pack(workflow=dag_spec.workflow, psets=workflow.psets))
+    programs = writer.Programs(
+        payload=payload_bytes(),
+        sandbox=sandbox_pack(workflow=dag_spec.workflow, psets=workflow.psets),
+        rules=rules_json(rules_in_force(conf())),
+    )
     try:
         directory = writer.write_dag_directory(dag_spec, programs, parent=parent)
     except writer.DagDirectoryConflict:

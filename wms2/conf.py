@@ -94,6 +94,9 @@ class Conf(BaseModel):
     # --- errors (error-handling 8.1)
     error_hold_threshold: float = Field(0.20, gt=0, le=1)
     error_max_rescue_attempts: int = 3
+    error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
+    job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
+    job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
     site_ban_duration_days: float = Field(7.0, gt=0)
     site_ban_promotion_threshold: int = Field(3, ge=1)
     site_ban_min_failures: int = Field(3, ge=1)

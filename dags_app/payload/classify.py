@@ -1,66 +1,162 @@
-"""What kind of outcome an attempt is, and what DAGMan is to do. Pure: one function over the facts of the attempt.
+"""What kind of failure an attempt is, and what DAGMan is to do. Pure: rules over evidence, bounded by what is possible now.
 
-Classes for now: no job at all, codes that no repetition can change, and everything else. error-handling 2.4.
+The rules say what a failure is and what is wanted (error-handling 2.4); the situation says what can still be done: whether
+another site is left, whether sites offer more memory, whether the node has faults at this site behind it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from . import codes
 from .formats import SUCCESS_CATEGORY
+from .rules import (
+    ABORT_DAG,
+    DATA,
+    MORE_MEMORY,
+    OTHER_SITE,
+    PERMANENT,
+    RETRY,
+    STOP,
+    TRANSIENT,
+    Evidence,
+    Rule,
+    RuleBook,
+    first_match,
+)
 
-#: Codes that come from the request or from WMS2's own documents: the same job would end the same way again.
-PERMANENT_CODES = frozenset({codes.CONFIG_NOT_FOUND, codes.CONFIG_UNREADABLE, codes.CONFIG_INVALID, codes.INVALID_DOCUMENT})
+DONE = "done"
 
 
 @dataclass(frozen=True)
-class AttemptFacts:
-    """What is known of an attempt when its POST script runs.
+class Situation:
+    """What is possible for a node when its POST script runs.
 
-    ``return_value`` is DAGMan's $RETURN (8 bits, negative for a signal or when no job ran); ``submitted`` whether there was
-    a job at all; ``report_code`` the report's full exit code, None without a report of this very job; ``problem`` what is
-    wrong although the job ended well.
+    ``earlier_faults``: attempts that a fault of the present site ended before this one; ``other_site``: whether the unit may
+    land somewhere else; ``memory_mb`` what this attempt asked for and ``most_memory_mb`` what sites offer, None when unknown.
     """
 
-    return_value: int
-    submitted: bool
-    report_code: int | None
-    removed: bool
     attempt: int
     max_retries: int
-    problem: str = ""
+    earlier_faults: int = 0
+    other_site: bool = False
+    memory_mb: int | None = None
+    most_memory_mb: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether DAGMan has no retry left."""
+        return self.attempt >= self.max_retries
 
 
 @dataclass(frozen=True)
 class Classification:
-    """The verdict. ``exit_status`` is the POST script's own: 0 done, 1 retry, 42 permanent, 43 abort, 44 call again."""
+    """The verdict. ``exit_status`` is what the POST script ends with once a cool-off is over: 0 done, 1 retry, 42 permanent,
+    43 abort. ``memory_mb`` is what the next attempt asks for, ``leave_site`` that the unit is to land elsewhere."""
 
     category: str
     retryable: bool
     action: str
     exit_status: int
-    reason: str
+    reason: str = ""
+    code: int = codes.SUCCESS
+    rule: str | None = None
     bad_input_files: tuple[str, ...] = ()
+    cooloff_seconds: int = 0
+    memory_mb: int | None = None
+    leave_site: bool = False
 
 
-def classify(facts: AttemptFacts) -> Classification:
-    """The verdict on an attempt. Success needs a process that ended with 0, a whole report that says 0, and no problem."""
-    if facts.report_code == codes.SUCCESS and facts.return_value == 0 and not facts.problem:
-        return Classification(SUCCESS_CATEGORY, False, "done", codes.POST_DONE, "")
-    if not facts.submitted:
-        reason = f"no job was submitted (DAGMan says {facts.return_value}): see the DAG's dagman.out"
-        return Classification("infrastructure", True, "retry", codes.POST_RETRY, reason)
-    if facts.report_code in PERMANENT_CODES:
-        return Classification("permanent", False, "permanent_failure", codes.POST_PERMANENT, f"exit code {facts.report_code}")
-    return Classification("transient", True, "retry", codes.POST_RETRY, _reason(facts))
+SUCCESS = Classification(SUCCESS_CATEGORY, False, DONE, codes.POST_DONE)
 
 
-def _reason(facts: AttemptFacts) -> str:
-    if facts.problem:
-        return facts.problem
-    if facts.removed:
-        return "the job was removed from the queue"
-    if facts.report_code is None:
-        return f"no report of this job; it ended with {facts.return_value}"
-    return f"exit code {facts.report_code or facts.return_value}"
+def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) -> Classification:
+    """The verdict on an attempt; ``evidence`` is None for a success. A failure that no rule knows is transient."""
+    if evidence is None:
+        return SUCCESS
+    rule = first_match(book.rules, evidence)
+    wanted = rule.action if rule else RETRY
+    if wanted == ABORT_DAG:
+        return _stop(evidence, rule, codes.POST_ABORT_DAG, ABORT_DAG, "the rule aborts the DAG")
+    if wanted == STOP and not (rule and rule.category == DATA and not evidence.bad_files):
+        return _stop(evidence, rule, codes.POST_PERMANENT, STOP)
+    if wanted == OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
+        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, "the unit is to leave this site", leave_site=True)
+    memory_mb = _more_memory(rule, situation)
+    if wanted == MORE_MEMORY and memory_mb is None and situation.memory_mb is not None:
+        why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
+        return _stop(evidence, rule, codes.POST_PERMANENT, STOP, why, category=PERMANENT)
+    return Classification(
+        category=rule.category if rule else TRANSIENT,
+        retryable=True,
+        action=MORE_MEMORY if memory_mb else RETRY,
+        exit_status=codes.POST_RETRY,
+        reason=_reason(evidence, _why_retry(rule, evidence, situation)),
+        code=evidence.code,
+        rule=rule.name if rule else None,
+        bad_input_files=evidence.bad_files,
+        cooloff_seconds=_cooloff(rule, book, situation),
+        memory_mb=memory_mb,
+    )
+
+
+def policy(evidence: Evidence | None, book: RuleBook) -> Classification:
+    """What the rules want for a failure, whatever is possible at the moment: for trying rules, not for running DAGs."""
+    unbounded = Situation(attempt=0, max_retries=1, earlier_faults=1, other_site=True, memory_mb=1, most_memory_mb=2**31)
+    return classify(evidence, book, unbounded)
+
+
+def _stop(
+    evidence: Evidence,
+    rule: Rule | None,
+    status: int,
+    action: str,
+    why: str = "",
+    *,
+    category: str | None = None,
+    leave_site: bool = False,
+) -> Classification:
+    return Classification(
+        category=category or (rule.category if rule else TRANSIENT),
+        retryable=False,
+        action=action,
+        exit_status=status,
+        reason=_reason(evidence, why),
+        code=evidence.code,
+        rule=rule.name if rule else None,
+        bad_input_files=evidence.bad_files,
+        leave_site=leave_site,
+    )
+
+
+def _more_memory(rule: Rule | None, situation: Situation) -> int | None:
+    """Memory of the next attempt, None when the rule asks for none or there is none."""
+    if rule is None or rule.memory_factor is None or situation.memory_mb is None or situation.most_memory_mb is None:
+        return None
+    wanted = min(math.ceil(situation.memory_mb * rule.memory_factor), situation.most_memory_mb)
+    return wanted if wanted > situation.memory_mb else None
+
+
+def _cooloff(rule: Rule | None, book: RuleBook, situation: Situation) -> int:
+    """Seconds before the retry: the rule's or the DAG's base, doubled with each attempt; none when nothing is retried."""
+    if situation.is_last:
+        return 0
+    base = rule.cooloff_seconds if rule and rule.cooloff_seconds is not None else book.limits.cooloff_seconds
+    return base * int(2 ** min(situation.attempt, 6))
+
+
+def _why_retry(rule: Rule | None, evidence: Evidence, situation: Situation) -> str:
+    if rule is None or situation.is_last:
+        return ""
+    if rule.action == STOP and not evidence.bad_files:
+        return "no input file of this job is named, so none can be excluded"
+    if rule.action == OTHER_SITE:
+        return "once more at this site" if situation.other_site else "the unit has no other site"
+    return ""
+
+
+def _reason(evidence: Evidence, why: str) -> str:
+    first = next((line.strip() for line in evidence.message.splitlines() if line.strip()), "")
+    told = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
+    return "; ".join(part for part in (f"{told}: {first}"[:1000] if first else told, why) if part)

@@ -1,4 +1,4 @@
-"""Exit codes of payload jobs, and the one error that carries them. Owns the numbers, not what is done about them.
+"""Exit codes of payload jobs and of attempts, and the one error that carries them. Owns the numbers, not what is done about them.
 
 CMS's own list is used where it has a code; the 9500x are WMS2's. A process only hands 8 bits of its code to HTCondor, so
 the code that counts stands in the job report (``model.md`` section 3, "Exit codes").
@@ -16,10 +16,16 @@ FILE_OPEN_FAILED = 8020
 EXECUTABLE_NOT_FOUND = 50110
 NO_FRAMEWORK_REPORT = 50115
 CMSSW_SETUP_FAILED = 50513
+TOO_MUCH_MEMORY = 50660
 TERMINATED = 50669
 OUTPUT_NOT_FOUND = 60302
 STAGE_OUT_FAILED = 60311
 OUTPUT_NOT_REPORTED = 60450
+NOT_RUN_AFTER_FAILURE = 99108
+REPORT_LOST = 99303
+REMOVED = 99400
+REPORT_EMPTY = 99998
+REPORT_UNUSABLE = 99999
 
 # WMS2's codes
 INVALID_DOCUMENT = 95001  # job.json, unit.json, merge_input.json or the sandbox cannot be used as they are
@@ -30,6 +36,13 @@ MERGE_DIFFERS = 95005  # the merged file does not hold what its inputs held
 STORAGE_UNUSABLE = 95006  # the site's storage description is missing or has nothing this payload can write to
 CLEANUP_REFUSED = 95007  # merged output is not where the manifest says, so nothing was removed
 UNEXPECTED = 95008  # an error the payload has no name for: a full scratch disk, or a defect of its own
+NOT_SUBMITTED = 95010  # DAGMan could not submit the job
+MANIFEST_REFUSED = 95011  # the merge job ended well, but the manifest is not of this job
+ENDINGS_DIFFER = 95012  # the report says 0, the process ended with something else
+HELD = 95100  # plus HTCondor's HoldReasonCode: the job was on hold and then removed
+
+#: A process that a signal ended has this plus the signal's number, as shells count.
+SIGNAL_BASE = 128
 
 #: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; ``model.md`` section 3).
 POST_DONE = 0

@@ -17,6 +17,14 @@ from .reading import Value, load_document
 
 
 @dataclass(frozen=True)
+class Pileup:
+    """A dataset that a step mixes in; its files are in ``pileup.json``."""
+
+    kind: str  # "mc" or "data"
+    dataset: str
+
+
+@dataclass(frozen=True)
 class Step:
     """One cmsRun of the chain; ``input_step`` None reads the job's input or generates."""
 
@@ -32,6 +40,8 @@ class Step:
     input_module: str | None
     output_modules: tuple[str, ...]
     seeding: str
+    pileup: tuple[Pileup, ...] = ()
+    deterministic_pileup: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class JobDocument:
     steps: tuple[Step, ...]
     outputs: tuple[Output, ...]
     merge: MergeLimits
+    trust_pileup_sitelists: bool = False
 
     def outputs_of(self, step: str) -> dict[str, Output]:
         """Kept outputs of one step by module label."""
@@ -155,13 +166,14 @@ def read_job(directory: Path) -> JobDocument:
         steps=tuple(_step(item) for item in document["steps"].items()),
         outputs=tuple(_output(item) for item in document["outputs"].items()),
         merge=MergeLimits(merge["min_bytes"].integer(), merge["max_bytes"].integer(), merge["max_events"].integer()),
+        trust_pileup_sitelists=_flag(document, "trust_pileup_sitelists"),
     )
     _check_chain(job, document)
     return job
 
 
 def _step(item: Value) -> Step:
-    input_step, input_module = item.get("input_step"), item.get("input_module")
+    input_step, input_module, pileup = item.get("input_step"), item.get("input_module"), item.get("pileup")
     return Step(
         number=item["number"].integer(),
         name=item["name"].text(),
@@ -175,7 +187,22 @@ def _step(item: Value) -> Step:
         input_module=input_module.text() if input_module else None,
         output_modules=item["output_modules"].texts(),
         seeding=item["seeding"].text(),
+        pileup=tuple(_pileup(each) for each in pileup.items()) if pileup else (),
+        deterministic_pileup=_flag(item, "deterministic_pileup"),
     )
+
+
+def _pileup(item: Value) -> Pileup:
+    kind = item["kind"]
+    if kind.text() not in ("mc", "data"):
+        raise kind.refuse(f"pileup is mc or data, not {kind.text()!r}")
+    return Pileup(kind.text(), item["dataset"].text())
+
+
+def _flag(item: Value, name: str) -> bool:
+    """An optional field that is false when it is absent."""
+    value = item.get(name)
+    return value is not None and value.boolean()
 
 
 def _output(item: Value) -> Output:

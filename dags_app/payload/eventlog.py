@@ -18,6 +18,7 @@ _ATTRIBUTE = re.compile(r"^\s*(\w+)\s*=\s*\"?([^\"]*)\"?\s*$")
 _USAGE = re.compile(r"Usr (\d+) (\d+):(\d+):(\d+), Sys (\d+) (\d+):(\d+):(\d+)\s+-\s+Run Remote Usage")
 _MEMORY_TABLE = re.compile(r"^\s*Memory \(MB\)\s*:\s*(\d+)\s+\d+\s+\d+", re.MULTILINE)
 _MEMORY_EVENT = re.compile(r"^\s*(\d+)\s+-\s+MemoryUsage of job \(MB\)", re.MULTILINE)
+_HOLD_CODE = re.compile(r"^\s*Code (\d+) Subcode -?\d+", re.MULTILINE)
 _SIGNAL = re.compile(r"Abnormal termination \(signal (\d+)\)")
 
 
@@ -39,6 +40,7 @@ class JobHistory:
     site: str | None = None
     exit_signal: int | None = None
     hold_reason: str | None = None
+    hold_code: int | None = None
     removed_reason: str | None = None
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
@@ -92,13 +94,14 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
             continue
         if event.number == EXECUTE:
             started = event.at
-            values.update(site=attribute(event, site_attribute) or values.get("site"), hold_reason=None)
+            values.update(site=attribute(event, site_attribute) or values.get("site"), hold_reason=None, hold_code=None)
         elif event.number == IMAGE_SIZE:
             values.update(_memory(_MEMORY_EVENT, event.body))
         elif event.number == TERMINATED:
             values.update(_termination(event), **_memory(_MEMORY_TABLE, event.body))
         elif event.number == HELD:
-            values["hold_reason"] = _first_line(event.body)
+            hold_code = _HOLD_CODE.search(event.body)
+            values.update(hold_reason=_first_line(event.body), hold_code=int(hold_code.group(1)) if hold_code else None)
         elif event.number == ABORTED:
             values["removed_reason"] = _first_line(event.body) or event.title
         if event.number in (TERMINATED, HELD, ABORTED) and started is not None:

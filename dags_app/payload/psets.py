@@ -14,13 +14,21 @@ from typing import Any
 from . import codes, names
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
+from .pileup import Mixing
 
 CONFIGURATION = "PSet.py"
 FRAMEWORK_REPORT = "FrameworkJobReport.xml"
 
 
 def write_step(
-    directory: Path, sandbox: Path, job: JobDocument, unit: UnitDocument, unit_job: UnitJob, step: Step, upstream: Path | None
+    directory: Path,
+    sandbox: Path,
+    job: JobDocument,
+    unit: UnitDocument,
+    unit_job: UnitJob,
+    step: Step,
+    upstream: Path | None,
+    mixing: tuple[Mixing, ...] = (),
 ) -> None:
     """Fill ``directory`` for ``step``; ``upstream`` is the file of the step it reads, None for the job's own input.
 
@@ -42,12 +50,18 @@ def write_step(
             "global_tag": step.global_tag,
             "threads": step.threads,
             "streams": step.event_streams,
-            "seed": f"{job.workflow_id}/{job.round_index}/{unit.unit}/{unit_job.node}/{step.name}",
+            "seed": seed_of(job, unit, unit_job, step),
+            "pileup": [each.tweak() for each in mixing],
         }
     )
     for module in step.output_modules:
         tweak["outputs"].setdefault(module, "")
     (directory / "tweak.json").write_text(json.dumps(tweak, indent=1), encoding="utf-8")
+
+
+def seed_of(job: JobDocument, unit: UnitDocument, unit_job: UnitJob, step: Step) -> str:
+    """What all random numbers of a step of a job begin with: the same for every attempt."""
+    return f"{job.workflow_id}/{job.round_index}/{unit.unit}/{unit_job.node}/{step.name}"
 
 
 def copy_program(name: str, target: Path) -> None:

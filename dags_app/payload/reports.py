@@ -90,8 +90,7 @@ class AttemptReport:
         return isinstance(error, PayloadError)
 
     def _write(self) -> None:
-        if self.steps_directory.is_dir():
-            write_logs(self.steps_directory, self.directory / logs_name(self.node, self.attempt))
+        write_logs(self.steps_directory, self.directory / logs_name(self.node, self.attempt))
         files.write_json(self.directory / report_name(self.node, self.attempt), self.document())
 
     def document(self) -> dict[str, Any]:
@@ -161,9 +160,11 @@ def _output_document(output: OutputRecord) -> dict[str, Any]:
 
 
 def write_logs(steps_directory: Path, target: Path) -> None:
-    """Pack configurations, framework reports and the ends of the logs of every step; bounded in size."""
+    """Pack the ads of job and machine, configurations, framework reports and the ends of the logs of every step; bounded."""
     total = 0
     with tarfile.open(target, "w:gz") as archive:
+        for name, data in slot.ads():
+            _add(archive, name, data)
         for path in sorted(steps_directory.glob("*/*")):
             if path.suffix not in (".py", ".json", ".xml", ".stdout", ".stderr") or not path.is_file() or path.is_symlink():
                 continue
@@ -171,9 +172,13 @@ def write_logs(steps_directory: Path, target: Path) -> None:
             total += len(data)
             if total > _LOGS_BYTES:
                 break
-            entry = tarfile.TarInfo(str(path.relative_to(steps_directory)))
-            entry.size, entry.mtime = len(data), int(path.stat().st_mtime)
-            archive.addfile(entry, io.BytesIO(data))
+            _add(archive, str(path.relative_to(steps_directory)), data, int(path.stat().st_mtime))
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes, modified: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime = len(data), modified
+    archive.addfile(entry, io.BytesIO(data))
 
 
 def _end_of(path: Path) -> bytes:

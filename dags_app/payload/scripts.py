@@ -52,6 +52,12 @@ def avoided_sites(path: Path) -> set[str]:
     return {site for line in _AVOID.findall(_text(path)) for site in re.split(r"[,\s]+", line) if site}
 
 
+def avoid_site(unit_directory: Path, site: str) -> None:
+    """Add a site to those where this unit may not land again."""
+    path = unit_directory / AVOID_INCLUDE
+    files.write_atomic(path, f"{UNIT_AVOID_MACRO} = {','.join(sorted(avoided_sites(path) | {site}))}\n")
+
+
 def submission_fence(unit_directory: Path) -> int | None:
     """The fence of the DAG's current submission, from the file that stamps its jobs; None when there is none."""
     found = _FENCE.search(_text(unit_directory.parent / FENCE_INCLUDE))

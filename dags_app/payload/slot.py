@@ -14,6 +14,7 @@ from pathlib import Path
 from . import codes
 from .codes import PayloadError
 from .formats import SITE_ATTRIBUTE
+from .packed import JOB_AD, MACHINE_AD
 
 #: ClassAd attributes that the planner stamps on every job.
 FENCE_ATTRIBUTE = "WMS2_Fence"
@@ -52,6 +53,18 @@ def read_slot() -> Slot:
         unit=_need(job, UNIT_ATTRIBUTE, "job ad: the submit file must set My.WMS2_Unit"),
         fence=int(_need(job, FENCE_ATTRIBUTE, "job ad: fence.dag.inc must be included by the DAG")),
     )
+
+
+def ads() -> list[tuple[str, bytes]]:
+    """Both ads as HTCondor wrote them, by the names they have in an attempt's packed logs; those that are there."""
+    named = ((JOB_AD, os.environ.get("_CONDOR_JOB_AD", "")), (MACHINE_AD, os.environ.get("_CONDOR_MACHINE_AD", "")))
+    return [(name, _public(Path(path).read_bytes())) for name, path in named if path and Path(path).is_file()]
+
+
+def _public(ad: bytes) -> bytes:
+    """Without what nobody else may know: claim ids give a right to the slot, capabilities one to the job's files."""
+    secret = (b"ClaimId", b"ClaimIds", b"Capability", b"TransferKey", b"ChildClaimIds", b"PairedClaimId")
+    return b"".join(line for line in ad.splitlines(keepends=True) if not line.split(b" ", 1)[0].endswith(secret))
 
 
 def _ad(variable: str) -> dict[str, str]:

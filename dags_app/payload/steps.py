@@ -14,6 +14,7 @@ from .cmssw import run_in_release
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
 from .fjr import FrameworkReport, OutputFileReport
+from .pileup import Mixing, mixing_of
 from .processes import Finished
 from .reports import AttemptReport, StepRecord
 
@@ -64,7 +65,9 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     directory = context.attempt.steps_directory / f"step{step.number}_{step.name}"
     directory.mkdir(parents=True)
     source = upstream.output_path(step.input_module or "") if upstream is not None else None
-    psets.write_step(directory, context.sandbox, context.job, context.unit, context.unit_job, step, source)
+    psets.write_step(
+        directory, context.sandbox, context.job, context.unit, context.unit_job, step, source, _mixing(context, step)
+    )
     finished = run_in_release(
         ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION],
         step.cmssw_version,
@@ -82,6 +85,12 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
         raise PayloadError(code, f"step {step.name}: {_explain(finished, report, directory)}")
     _check(context, step, upstream, report, directory)
     return DoneStep(step, directory, report)
+
+
+def _mixing(context: JobContext, step: Step) -> tuple[Mixing, ...]:
+    attempt = context.attempt
+    seed = psets.seed_of(context.job, context.unit, context.unit_job, step)
+    return mixing_of(attempt.directory, context.job, context.unit_job, step, site=attempt.slot.site, seed=seed)
 
 
 def exit_code_of(finished: Finished, report: FrameworkReport) -> int:

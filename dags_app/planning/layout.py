@@ -22,6 +22,7 @@ MERGE_INPUT = "merge_input.json"
 MERGE_OUTPUT = "merge_output.json"
 SANDBOX = "sandbox.tar.gz"
 PAYLOAD = "bin/wms2_payload.pyz"
+RULES = "rules.json"
 SUMS = "SHA256SUMS"
 
 #: Mutable after rendering, read when a node is submitted or a DAGMan starts; not in ``SHA256SUMS``.

@@ -332,6 +332,8 @@ class DagLimits:
     max_idle_jobs: int = 1000
     status_interval_seconds: int = 5
     log_scan_interval_seconds: int = 5
+    no_cpu_seconds: int = 7200
+    held_seconds: int = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dags_app.planning import layout
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for
 from dags_app.planning.specs import DagSpec
+from dags_app.planning.watchdogs import watchdog_lines
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
 _AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
@@ -36,7 +37,7 @@ include : {layout.AVOID_INC}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
-{_stamps(spec, "landing")}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}
+{_stamps(spec, "landing")}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}
 queue
 """
 
@@ -94,9 +95,16 @@ ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INC}
 My.DESIRED_Sites = "$(ELECTED_SITE)"
 My.MaxWallTimeMins = $(wall_minutes)
-{_stamps(spec, role)}requirements = {_AT_DESIRED_SITE}
+{_stamps(spec, role)}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE}
 queue
 """
+
+
+def _watchdogs(spec: DagSpec) -> str:
+    limits = spec.limits
+    return watchdog_lines(
+        max_wall_seconds=spec.max_wall_seconds, no_cpu_seconds=limits.no_cpu_seconds, held_seconds=limits.held_seconds
+    )
 
 
 def _stamps(spec: DagSpec, role: str) -> str:

@@ -30,6 +30,7 @@ class Programs:
 
     payload: bytes  # the zipapp
     sandbox: bytes  # tar.gz with psets/
+    rules: bytes  # failure rules, JSON (payload/rules.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,11 @@ def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str
         _write(directory / file.path, data)
         if not file.mutable:
             sums[file.path] = hashlib.sha256(data).hexdigest()
-    for path, data, mode in ((layout.SANDBOX, programs.sandbox, 0o644), (layout.PAYLOAD, programs.payload, 0o755)):
+    for path, data, mode in (
+        (layout.SANDBOX, programs.sandbox, 0o644),
+        (layout.PAYLOAD, programs.payload, 0o755),
+        (layout.RULES, programs.rules, 0o644),
+    ):
         _write(directory / path, data)
         (directory / path).chmod(mode)
         sums[path] = hashlib.sha256(data).hexdigest()

@@ -59,7 +59,7 @@ KNOBS: dict[str, dict[str, str]] = {
         "max_work_units_per_dag": "Work units of one DAG.",
         "default_memory_per_core_mb": "Memory of a job that asks for less.",
         "max_memory_per_core_mb": "A request that needs more memory per core is refused.",
-        "max_wall_seconds": "Longest run time of a job that is asked for.",
+        "max_wall_seconds": "Longest run time of a job that is asked for; a job that runs longer is ended.",
         "pileup_cache_seconds": "For how long the files and places of a pileup dataset are used before DBS and Rucio are asked"
         " again; shared by all requests. 0: before every planning.",
         "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"
@@ -79,6 +79,9 @@ KNOBS: dict[str, dict[str, str]] = {
     "Errors": {
         "error_hold_threshold": "Share of a round's work units, above 0 and at most 1; that many failed ones hold the request.",
         "error_max_rescue_attempts": "Rescues after failures that a round gets, counted from the last release.",
+        "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
+        "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
+        "job_held_seconds": "A job that HTCondor put on hold is removed after this, and its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",
         "site_ban_min_failures": "Fewer failures than these never ban a site.",

@@ -7,41 +7,10 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import codes
-from dags_app.payload.classify import AttemptFacts, classify
 from tests.payload.schemas import validate
 from tests.payload.workbench import Attempt, Workbench
 
 FAIL = "step=Gen"
-
-
-def facts(**changes: Any) -> AttemptFacts:
-    return AttemptFacts(
-        **{"return_value": 0, "submitted": True, "report_code": 0, "removed": False, "attempt": 0, "max_retries": 3, **changes}
-    )
-
-
-@pytest.mark.parametrize(
-    ("known", "category", "status"),
-    [
-        (facts(), "success", 0),
-        (facts(return_value=65, report_code=8001), "transient", 1),
-        (facts(return_value=0, report_code=None), "transient", 1),
-        (facts(return_value=0, problem="no manifest"), "transient", 1),
-        (facts(return_value=65, report_code=0), "transient", 1),
-        (facts(return_value=-9, report_code=None), "transient", 1),
-        (facts(return_value=-1002, report_code=None, removed=True), "transient", 1),
-        (facts(return_value=90, report_code=codes.CONFIG_UNREADABLE), "permanent", 42),
-        (facts(return_value=25, report_code=codes.INVALID_DOCUMENT), "permanent", 42),
-        (facts(return_value=-1001, report_code=None, submitted=False), "infrastructure", 1),
-        (facts(return_value=42, report_code=None), "transient", 1),
-        (facts(return_value=43, report_code=None), "transient", 1),
-    ],
-)
-def test_the_verdict_follows_the_report_and_never_the_eight_bits(known: AttemptFacts, category: str, status: int) -> None:
-    verdict = classify(known)
-    assert (verdict.category, verdict.exit_status) == (category, status)
-    assert bool(verdict.reason) == (category != "success")
 
 
 def failing(bench: Workbench, attempt: int, wish: str) -> Attempt:
@@ -66,7 +35,7 @@ def test_a_failed_attempt_is_recorded_with_the_whole_code_and_retried(one_step: 
     assert one_step.post(again) == 0
     lines = [json.loads(line) for line in (one_step.place / "proc_000000.attempts.jsonl").read_text().splitlines()]
     assert [(line["attempt"], line["classification"]["category"], line["final"]) for line in lines] == [
-        (0, "transient", False),
+        (0, "data", False),
         (1, "success", True),
     ]
     for line in lines:
@@ -98,7 +67,7 @@ def test_the_end_of_stderr_is_kept(one_step: Workbench) -> None:
 
 def judge_again(unit: Workbench, job_id: str | None = None) -> tuple[int, dict[str, Any]]:
     """POST of the first node's attempt once more, as if the job ended with 0; its status and post.json."""
-    status = unit.script("post", "proc_000000", 0, 0, 3, job_id or unit.read("proc_000000.post.json")["job_id"])
+    status = unit.settled("post", "proc_000000", 0, 0, 3, job_id or unit.read("proc_000000.post.json")["job_id"])
     return status, unit.read("proc_000000.post.json")
 
 
@@ -125,7 +94,7 @@ def test_the_report_of_an_earlier_job_with_the_same_attempt_number_does_not_coun
 
 
 def test_a_job_that_was_never_submitted_is_recorded_and_retried(one_step: Workbench) -> None:
-    assert one_step.script("post", "proc_000000", -1001, 0, 3, "-1.-1") == 1
+    assert one_step.settled("post", "proc_000000", -1001, 0, 3, "-1.-1") == 1
     post = one_step.read("proc_000000.post.json")
     validate("post", post)
     assert post["job"]["return_value"] == -1001

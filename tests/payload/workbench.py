@@ -14,6 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dags_app.payload.codes import POST_CALL_AGAIN
+from dags_app.payload.reading import Value
+from dags_app.payload.rules import Limits, Rule, rule_from, rules_document
+
+SHIPPED_RULES = Path(__file__).parents[2] / "dags_app/data/failure_rules.json"
 WORKFLOW_ID = "8f14e45f-ceea-467f-8a1c-9b1d2f3a4b5c"
 SITES = {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}
 EXECUTE_EVENT = (
@@ -25,6 +30,13 @@ TERMINATE_EVENT = (
     "\t\tUsr 0 00:00:02, Sys 0 00:00:01  -  Run Remote Usage\n"
     "\tPartitionable Resources :    Usage  Request Allocated\n\t   Memory (MB)          :       44       64        64\n...\n"
 )
+LIMITS = Limits(cooloff_seconds=60, max_memory_per_core_mb=3000, same_error_units=0)
+
+
+def shipped_rules() -> tuple[Rule, ...]:
+    """The rules that WMS2 ships."""
+    document = json.loads(SHIPPED_RULES.read_text())
+    return tuple(rule_from(Value(item, item["name"])) for item in document["rules"])
 
 
 def step(number: int, name: str, outputs: list[str], source: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -116,6 +128,7 @@ class Workbench:
     fence: int = 1
     variables: dict[str, str] = field(default_factory=dict)
     clusters: int = 100
+    limits: Limits = LIMITS
 
     @property
     def dag(self) -> Path:
@@ -136,6 +149,7 @@ class Workbench:
         self.place.mkdir(parents=True)
         (self.dag / "job.json").write_text(json.dumps(job))
         (self.dag / "avoid.inc").write_text("DAG_AVOID = \n")
+        (self.dag / "rules.json").write_text(json.dumps(rules_document(shipped_rules(), self.limits)))
         self.stamp(self.fence)
         unit = {"schema": "wms2.unit/1", "unit": self.unit, "index": int(self.unit[3:]), "jobs": nodes}
         (self.place / "unit.json").write_text(json.dumps(unit))
@@ -147,6 +161,17 @@ class Workbench:
         self.write_sites()
         (self.place / "site.inc").write_text(f"ELECTED_SITE = {self.site}\n")
         (self.place / "elected.log").write_text(f"2026-11-21T10:00:00Z {self.site}\n")
+        self.write_submit_files([node["node"] for node in nodes])
+
+    def write_submit_files(self, nodes: list[str]) -> None:
+        """What POST scripts read of the DAG's own files: which site the unit may land at, what a node asks for."""
+        lines = [f'VARS landing sites="{",".join(SITES)}"']
+        lines += [f'JOB {node} ../proc.sub\nVARS {node} disk_kb="1" wall_minutes="60"' for node in nodes]
+        (self.place / "group.dag").write_text("\n".join([*lines, "JOB merge ../merge.sub"]) + "\n")
+        (self.place / "memory.inc").write_text("")
+        for name, memory_mb in (("proc", 2000), ("merge", 1000)):
+            text = f"request_cpus = 1\nrequest_memory = $(MEMORY_$(JOB):{memory_mb})\n"
+            (self.dag / f"{name}.sub").write_text(text)
 
     def write_sites(self) -> None:
         """The sites' storage descriptions, and their storage."""
@@ -217,8 +242,16 @@ class Workbench:
         return subprocess.run(command, cwd=directory or self.place, env={"PATH": "/usr/bin:/bin"}, check=False).returncode
 
     def post(self, done: Attempt, max_retries: int = 3) -> int:
-        """The POST script of an attempt."""
-        return self.script("post", done.node, done.value, done.attempt, max_retries, f"{done.cluster}.0")
+        """The POST script of an attempt, called again like DAGMan does while it defers."""
+        return self.settled("post", done.node, done.value, done.attempt, max_retries, f"{done.cluster}.0")
+
+    def settled(self, *words: object) -> int:
+        """A script's last exit status after at most 100 calls."""
+        for _ in range(100):
+            status = self.script(*words)
+            if status != POST_CALL_AGAIN:
+                return status
+        raise AssertionError("deferred for ever")
 
     def read(self, name: str) -> dict[str, Any]:
         """A JSON side file of the unit."""

@@ -13,7 +13,7 @@ from dags_app.planning.specs import GenerationSpec
 from dags_app.planning.writer import DagDirectoryConflict, Programs, changed_files, write_avoid, write_dag_directory, write_fence
 from tests.planning.factories import FNAL, dag_spec, generation_workflow
 
-PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox")
+PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
 
 
 def snapshot(directory: Path) -> dict[str, bytes]:

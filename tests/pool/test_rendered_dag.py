@@ -78,7 +78,7 @@ def new_dag() -> Iterator[Callable[[], RunningDag]]:
         workflow = generation_workflow(generation=generation, resources=resources)
         spec = dag_spec(workflow, jobs_per_work_unit=2, dag_id=str(uuid.uuid4()), limits=FAST)
         stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
-        directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox"), parent=base).directory
+        directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", b"{}\n"), parent=base).directory
         (directory / "bin" / REAL).write_bytes(payload_bytes())
         condor.give(directory)
         made.append(directory)

@@ -13,6 +13,8 @@ import FWCore.ParameterSet.Config as cms
 
 _MAX_UINT32 = 4294967295
 _MAX_SEED = 900000000  # CLHEP engines take seeds up to 900,000,000
+#: Types of the modules that mix simulated pileup, and of the one that overlays data.
+_MIXING = {"mc": ("MixingModule", "DataMixingModule", "PreMixingModule"), "data": ("DataMixingModule",)}
 _FILE_SOURCES = ("PoolSource", "NanoAODSource", "DQMRootSource")
 
 
@@ -29,6 +31,8 @@ def load_process(config, tweak_file):
     process = names["process"]
     _set_source(process, tweak)
     _set_outputs(process, tweak["outputs"])
+    for pileup in tweak.get("pileup") or ():
+        _set_pileup(process, pileup)
     _set_options(process, tweak)
     _set_seeds(process, tweak["seed"])
     _add_reports(process)
@@ -77,6 +81,29 @@ def _set_outputs(process, outputs):
         module = getattr(process, label)
         module.fileName = cms.untracked.string(str(label) + ".root")
         module.logicalFileName = cms.untracked.string(str(outputs.get(label) or ""))
+
+
+def _set_pileup(process, pileup):
+    """File names of the mixing modules of one kind; their other parameters are the configuration's."""
+    types = _MIXING[pileup["kind"]]
+    modules = list(process.producers_().items()) + list(process.filters_().items())
+    sources = [_pileup_source(module) for label, module in sorted(modules) if module.type_() in types]
+    sources = [source for source in sources if source is not None]
+    if not sources:
+        raise RuntimeError("the step mixes %s pileup, but no module is a %s with input" % (pileup["kind"], " or ".join(types)))
+    for source in sources:
+        source.fileNames = cms.untracked.vstring([str(name) for name in pileup["files"]])
+        if pileup["sequential"]:
+            source.sequential = cms.untracked.bool(True)
+            source.skipEvents = cms.untracked.uint32(pileup["skip_events"])
+
+
+def _pileup_source(module):
+    """The secondary source inside a mixing module; releases differ in what they call it."""
+    for name in ("input", "secsource"):
+        if hasattr(module, name):
+            return getattr(module, name)
+    return None
 
 
 def _set_options(process, tweak):

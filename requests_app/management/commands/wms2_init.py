@@ -1,4 +1,5 @@
-"""``manage.py wms2_init``: claim the database for this instance, add the configured schedd, take sites from CRIC. Repeatable."""
+"""``manage.py wms2_init``: claim the database for this instance, add the configured schedd, load the shipped failure
+rules, take sites from CRIC. Repeatable."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from dags_app.failure_rules import failure_rules_load
 from requests_app.installation import installation_claim
 from sites_app.services import schedd_ensure_configured, sites_sync
 from wms2.errors import Wms2Error
@@ -14,17 +16,19 @@ from wms2.errors import Wms2Error
 class Command(BaseCommand):
     """First-time set-up of the rows that WMS2 needs before its first request."""
 
-    help = "Claim the database, add the configured schedd, take the sites from CRIC. Repeatable."
+    help = "Claim the database, add the configured schedd, load failure rules, take the sites from CRIC. Repeatable."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run the three steps."""
+        """Run the steps."""
         try:
             installation = installation_claim()
             schedd = schedd_ensure_configured()
+            changed, kept = failure_rules_load()
             sites, pairs = sites_sync()
         except Wms2Error as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
             f"instance {installation.instance} ({installation.environment}); schedd {schedd.name} is {schedd.state}"
         )
+        self.stdout.write(f"failure rules: {changed} new or changed, {kept} left as operators have changed them")
         self.stdout.write(f"{sites} sites, {pairs} site-storage pairs from CRIC")

@@ -1,0 +1,124 @@
+"""Failure rules as rows, as values, and as the document that goes into a DAG directory; and the set that WMS2 ships.
+
+Changing a rule with an audit entry is ``requests_app.services.failure_rules``'s; matching is the payload's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from dags_app.models import FailureRule
+from dags_app.payload.reading import Value
+from dags_app.payload.rules import Limits, Rule, RuleBook, rule_from, rules_document
+from wms2.conf import Conf
+
+SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
+SHIPPED_SCHEMA = "wms2.shipped_rules/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRule:
+    """A rule of the shipped set with its place and its words."""
+
+    order: int
+    rule: Rule
+    note: str
+
+
+def shipped_rules() -> tuple[ShippedRule, ...]:
+    """The shipped set, in order."""
+    document = Value(json.loads(SHIPPED_FILE.read_text(encoding="utf-8")), SHIPPED_FILE.name)
+    if document["schema"].text() != SHIPPED_SCHEMA:
+        raise ValueError(f"{SHIPPED_FILE}: expected schema {SHIPPED_SCHEMA}")
+    items = document["rules"].items()
+    found = [ShippedRule(item["order"].integer(), rule_from(item), item["note"].text()) for item in items]
+    return tuple(sorted(found, key=lambda shipped: shipped.order))
+
+
+def failure_rules_load() -> tuple[int, int]:
+    """Bring the shipped set into the rows; (new or changed, left alone because an operator has changed them).
+
+    A shipped rule that a later release no longer has is removed; an operator's never.
+    """
+    changed, kept = 0, 0
+    new: list[FailureRule] = []
+    with transaction.atomic():
+        rows = {row.name: row for row in FailureRule.objects.select_for_update()}
+        shipped = shipped_rules()
+        for one in shipped:
+            row = rows.get(one.rule.name)
+            if row is not None and row.source == FailureRule.Source.OPERATOR:
+                kept += 1
+                continue
+            fields = {**row_fields(one.rule), "order": one.order, "note": one.note}
+            if row is None:
+                new.append(FailureRule(name=one.rule.name, source=FailureRule.Source.SHIPPED, **fields))
+            elif any(getattr(row, name) != value for name, value in fields.items()):
+                changed += 1
+                FailureRule.objects.filter(pk=row.pk).update(**fields)
+        FailureRule.objects.bulk_create(new)
+        names = [one.rule.name for one in shipped]
+        FailureRule.objects.filter(source=FailureRule.Source.SHIPPED).exclude(name__in=names).delete()
+    return changed + len(new), kept
+
+
+def row_fields(rule: Rule) -> dict[str, Any]:
+    """A rule's columns."""
+    return {
+        "first_code": rule.first_code,
+        "last_code": rule.last_code,
+        "message": rule.message or "",
+        "step": rule.step or "",
+        "site": rule.site or "",
+        "category": rule.category,
+        "action": rule.action,
+        "cooloff_seconds": rule.cooloff_seconds,
+        "memory_factor": rule.memory_factor,
+    }
+
+
+def rule_of(row: FailureRule) -> Rule:
+    """A row as the value that the payload matches with."""
+    return Rule(
+        name=row.name,
+        category=row.category,
+        action=row.action,
+        first_code=row.first_code,
+        last_code=row.first_code if row.last_code is None else row.last_code,
+        message=row.message or None,
+        step=row.step or None,
+        site=row.site or None,
+        cooloff_seconds=row.cooloff_seconds,
+        memory_factor=row.memory_factor,
+    )
+
+
+def rules_in_force(knobs: Conf) -> RuleBook:
+    """Enabled rules in order, with the configured limits. An empty table gets the shipped set first."""
+    if not FailureRule.objects.exists():
+        failure_rules_load()
+    return RuleBook(tuple(rule_of(row) for row in FailureRule.objects.filter(enabled=True)), rule_limits(knobs))
+
+
+def rules_shipped(knobs: Conf | None) -> RuleBook:
+    """The shipped set with the configured limits, or with the default ones where nothing is configured."""
+    return RuleBook(tuple(one.rule for one in shipped_rules()), rule_limits(knobs))
+
+
+def rule_limits(knobs: Conf | None) -> Limits:
+    """The limits that a DAG's rules carry."""
+
+    def value(name: str) -> int:
+        return int(getattr(knobs, name) if knobs is not None else Conf.model_fields[name].default)
+
+    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"))
+
+
+def rules_json(book: RuleBook) -> bytes:
+    """``rules.json`` as it is written."""
+    return (json.dumps(rules_document(book.rules, book.limits), indent=1) + "\n").encode()

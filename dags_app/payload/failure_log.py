@@ -1,0 +1,100 @@
+"""The failures of a whole DAG in one file, and whether it fails with one and the same error everywhere.
+
+Owns ``failures.jsonl`` in the DAG's directory (schema ``wms2.failure/1``): one bounded line for each failed attempt, which
+WMS2 reads on from where it stopped; and ``succeeded.fence``, which says in which submission a node last did well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .rules import PERMANENT, TRANSIENT
+
+FAILURES_FILE = "failures.jsonl"
+FAILURE_SCHEMA = "wms2.failure/1"
+SUCCEEDED_FILE = "succeeded.fence"
+
+#: Bounds of one line; it is written at once, so that lines of scripts that run side by side do not mix.
+MESSAGE_CHARACTERS = 1500
+TAIL_CHARACTERS = 4000
+TAIL_LINES = 40
+MOST_BAD_FILES = 50
+
+
+def note_success(dag_directory: Path, fence: int | None) -> None:
+    """A node did well in this submission: the DAG does not fail everywhere."""
+    path = dag_directory / SUCCEEDED_FILE
+    if _text(path) != str(fence):
+        files.write_atomic(path, str(fence))
+
+
+def append_failure(dag_directory: Path, record: dict[str, Any], message: str) -> None:
+    """Add a failed attempt, from its ``post.json`` record."""
+    verdict, job = record["classification"], record["job"]
+    line = {
+        "schema": FAILURE_SCHEMA,
+        "at": record["timestamp"],
+        "unit": record["unit"],
+        "node": record["node_name"],
+        "role": record["role"],
+        "attempt": record["attempt"],
+        "job_id": record["job_id"],
+        "fence": record["fence"],
+        "final": record["final"],
+        "site": job["site"] or "",
+        "code": verdict["code"],
+        "step": verdict["step"],
+        "category": verdict["category"],
+        "action": verdict["action"],
+        "rule": verdict["rule"],
+        "reason": verdict["reason"][:MESSAGE_CHARACTERS],
+        "message": message[:MESSAGE_CHARACTERS],
+        "bad_input_files": verdict["bad_input_files"][:MOST_BAD_FILES],
+        "log_tail": "\n".join(record["log_tail"].splitlines()[-TAIL_LINES:])[-TAIL_CHARACTERS:],
+    }
+    files.append_line(dag_directory / FAILURES_FILE, json.dumps(line))
+
+
+def fails_everywhere(dag_directory: Path, fence: int | None, record: dict[str, Any], units: int) -> bool:
+    """Whether ``units`` work units, this one included, have given up with one error in this submission, and nothing else ended.
+
+    Faults of sites and of input files are no error of the whole DAG, whatever their number.
+    """
+    if units < 1 or record["classification"]["category"] not in (PERMANENT, TRANSIENT):
+        return False
+    if _text(dag_directory / SUCCEEDED_FILE) == str(fence):
+        return False
+    wanted, failed = _key(record["classification"]), {record["unit"]}
+    for line in read_failures(dag_directory / FAILURES_FILE):
+        if line.get("fence") != fence or not line.get("final"):
+            continue
+        if _key(line) != wanted:
+            return False
+        failed.add(str(line.get("unit")))
+    return len(failed) >= units
+
+
+def read_failures(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a failure log; a damaged one is left out."""
+    for text in _text(path).splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict):
+            yield line
+
+
+def _key(verdict: dict[str, Any]) -> tuple[Any, ...]:
+    return (verdict.get("code"), verdict.get("step"), verdict.get("rule"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
