@@ -32,5 +32,5 @@ def drop(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0006_search_text")]
+    dependencies = [("requests_app", "0007_search_text")]
     operations = [migrations.RunPython(create, drop)]

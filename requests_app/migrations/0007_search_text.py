@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('requests_app', '0005_list_indexes'),
+        ('requests_app', '0006_list_indexes'),
     ]
 
     operations = [

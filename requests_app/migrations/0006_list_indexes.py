@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('requests_app', '0004_input_growth'),
+        ('requests_app', '0005_pileup_cache'),
     ]
 
     operations = [
