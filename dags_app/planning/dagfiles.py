@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from dags_app.payload.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
 from dags_app.planning import layout
 from dags_app.planning.documents import job_document, unit_document
+from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, node_name, nodes_of, upstream_names
 from dags_app.planning.pileup import pileup_document
 from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.sizing import SlotRequest, cleanup_request, merge_request, processing_request
-from dags_app.planning.specs import DagSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, WorkUnitSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
-from dags_app.planning.work_units import node_name
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
 #: any other code makes the schedd start it again.
@@ -51,7 +51,8 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.OUTER_DAG, outer_dag(spec))
     yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(spec))
     yield RenderedFile("landing.sub", landing_submit(spec))
-    yield RenderedFile("proc.sub", processing_submit(spec))
+    for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow))):
+        yield RenderedFile(layout.task_submit(task), processing_submit(spec, task))
     yield RenderedFile("merge.sub", merge_submit(spec))
     yield RenderedFile("cleanup.sub", cleanup_submit(spec))
     yield RenderedFile(layout.JOB_DOCUMENT, job_document(spec))
@@ -93,12 +94,11 @@ def outer_dag(spec: DagSpec) -> str:
 
 
 def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
-    """``group.dag`` of one unit: landing, then processing, then merge, then cleanup."""
+    """``group.dag`` of one unit: landing, then processing level by level, then merge, then cleanup."""
     limits = spec.limits
     wall = spec.max_wall_seconds
-    procs = [node_name(index) for index in range(len(unit.jobs))]
     lines = [
-        f"# Work unit {unit.name}: {len(procs)} jobs, {unit.events} events.",
+        f"# Work unit {unit.name}: {unit.processing_nodes} jobs, {unit.events} events.",
         *_dag_stamps(spec),
         f'SET_JOB_ATTR WMS2_Unit = "{unit.name}"',
         f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
@@ -107,9 +107,7 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
         f"SCRIPT POST {layout.LANDING} ../{layout.PAYLOAD} elect {layout.NODES_LOG} $JOBID $RETURN",
         f"RETRY {layout.LANDING} {limits.landing_retries}",
     ]
-    for name, job in zip(procs, unit.jobs, strict=True):
-        lines += [f"JOB {name} ../proc.sub", _vars(name, processing_request(spec.workflow, job, max_wall_seconds=wall))]
-        lines += _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+    lines += _processing_nodes(spec, unit)
     lines += [
         f"JOB {layout.MERGE} ../merge.sub",
         _vars(layout.MERGE, merge_request(spec.workflow, unit, max_wall_seconds=wall)),
@@ -121,8 +119,9 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
         f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
         f"CATEGORY {layout.CLEANUP} {_CLEANUP}",
-        f"PARENT {layout.LANDING} CHILD {' '.join(procs)}",
-        f"PARENT {' '.join(procs)} CHILD {layout.MERGE}",
+        f"PARENT {layout.LANDING} CHILD {' '.join(nodes_of(unit)[FIRST_TASK])}",
+        *(f"PARENT {' '.join(reads)} CHILD {name}" for level in unit.levels for name, reads in upstream_names(level)),
+        f"PARENT {' '.join(last_nodes(unit))} CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
         f"MAXJOBS {_PROCESSING} {_per_group(limits.max_processing, spec)}",
         f"MAXJOBS {_MERGE} {_per_group(limits.max_merge, spec)}",
@@ -131,6 +130,24 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
         f"INCLUDE ../{layout.FENCE_INC}",
     ]
     return _text(lines)
+
+
+def _processing_nodes(spec: DagSpec, unit: WorkUnitSpec) -> list[str]:
+    """Jobs of all tasks. One of a later task begins with a script that lists what its upstream nodes left."""
+    limits = spec.limits
+    nodes: list[tuple[int, str, JobSpec | LevelNode]] = [
+        (FIRST_TASK, node_name(index), job) for index, job in enumerate(unit.jobs)
+    ]
+    for level in unit.levels:
+        nodes += [(level.task, node_name(index, level.task), node) for index, node in enumerate(level.nodes)]
+    lines = []
+    for task, name, job in nodes:
+        slot = processing_request(spec.workflow, job, max_wall_seconds=spec.max_wall_seconds, task=task)
+        lines += [f"JOB {name} ../{layout.task_submit(task)}", _vars(name, slot)]
+        if task != FIRST_TASK:
+            lines.append(f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}")
+        lines += _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+    return lines
 
 
 def dagman_config(spec: DagSpec) -> str:

@@ -6,8 +6,18 @@ import json
 from typing import Any
 
 from dags_app.planning import layout, lumis
-from dags_app.planning.specs import DagSpec, GeneratedRange, JobFile, JobSpec, StepSpec, WorkUnitSpec
-from dags_app.planning.work_units import node_name
+from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
+from dags_app.planning.specs import (
+    DagSpec,
+    GeneratedRange,
+    JobFile,
+    JobSpec,
+    LevelSpec,
+    StepSpec,
+    TaskSpec,
+    WorkflowSpec,
+    WorkUnitSpec,
+)
 
 JOB_SCHEMA = "wms2.job/1"
 UNIT_SCHEMA = "wms2.unit/1"
@@ -37,6 +47,7 @@ def job_document(spec: DagSpec) -> str:
             }
             for output in workflow.outputs
         ],
+        **(_tasks(workflow) if later_tasks(workflow) else {}),
         **({"trust_pileup_sitelists": workflow.trust_pileup_sitelists} if spec.pileup else {}),
         "merge": {
             "min_bytes": workflow.min_merge_bytes,
@@ -45,6 +56,37 @@ def job_document(spec: DagSpec) -> str:
         },
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _tasks(workflow: WorkflowSpec) -> Document:
+    """The tasks of a chain, and what they only hand on: outputs that are read by a later task and not kept."""
+    kept = {(output.step, output.module) for output in workflow.outputs}
+    handed_on = dict.fromkeys(
+        (task.input_step, task.input_module) for task in later_tasks(workflow) if (task.input_step, task.input_module) not in kept
+    )
+    return {
+        "tasks": [_task(task) for task in workflow.tasks],
+        "transient": [
+            {"step": step, "module": module, "unmerged_lfn_base": _transient_base(workflow, module or "")}
+            for step, module in handed_on
+        ],
+    }
+
+
+def _task(task: TaskSpec) -> Document:
+    return {
+        "number": task.number,
+        "name": task.name,
+        "steps": list(task.steps),
+        "input_step": task.input_step,
+        "input_module": task.input_module,
+    }
+
+
+def _transient_base(workflow: WorkflowSpec, module: str) -> str:
+    """Beside the unmerged files of the first kept output; nobody catalogues these files, so the module stands for the tier."""
+    head, _tier, processing = workflow.outputs[0].unmerged_lfn_base.rsplit("/", 2)
+    return f"{head}/{module}/{processing}"
 
 
 def _step(step: StepSpec) -> Document:
@@ -74,15 +116,26 @@ def _pileup(step: StepSpec) -> Document:
 
 
 def unit_document(unit: WorkUnitSpec) -> str:
-    """The jobs of one unit, one to a line."""
+    """The jobs of one unit, one to a line, level by level."""
     head = json.dumps({"schema": UNIT_SCHEMA, "unit": unit.name, "index": unit.index})
-    jobs = ",\n".join(json.dumps(_job(node_name(index), job)) for index, job in enumerate(unit.jobs))
+    first = {"task": FIRST_TASK} if unit.levels else {}
+    documents = [_job(node_name(index), job, first) for index, job in enumerate(unit.jobs)]
+    documents += [document for level in unit.levels for document in _level_jobs(level)]
+    jobs = ",\n".join(json.dumps(document) for document in documents)
     return f'{head[:-1]}, "jobs": [\n{jobs}\n]}}\n'
 
 
-def _job(node: str, job: JobSpec) -> Document:
+def _level_jobs(level: LevelSpec) -> list[Document]:
+    return [
+        {"node": name, "task": level.task, "events": node.events, "reads": reads, "generate": None, "files": [], "mask": None}
+        for (name, reads), node in zip(upstream_names(level), level.nodes, strict=True)
+    ]
+
+
+def _job(node: str, job: JobSpec, task: Document) -> Document:
     return {
         "node": node,
+        **task,
         "events": job.events,
         "generate": None if job.generate is None else _generate(job.generate),
         "files": [_file(file) for file in job.files],

@@ -32,6 +32,9 @@ FENCE_INC = "fence.dag.inc"
 SITE_INC = "site.inc"
 MEMORY_INC = "memory.inc"
 
+#: Submit file of the first task's jobs; further tasks have one each.
+PROCESSING_SUBMIT = "proc.sub"
+
 LANDING, MERGE, CLEANUP = "landing", "merge", "cleanup"
 
 #: The machine attribute that names the CMS site of a slot.
@@ -41,6 +44,16 @@ SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
 def pset_path(number: int, step_name: str) -> str:
     """Path of a step's PSet inside the sandbox."""
     return f"psets/step{number}_{step_name}.py"
+
+
+def task_submit(task: int) -> str:
+    """Submit file of a task's jobs; ``task`` counts from 1."""
+    return PROCESSING_SUBMIT if task == 1 else f"task{task}.sub"
+
+
+def node_input(node: str) -> str:
+    """What a later task's node reads, written by its PRE script in the unit's directory."""
+    return f"{node}.input.json"
 
 
 def rescue_glob(dag_file: str) -> str:

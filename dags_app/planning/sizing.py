@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dags_app.planning.specs import JobSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.levels import FIRST_TASK, level_plans
+from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
@@ -34,7 +35,7 @@ class SlotRequest:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowResources:
-    """What is the same for all nodes of a role: cores and memory. Disk and wall time depend on the node."""
+    """What is the same for all nodes of a role and task: cores and memory. Disk and wall time depend on the node."""
 
     cores: int
     memory_mb: int
@@ -69,22 +70,31 @@ def memory_window(
     return job_cores, max(asked_mb, default_memory_per_core_mb * job_cores)
 
 
-def resources_for(workflow: WorkflowSpec) -> WorkflowResources:
-    """Cores and memory of each role. Merge runs on one core, with the processing jobs' memory per core."""
-    resources = workflow.resources
-    return WorkflowResources(resources.cores, resources.memory_mb, max(resources.memory_mb // resources.cores, 1))
+def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSpec:
+    """What one job of a task asks for; the request's own figures when it is one task."""
+    return next((each.resources for each in workflow.tasks if each.number == task), workflow.resources)
 
 
-def processing_wall_seconds(workflow: WorkflowSpec, job: JobSpec) -> float:
+def resources_for(workflow: WorkflowSpec, task: int = FIRST_TASK) -> WorkflowResources:
+    """Cores and memory of each role. Merge runs on one core, with the largest memory per core of all tasks' jobs."""
+    resources = task_resources(workflow, task)
+    every = [each.resources for each in workflow.tasks] or [workflow.resources]
+    per_core_mb = max(each.memory_mb // each.cores for each in every)
+    return WorkflowResources(resources.cores, resources.memory_mb, max(per_core_mb, 1))
+
+
+def processing_wall_seconds(workflow: WorkflowSpec, job: JobSpec | LevelNode, task: int = FIRST_TASK) -> float:
     """Expected wall time of a processing job: events x TimePerEvent."""
-    return job.events * workflow.resources.time_per_event_seconds
+    return job.events * task_resources(workflow, task).time_per_event_seconds
 
 
-def processing_request(workflow: WorkflowSpec, job: JobSpec, *, max_wall_seconds: int) -> SlotRequest:
+def processing_request(
+    workflow: WorkflowSpec, job: JobSpec | LevelNode, *, max_wall_seconds: int, task: int = FIRST_TASK
+) -> SlotRequest:
     """Slot of one processing job. ``SizePerEvent`` is the disk of all tiers together (``decisions.md`` section 2)."""
-    resources = workflow.resources
+    resources = task_resources(workflow, task)
     disk_kb = BASE_DISK_KB + _ceiling(job.events * resources.size_per_event_kb)
-    wall = _wall_minutes(processing_wall_seconds(workflow, job), max_wall_seconds)
+    wall = _wall_minutes(processing_wall_seconds(workflow, job, task), max_wall_seconds)
     return SlotRequest(resources.cores, resources.memory_mb, disk_kb, wall)
 
 
@@ -102,14 +112,24 @@ def cleanup_request() -> SlotRequest:
 
 
 def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Output bytes per event of each dataset.
+    """Output bytes of each dataset for every event that the first task's jobs work on.
 
-    A request only knows the sum over its tiers, so the first round gives each kept output an equal share; ``measured``
-    (dataset -> bytes per event) replaces that where an earlier round has numbers.
+    A request only knows the sum over a task's tiers, so the first round gives each of its kept outputs an equal share;
+    filters before a task make its outputs smaller. ``measured`` (dataset -> bytes per event) replaces that where an earlier
+    round has numbers.
     """
-    datasets = {output.dataset for output in workflow.outputs}
-    share = workflow.resources.size_per_event_kb * 1024 / max(len(datasets), 1)
-    return {dataset: (measured or {}).get(dataset, share) for dataset in sorted(datasets)}
+    parts = [(workflow.resources, 1.0, {output.dataset for output in workflow.outputs})]
+    if workflow.tasks:
+        shares = {FIRST_TASK: 1.0} | {plan.task: float(plan.share) for plan in level_plans(workflow)}
+        parts = [
+            (task.resources, shares[task.number], {output.dataset for output in workflow.outputs if output.step in task.steps})
+            for task in workflow.tasks
+        ]
+    sizes: dict[str, float] = {}
+    for resources, share, datasets in parts:
+        for dataset in datasets:
+            sizes[dataset] = sizes.get(dataset, 0.0) + resources.size_per_event_kb * 1024 * share / len(datasets)
+    return {dataset: (measured or {}).get(dataset, sizes[dataset]) for dataset in sorted(sizes)}
 
 
 def too_long(workflow: WorkflowSpec, jobs: Iterable[JobSpec], *, max_wall_seconds: int) -> str | None:

@@ -272,8 +272,25 @@ class ClaimSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelNode:
+    """One job of a later task."""
+
+    events: int  # expected to be in what it reads, rounded up
+    reads: tuple[int, ...]  # positions of the upstream nodes whose outputs it reads, whole
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSpec:
+    """The jobs of one later task inside a work unit."""
+
+    task: int  # TaskSpec.number
+    input_task: int  # number of the task whose nodes are read
+    nodes: tuple[LevelNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkUnitSpec:
-    """A work unit: landing -> processing -> merge -> cleanup, one ``SUBDAG EXTERNAL``."""
+    """A work unit: landing -> processing (level by level) -> merge -> cleanup, one ``SUBDAG EXTERNAL``."""
 
     index: int  # within the DAG
     name: str  # mg_NNNNNN
@@ -283,6 +300,12 @@ class WorkUnitSpec:
     events: int
     estimated_output_bytes: dict[str, int]  # dataset -> bytes
     block_index: int = 0  # position of its block, for DAGMan priorities
+    levels: tuple[LevelSpec, ...] = ()  # of later tasks, in their order
+
+    @property
+    def processing_nodes(self) -> int:
+        """Processing nodes of all tasks."""
+        return len(self.jobs) + sum(len(level.nodes) for level in self.levels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The four submit files of a DAG, one per role, shared by all its work units.
+"""The submit files of a DAG, one per role (processing: one per task), shared by all its work units.
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
 ``memory.inc`` are the unit's, ``../`` is the DAG's directory. What differs between nodes comes by ``VARS``: ``wms2_unit`` (all),
@@ -9,8 +9,10 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 from __future__ import annotations
 
 from dags_app.planning import layout
+from dags_app.planning.gpus import gpu_lines
+from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
-from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for
+from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for, task_resources
 from dags_app.planning.specs import DagSpec
 from dags_app.planning.watchdogs import watchdog_lines
 
@@ -42,16 +44,22 @@ queue
 """
 
 
-def processing_submit(spec: DagSpec) -> str:
-    """A processing job."""
-    resources = resources_for(spec.workflow)
+def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
+    """A processing job of one task. One of a later task is also given the list of files that its upstream nodes left."""
+    resources = resources_for(spec.workflow, task)
+    inputs = [f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT]
+    if spec.pileup:
+        inputs.append(f"../{layout.PILEUP_DOCUMENT}")
+    if task != FIRST_TASK:
+        inputs.append(layout.node_input("$(JOB)"))
     return _payload_submit(
         spec,
         "processing",
         "job",
         cores=resources.cores,
         memory_mb=resources.memory_mb,
-        inputs=(f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT, *((f"../{layout.PILEUP_DOCUMENT}",) if spec.pileup else ())),
+        inputs=tuple(inputs),
+        devices=gpu_lines(task_resources(spec.workflow, task).gpu),
     )
 
 
@@ -70,7 +78,9 @@ def cleanup_submit(spec: DagSpec) -> str:
     return _payload_submit(spec, "cleanup", "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
 
 
-def _payload_submit(spec: DagSpec, role: str, command: str, *, cores: int, memory_mb: int, inputs: tuple[str, ...]) -> str:
+def _payload_submit(
+    spec: DagSpec, role: str, command: str, *, cores: int, memory_mb: int, inputs: tuple[str, ...], devices: str = ""
+) -> str:
     """A job that runs the payload at the elected site.
 
     There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
@@ -87,7 +97,7 @@ request_cpus = {cores}
 include : {layout.MEMORY_INC}
 request_memory = $(MEMORY_$(JOB):{memory_mb})
 request_disk = $(disk_kb)
-output = $(JOB).$(RETRY).out
+{devices}output = $(JOB).$(RETRY).out
 error = $(JOB).$(RETRY).err
 log = {layout.CLUSTER_LOG}
 notification = never

@@ -1,15 +1,17 @@
 """Groups jobs into work units and says what each unit takes from the ledger.
 
 Owns the first round's grouping (a fixed number of jobs that may run at the same sites), unit names and claims. Blocks are
-``blocks.py``, slots are ``sizing.py``. Spec 4.5 (merge groups); ``decisions.md`` section 2; ``model.md`` sections 2 and 3.
+``blocks.py``, slots are ``sizing.py``, later tasks are ``levels.py``. Spec 4.5 (merge groups); ``decisions.md`` section 2;
+``model.md`` sections 2 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dags_app.planning import lumis
+from dags_app.planning.levels import LevelPlan, levels_of
 from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, LumiRanges, WorkUnitSpec
 
 #: Nodes of a unit beside its processing nodes: landing, merge, cleanup.
@@ -21,20 +23,20 @@ def unit_name(index: int) -> str:
     return f"mg_{index:06d}"
 
 
-def node_name(index: int) -> str:
-    """Name of a processing node inside its unit."""
-    return f"proc_{index:06d}"
-
-
 def group_jobs(
-    jobs: Iterable[JobSpec], *, jobs_per_work_unit: int, bytes_per_event: Mapping[str, float]
+    jobs: Iterable[JobSpec],
+    *,
+    jobs_per_work_unit: int,
+    bytes_per_event: Mapping[str, float],
+    levels: Sequence[LevelPlan] = (),
 ) -> Iterator[WorkUnitSpec]:
     """Work units in the order in which they become full; the last, smaller ones of each set of sites at the end.
 
     Args:
         jobs: in order; jobs with the same sites keep it inside and across units.
-        jobs_per_work_unit: processing nodes of a unit.
-        bytes_per_event: output dataset -> bytes per event (``sizing.bytes_per_event``).
+        jobs_per_work_unit: jobs of the first task in a unit.
+        bytes_per_event: output dataset -> bytes per event of the first task's jobs (``sizing.bytes_per_event``).
+        levels: of later tasks (``levels.level_plans``).
     """
     if jobs_per_work_unit < 1:
         raise ValueError(f"jobs_per_work_unit must be at least 1, not {jobs_per_work_unit}")
@@ -44,16 +46,16 @@ def group_jobs(
         group = waiting.setdefault(job.sites, [])
         group.append(job)
         if len(group) == jobs_per_work_unit:
-            yield _unit(index, group, bytes_per_event)
+            yield _unit(index, group, bytes_per_event, levels)
             index += 1
             group.clear()
     for group in waiting.values():
         if group:
-            yield _unit(index, group, bytes_per_event)
+            yield _unit(index, group, bytes_per_event, levels)
             index += 1
 
 
-def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float]) -> WorkUnitSpec:
+def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float], levels: Sequence[LevelPlan]) -> WorkUnitSpec:
     events = sum(job.events for job in jobs)
     return WorkUnitSpec(
         index=index,
@@ -63,6 +65,7 @@ def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float])
         claims=tuple(claims_of(jobs)),
         events=events,
         estimated_output_bytes={dataset: round(events * size) for dataset, size in bytes_per_event.items()},
+        levels=levels_of(levels, jobs),
     )
 
 
@@ -79,7 +82,7 @@ def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int) -
     taken: list[WorkUnitSpec] = []
     nodes = 0
     for unit in units:
-        nodes += len(unit.jobs) + EXTRA_NODES
+        nodes += unit.processing_nodes + EXTRA_NODES
         if len(taken) == max_units or nodes > max_nodes:
             return DagFill(tuple(taken), True)
         taken.append(unit)

@@ -68,7 +68,7 @@ def dag_record_ready(
                 dag=dag,
                 index=unit.index,
                 name=unit.name,
-                jobs=len(unit.jobs),
+                jobs=unit.processing_nodes,
                 events=unit.events,
                 estimated_output_bytes=sum(unit.estimated_output_bytes.values()),
             )
