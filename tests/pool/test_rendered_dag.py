@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import uuid
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 
 from dags_app.payload.build import payload_bytes
+from dags_app.payload.rules import Limits, rules_document
 from dags_app.planning.layout import JOBSTATE_LOG
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec
 from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
+from tests.payload.workbench import shipped_rules
 from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow
 from tests.pool import condor
 from tests.pool.standin_payload import REAL
@@ -23,6 +26,7 @@ from tests.pool.standin_payload import REAL
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
 STAND_IN = Path(__file__).with_name("standin_payload.py")
+RULES = json.dumps(rules_document(shipped_rules(), Limits(1, 3000, 0))).encode()
 FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
 
 
@@ -78,7 +82,7 @@ def new_dag() -> Iterator[Callable[[], RunningDag]]:
         workflow = generation_workflow(generation=generation, resources=resources)
         spec = dag_spec(workflow, jobs_per_work_unit=2, dag_id=str(uuid.uuid4()), limits=FAST)
         stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
-        directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", b"{}\n"), parent=base).directory
+        directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", RULES), parent=base).directory
         (directory / "bin" / REAL).write_bytes(payload_bytes())
         condor.give(directory)
         made.append(directory)

@@ -1,0 +1,102 @@
+"""Jobs that never end, on a real pool: the submit files' own expressions catch them, and the event log says why."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dags_app.payload.attempts import AttemptFacts, PostCall, evidence_of
+from dags_app.payload.classify import policy
+from dags_app.payload.eventlog import JobHistory, job_history
+from dags_app.payload.formats import SITE_ATTRIBUTE
+from dags_app.payload.rules import RuleBook
+from dags_app.planning.watchdogs import watchdog_lines
+from tests.payload.workbench import LIMITS, shipped_rules
+from tests.pool import condor
+
+pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
+
+BOOK = RuleBook(shipped_rules(), LIMITS)
+SLEEP, SPIN = "sleep 600", "while :; do :; done"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that the job owner may write to, as the pool wants it for logs."""
+    directory = Path(condor.run("condor_config_val", "LOCAL_DIR").strip()) / "test-dags" / f"watchdogs-{uuid.uuid4().hex[:8]}"
+    directory.mkdir(parents=True)
+    condor.give(directory)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def submit(place: Path, command: str, *, wall: int = 3600, no_cpu: int = 3600, held: int = 3600, extra: str = "") -> str:
+    """One job; its id."""
+    text = f"""\
+universe = vanilla
+executable = /bin/sh
+transfer_executable = False
+arguments = "-c '{command}'"
+should_transfer_files = YES
+when_to_transfer_output = ON_EXIT
+request_memory = 16
+request_disk = 1024
+log = cluster.log
+ulog_execute_attrs = {SITE_ATTRIBUTE}
+{extra}
+{watchdog_lines(max_wall_seconds=wall, no_cpu_seconds=no_cpu, held_seconds=held)}queue
+"""
+    (place / "job.sub").write_text(text)
+    condor.give(place)
+    return condor.run("condor_submit", "-terse", "job.sub", directory=place).split()[0]
+
+
+def ended(place: Path, job_id: str) -> JobHistory:
+    """What the event log says once the job has left the queue."""
+    condor.wait_gone(int(job_id.partition(".")[0]), seconds=120)
+    return job_history(place / "cluster.log", job_id, SITE_ATTRIBUTE)
+
+
+def verdict(place: Path, job_id: str, history: JobHistory) -> tuple[str, str | None]:
+    """Category and rule, as a POST script finds them."""
+    call = PostCall("proc_000000", -1002, 0, 3, job_id)
+    evidence = evidence_of(place, call, AttemptFacts(None, history, "no usable report"), history.site or "")
+    found = policy(evidence, BOOK)
+    return found.category, found.rule
+
+
+def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -> None:
+    job = submit(place, SLEEP, no_cpu=10)
+    history = ended(place, job)
+    assert history.hold_reason is not None and "WMS2: no CPU used in 10 s" in history.hold_reason
+    assert (history.hold_code, history.removed_reason is not None) == (3, True)
+    assert verdict(place, job, history) == ("infrastructure", "held-no-cpu")
+
+
+def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Path) -> None:
+    job = submit(place, SPIN, wall=10, no_cpu=5)
+    history = ended(place, job)
+    assert history.hold_reason is not None and "WMS2: ran longer than 10 s" in history.hold_reason
+    assert verdict(place, job, history) == ("transient", "held-wall-clock")
+
+
+def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) -> None:
+    job = submit(place, SLEEP, held=1, extra=f"transfer_input_files = {place}/absent")
+    history = ended(place, job)
+    assert history.hold_code == 13
+    assert verdict(place, job, history) == ("infrastructure", "held-transfer")
+
+
+def test_a_job_that_a_person_holds_stays(place: Path) -> None:
+    job = submit(place, SLEEP, held=1)
+    cluster = job.partition(".")[0]
+    condor.run("condor_hold", cluster)
+    time.sleep(15)  # three looks of the schedd
+    assert condor.run("condor_q", "-all", cluster, "-af", "JobStatus").strip() == "5"
+    condor.run("condor_rm", cluster)
+    assert verdict(place, job, ended(place, job)) == ("infrastructure", "held")
