@@ -7,7 +7,6 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('outputs_app', '0001_initial'),
-        ('requests_app', '0005_list_indexes'),
     ]
 
     operations = [

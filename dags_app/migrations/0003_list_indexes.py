@@ -6,8 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('dags_app', '0001_initial'),
-        ('requests_app', '0005_list_indexes'),
+        ('dags_app', '0002_failure_rules'),
         ('sites_app', '0001_initial'),
     ]
 
