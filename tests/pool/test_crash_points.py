@@ -10,13 +10,14 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import EffectKind
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_import
+from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
 ON_THE_WAY = (
-    "import.claimed", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
+    "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
     "poll.called", "poll.recorded",
     "register.claimed", "register.recorded",
     *(f"{kind}.{point}" for kind in EffectKind.values for point in ("claimed", "called", "recorded")),
@@ -41,7 +42,8 @@ def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready
 def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothing_had_happened(
     ready: None, tmp_path: Path
 ) -> None:
-    request = imported(events=20)
+    document = small_reprocessing(seeded_input(tmp_path, files_per_site=1))  # only input has something to import
+    request = request_import(document=document, request_name=None, actor="tester")
     mark = tmp_path / "mark"
     with worker(WMS2_CRASH_AT=",".join(ON_THE_WAY), WMS2_CRASH_MARK=str(mark)) as running:
         running.wait(lambda: ended(request), seconds=480, restart=True)
