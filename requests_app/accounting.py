@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.services.failures import failures_sweep
 from dags_app.services.units import (
     UnitNodes,
     unit_nodes,
@@ -38,6 +39,7 @@ def account(evaluation: Evaluation, dag: DAG) -> int:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
+    failures_sweep(dag)
     done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()
     if int(dag.observed.get("nodes_done") or 0) <= done:
         return 0
@@ -54,6 +56,7 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
+    failures_sweep(dag)
     nodes = unit_nodes_final(dag, completed=completed)
     if nodes is None:
         return False

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from django.urls import path
 
+from dags_app.api.attempts import AttemptJobAdView, AttemptReportView, NodeAttemptsView
 from dags_app.api.views import DagLogsView, DagNodesView, DagViewSet
+
+_NODE = "dags/<uuid:pk>/units/<slug:unit>/nodes/<slug:node>"
+_JOB = f"{_NODE}/attempts/<int:attempt>/jobs/<str:job_id>"
 
 urlpatterns = [
     path("dags", DagViewSet.as_view({"get": "list"}), name="dag-list"),
     path("dags/<uuid:pk>", DagViewSet.as_view({"get": "retrieve"}), name="dag-detail"),
     path("dags/<uuid:pk>/nodes", DagNodesView.as_view(), name="dag-nodes"),
     path("dags/<uuid:pk>/logs", DagLogsView.as_view(), name="dag-logs"),
+    path(f"{_NODE}/attempts", NodeAttemptsView.as_view(), name="node-attempts"),
+    path(f"{_JOB}/report", AttemptReportView.as_view(), name="attempt-report"),
+    path(f"{_JOB}/job-ad", AttemptJobAdView.as_view(), name="attempt-job-ad"),
 ]

@@ -19,6 +19,7 @@ from .reading import Value, load_document
 from .rules import Evidence
 
 _LOST_REPORT_LINES = 20
+_HELD_BY_A_PERSON = 1  # HoldReasonCode; such a job is out of the queue because a person removed it
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str)
         )
     if facts.report is not None and code not in (codes.SUCCESS, codes.TERMINATED):
         return of_own_report(facts.report.raw, _inputs(directory, call.node)).evidence
-    if history.hold_reason is not None:
+    if history.hold_reason is not None and history.hold_code != _HELD_BY_A_PERSON:
         return Evidence(codes.HELD + (history.hold_code or 0), f"held: {history.hold_reason}", site=site)
     if history.removed_reason is not None:
         return Evidence(codes.REMOVED, f"removed: {history.removed_reason}", site=site)

@@ -28,10 +28,14 @@ _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST
 
 @dataclass(frozen=True)
 class ReportReading:
-    """A report as read. ``evidence`` is None for a success, and when nothing usable is there; ``problem`` then says why."""
+    """A report as read. ``evidence`` is None for a success, and when nothing usable is there; ``problem`` then says why.
+
+    ``inputs``: the input files that it speaks of; empty where it has none or cannot tell.
+    """
 
     evidence: Evidence | None
     problem: str = ""
+    inputs: tuple[str, ...] = ()
 
     @property
     def is_success(self) -> bool:
@@ -72,7 +76,8 @@ def of_own_report(report: dict[str, Any], inputs: Iterable[str] | None = None) -
     skipped = [lfn for step in steps for lfn in step.get("skipped_files", ())]
     known = list(inputs) if inputs is not None else [*(steps[0].get("input_files", ()) if steps else ()), *skipped]
     step, site = str(report.get("exit_step") or ""), str(report.get("site") or "")
-    return ReportReading(Evidence(code, message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped)))
+    found = Evidence(code, message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped))
+    return ReportReading(found, inputs=tuple(known))
 
 
 def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = None) -> ReportReading:
@@ -82,9 +87,9 @@ def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = 
     if error is not None:
         text = f"{error.kind}: {error.text}"
         found = bad_files(text, known, report.skipped_files)
-        return ReportReading(Evidence(error.exit_status, text[:MESSAGE_CHARACTERS], bad_files=found))
+        return ReportReading(Evidence(error.exit_status, text[:MESSAGE_CHARACTERS], bad_files=found), inputs=tuple(known))
     if not report.complete:
-        return ReportReading(None, report.problem)
+        return ReportReading(None, report.problem, tuple(known))
     if report.skipped_files:
         text = f"skipped {len(report.skipped_files)} files: {', '.join(report.skipped_files)}"
         found = bad_files(text, [*known, *report.skipped_files], report.skipped_files)
@@ -106,7 +111,8 @@ def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
         name, error = errors[0]
         text = "\n".join(f"{one.get('type', '')}: {one.get('details', '')}" for step, one in errors if step == name)
         found = bad_files(text, known, skipped)
-        return ReportReading(Evidence(_whole(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found))
+        evidence = Evidence(_whole(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found)
+        return ReportReading(evidence, inputs=tuple(known))
     failed = [name for name, step in steps.items() if step.get("status") not in (0, None)]
     if failed or str(document.get("jobstate", "success")) != "success":
         name = failed[0] if failed else ""
@@ -147,3 +153,34 @@ def _rank(error: dict[str, Any]) -> int:
 def _whole(value: Any) -> int:
     text = str(value).strip()
     return int(text) if text.lstrip("-").isdigit() else codes.REPORT_UNUSABLE
+
+
+def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: str = "") -> Evidence | None:
+    """A report together with how the process ended; None for a success. The report's code goes before the process's.
+
+    Without a usable report the process's code is believed when it is a whole one (above 255) or a signal's; of other codes only
+    8 bits are left, which say nothing sure. ``stderr`` is added to the message, so that patterns see it; files that only it names
+    count when the report has them as input, or has no input at all.
+    """
+    named = bad_files(stderr, reading.inputs or _LFN.findall(stderr))
+    if reading.evidence is not None:
+        found = reading.evidence
+        files = tuple(dict.fromkeys((*found.bad_files, *named)))
+        return Evidence(found.code, _joined(found.message, stderr), found.step, found.site, files)
+    if reading.is_success:
+        if not exit_code:
+            return None
+        text = f"the report says 0, the process ended with {exit_code}"
+        return Evidence(exit_code if _is_sure(exit_code) else codes.ENDINGS_DIFFER, _joined(text, stderr))
+    text = reading.problem if exit_code is None else f"{reading.problem}; the process ended with {exit_code}"
+    sure = exit_code is not None and _is_sure(exit_code)
+    code = exit_code if sure and exit_code is not None else codes.REPORT_LOST
+    return Evidence(code, _joined(text, stderr), bad_files=named)
+
+
+def _is_sure(code: int) -> bool:
+    return code > 255 or codes.SIGNAL_BASE < code <= codes.SIGNAL_BASE + 31
+
+
+def _joined(message: str, stderr: str) -> str:
+    return "\n".join(part for part in (message, stderr[-MESSAGE_CHARACTERS:]) if part)

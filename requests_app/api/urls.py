@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import sites, system, views
+from requests_app.api import errors, sites, system, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -16,6 +16,7 @@ urlpatterns = [
     ),
     path("requests/<name:request_name>/hold", views.RequestHoldView.as_view(), name="request-hold"),
     path("requests/<name:request_name>/release", views.RequestReleaseView.as_view(), name="request-release"),
+    path("requests/<name:request_name>/errors", errors.RequestErrorsView.as_view(), name="request-errors"),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),

@@ -99,4 +99,4 @@ def test_a_job_that_a_person_holds_stays(place: Path) -> None:
     time.sleep(15)  # three looks of the schedd
     assert condor.run("condor_q", "-all", cluster, "-af", "JobStatus").strip() == "5"
     condor.run("condor_rm", cluster)
-    assert verdict(place, job, ended(place, job)) == ("infrastructure", "held")
+    assert verdict(place, job, ended(place, job)) == ("transient", "removed")

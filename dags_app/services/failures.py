@@ -1,0 +1,186 @@
+"""Failures as rows: what POST scripts add to a DAG's failure log is read on from where it was read to, and counted by group.
+
+A log is read in bounded portions, so one sweep never takes long; reading, counting and remembering the place are one
+transaction. Groups and their samples are bounded as well: what goes beyond is counted in the group's row all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample
+from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE
+
+log = structlog.get_logger(__name__)
+
+#: The most of a log that one sweep reads; what is left is the next one's.
+PORTION_BYTES = 4 * 1024 * 1024
+#: Samples kept of a group: its newest.
+SAMPLES = 3
+#: Groups of a workflow; further kinds of failures are counted under their category and code alone.
+MOST_GROUPS = 1000
+MOST_INPUT_FILES = 10_000
+
+
+class FailureLine(BaseModel):
+    """One line of ``failures.jsonl``."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_: str = Field(alias="schema", pattern=rf"^{FAILURE_SCHEMA}(\.\d+)?$")
+    at: datetime
+    unit: str = Field(max_length=20)
+    node: str = Field(max_length=100)
+    attempt: int = Field(ge=0)
+    job_id: str = Field(max_length=50)
+    fence: int | None
+    final: bool
+    site: str
+    code: int
+    step: str
+    category: str = Field(pattern="^(transient|permanent|data|infrastructure)$")
+    rule: str | None
+    reason: str
+    message: str
+    bad_input_files: list[str]
+    log_tail: str
+
+
+def failures_sweep(dag: DAG) -> int:
+    """Count what was added to the failure log of the DAG's directory since the last sweep; how many failed attempts.
+
+    A log that is not there has nothing in it; one that is shorter than before, or has a line that is none, is told in the
+    ``FailureLog`` row and in the log, and what follows the line is read.
+    """
+    path = Path(dag.submit_dir) / FAILURES_FILE
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return 0  # no failure yet, or the directory is out of reach, which its status file tells
+    known = FailureLog.objects.filter(pk=dag.directory_id).values_list("offset_bytes", flat=True).first() or 0
+    if size == known:
+        return 0
+    FailureLog.objects.get_or_create(directory_id=dag.directory_id)
+    with transaction.atomic():
+        place = FailureLog.objects.select_for_update().get(pk=dag.directory_id)
+        if size < place.offset_bytes:
+            _tell(place, f"{path} has {size} bytes, {place.offset_bytes} were read: it was replaced or cut")
+            return 0
+        with path.open("rb") as stream:
+            stream.seek(place.offset_bytes)
+            data = stream.read(PORTION_BYTES)
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = list(_lines(whole, place))
+        _count(dag, lines)
+        place.offset_bytes += len(whole)
+        place.save()
+    return len(lines)
+
+
+def _lines(data: bytes, place: FailureLog) -> Iterable[FailureLine]:
+    for raw in data.splitlines():
+        try:
+            yield FailureLine.model_validate(json.loads(raw))
+        except (ValueError, ValidationError) as error:
+            _tell(place, f"a line of {FAILURES_FILE} is none: {str(error)[:500]}")
+
+
+def _tell(place: FailureLog, problem: str) -> None:
+    log.error("failure log not readable", directory_id=str(place.directory_id), problem=problem)
+    place.problem = problem
+    place.save(update_fields=["problem"])
+
+
+def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
+    dags = {row.fence: row for row in DAG.objects.filter(directory_id=dag.directory_id)}
+    groups = {_key_of(group): group for group in FailureGroup.objects.select_for_update().filter(workflow_id=dag.workflow_id)}
+    samples: dict[int, list[FailureSample]] = {}
+    for line in lines:
+        group = _group(dag.workflow_id, groups, line)
+        group.attempts += 1
+        group.given_up += line.final
+        group.last_at, group.reason = line.at, line.reason
+        samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
+    for group in groups.values():
+        if id(group) in samples:
+            group.save()
+            _keep_newest(group, samples[id(group)])
+    _count_files(dag.workflow_id, lines)
+
+
+def _group(workflow_id: uuid.UUID, groups: dict[tuple[object, ...], FailureGroup], line: FailureLine) -> FailureGroup:
+    key = (line.category, line.code, line.site[:100], line.step[:200], (line.rule or "")[:100])
+    if key not in groups and len(groups) >= MOST_GROUPS:
+        key = (line.category, line.code, "", "", "")
+    if key not in groups:
+        category, code, site, step, rule = key
+        groups[key] = FailureGroup(
+            workflow_id=workflow_id,
+            category=category,
+            code=code,
+            site=site,
+            step=step,
+            rule=rule,
+            first_at=line.at,
+            last_at=line.at,
+        )
+    return groups[key]
+
+
+def _key_of(group: FailureGroup) -> tuple[object, ...]:
+    return (group.category, group.code, group.site, group.step, group.rule)
+
+
+def _sample(dag: DAG, line: FailureLine) -> FailureSample:
+    return FailureSample(
+        dag=dag,
+        unit=line.unit,
+        node=line.node,
+        attempt=line.attempt,
+        job_id=line.job_id,
+        final=line.final,
+        at=line.at,
+        message=_text(line.message),
+        bad_files=line.bad_input_files,
+        log_tail=_text(line.log_tail),
+    )
+
+
+def _text(text: str) -> str:
+    """PostgreSQL keeps no NUL."""
+    return text.replace("\x00", "")
+
+
+def _keep_newest(group: FailureGroup, found: list[FailureSample]) -> None:
+    for sample in found[-SAMPLES:]:
+        sample.group = group
+        sample.save()
+    newest = list(group.samples.order_by("-id").values_list("pk", flat=True)[:SAMPLES])
+    group.samples.exclude(pk__in=newest).delete()
+
+
+def _count_files(workflow_id: uuid.UUID, lines: Sequence[FailureLine]) -> None:
+    named = [(lfn, line) for line in lines for lfn in line.bad_input_files]
+    if not named:
+        return
+    rows = {row.lfn: row for row in FailedInputFile.objects.filter(workflow_id=workflow_id, lfn__in={lfn for lfn, _ in named})}
+    room = MOST_INPUT_FILES - FailedInputFile.objects.filter(workflow_id=workflow_id).count()
+    for lfn, line in named:
+        if lfn not in rows:
+            if room < 1:
+                continue
+            room -= 1
+            rows[lfn] = FailedInputFile(workflow_id=workflow_id, lfn=lfn, code=line.code, last_at=line.at)
+        row = rows[lfn]
+        row.attempts += 1
+        row.site, row.code, row.last_at = line.site[:100], line.code, line.at
+    for row in rows.values():
+        row.save()

@@ -1,0 +1,72 @@
+"""``manage.py classify_failure``: what WMS2 makes of a job report, without running anything.
+
+Reads cmsRun's framework report (XML), WMCore's job report (JSON) and WMS2's own. The rules are those of the database; with
+``--shipped`` those that this release ships, and no database is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError
+
+from dags_app.failure_rules import rules_in_force, rules_shipped
+from dags_app.payload.classify import Classification, policy
+from dags_app.payload.evidence import evidence_of_ending, read_report
+from dags_app.payload.files import tail_text
+from dags_app.payload.rules import RuleBook
+from wms2.conf import conf
+
+STDERR_LINES = 200
+
+
+class Command(BaseCommand):
+    """Classify one failure."""
+
+    help = "Say what kind of failure a job report shows, which rule decides, and what would be done."
+    requires_system_checks: ClassVar[list[str]] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The report, and what is known beside it."""
+        parser.add_argument("--report", type=Path, required=True, help="FrameworkJobReport.xml, WMCore's or WMS2's report")
+        parser.add_argument("--exit-code", type=int, help="how the process ended; counts where the report has no code")
+        parser.add_argument("--stderr", type=Path, help="the job's stderr; searched by the rules' patterns too")
+        parser.add_argument("--shipped", action="store_true", help="the shipped rules instead of those in the database")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the verdict; a report that is missing or damaged is judged by what remains."""
+        stderr: Path | None = options["stderr"]
+        if stderr is not None and not stderr.is_file():
+            raise CommandError(f"{stderr}: no such file")
+        tail = tail_text(stderr, STDERR_LINES) if stderr is not None else ""
+        evidence = evidence_of_ending(read_report(options["report"]), options["exit_code"], tail)
+        verdict = policy(evidence, self._rules(shipped=options["shipped"]))
+        if options["json"]:
+            self.stdout.write(json.dumps(_shown(verdict)))
+            return
+        self.stdout.write(f"{verdict.category}: {verdict.action} (rule {verdict.rule or 'none'})")
+        for line in (verdict.reason, *verdict.bad_input_files):
+            if line:
+                self.stdout.write(f"  {line}")
+
+    def _rules(self, *, shipped: bool) -> RuleBook:
+        if shipped:
+            return rules_shipped(None)
+        try:
+            return rules_in_force(conf())
+        except OperationalError as error:
+            raise CommandError(f"the rules are in the database, which does not answer; or use --shipped: {error}") from error
+
+
+def _shown(verdict: Classification) -> dict[str, Any]:
+    return {
+        "category": verdict.category,
+        "code": verdict.code,
+        "action": verdict.action,
+        "bad_input_files": list(verdict.bad_input_files),
+        "rule": verdict.rule,
+    }

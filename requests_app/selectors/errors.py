@@ -1,0 +1,86 @@
+"""The errors of a request: groups of like failures with samples, counted by category, code, site and step; bad input files.
+
+From rows only (ADR 0032): a page costs the same however many jobs failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Prefetch, Sum
+
+from dags_app.models import FailedInputFile, FailureGroup, FailureLog, FailureSample
+from requests_app.models import Request, Workflow
+
+#: Groups and files that one answer carries, those with most failures first.
+MOST_GROUPS = 100
+MOST_FILES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Failed attempts, and of them those after which the node was not tried again."""
+
+    value: str
+    attempts: int
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestErrors:
+    """All of it. ``groups_left_out`` and ``files_left_out`` tell what is not listed; the counts include it."""
+
+    request_name: str
+    attempts: int
+    given_up: int
+    by_category: tuple[Count, ...]
+    by_code: tuple[Count, ...]
+    by_site: tuple[Count, ...]
+    by_step: tuple[Count, ...]
+    groups: tuple[FailureGroup, ...]
+    groups_left_out: int
+    bad_files: tuple[FailedInputFile, ...]
+    files_left_out: int
+    problems: tuple[str, ...]
+
+
+def request_errors(request: Request, *, most_groups: int = MOST_GROUPS) -> RequestErrors:
+    """What failed in a request so far; empty for one without a workflow."""
+    workflow = Workflow.objects.filter(request=request).only("pk").first()
+    rows = FailureGroup.objects.filter(workflow=workflow) if workflow else FailureGroup.objects.none()
+    files = FailedInputFile.objects.filter(workflow=workflow) if workflow else FailedInputFile.objects.none()
+    total = rows.aggregate(attempts=Sum("attempts"), given_up=Sum("given_up"))
+    samples = Prefetch("samples", FailureSample.objects.select_related("dag").defer("dag__observed", "dag__outcome"))
+    listed = tuple(rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:most_groups])
+    bad = tuple(files.order_by("-attempts", "id")[:MOST_FILES])
+    return RequestErrors(
+        request_name=request.request_name,
+        attempts=total["attempts"] or 0,
+        given_up=total["given_up"] or 0,
+        by_category=_counted(rows, "category"),
+        by_code=_counted(rows, "code"),
+        by_site=_counted(rows, "site"),
+        by_step=_counted(rows, "step"),
+        groups=listed,
+        groups_left_out=rows.count() - len(listed) if len(listed) == most_groups else 0,
+        bad_files=bad,
+        files_left_out=files.count() - len(bad) if len(bad) == MOST_FILES else 0,
+        problems=tuple(_problems(workflow)),
+    )
+
+
+def _counted(rows: Any, field: str) -> tuple[Count, ...]:
+    found: Sequence[Any] = rows.order_by().values_list(field).annotate(attempts=Sum("attempts"), given_up=Sum("given_up"))
+    counts = [Count(str(value), attempts, given_up) for value, attempts, given_up in found]
+    return tuple(sorted(counts, key=lambda count: (-count.attempts, count.value)))
+
+
+def _problems(workflow: Workflow | None) -> Iterable[str]:
+    """Failure logs that could not be read: then the counts are too low."""
+    if workflow is None:
+        return ()
+    directories = workflow.dags.order_by().values("directory_id")
+    logs = FailureLog.objects.filter(directory_id__in=directories).exclude(problem="")
+    return logs.values_list("problem", flat=True)
