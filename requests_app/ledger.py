@@ -1,7 +1,8 @@
 """The account of a request's work: planned + done + attempted + abandoned + excluded + left = all (``model.md`` section 3).
 
 Every number is counted from claims and exclusions, never kept. For a generation the unit is events; with input it is files, and
-events beside them. Checked at each transition that rests on it; a violation holds the request.
+events beside them; for input split by lumi it is lumis (``lumi_account.py``), with files and estimated events beside them.
+Checked at each transition that rests on it; a violation holds the request.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import WorkflowSpec
+from requests_app.lumi_account import count_files, count_lumis, count_unit_events
 from requests_app.models import InputFile, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2.errors import LedgerViolation
@@ -23,7 +25,12 @@ _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where the work of one request stands. ``lost_events`` are numbers that failed generation took, never made again."""
+    """Where the work of one request stands. ``lost_events`` are numbers that failed generation took, never made again.
+
+    Lumis are counted only where they are the unit of work (``by_lumi``): wanted ones, each once in however many files it
+    lies; ``refused_lumis`` are beside, not among, ``excluded_lumis``. There events are estimates, files are done when all
+    their wanted lumis are, and neither decides anything.
+    """
 
     all_events: int
     done_events: int
@@ -38,13 +45,39 @@ class Ledger:
     excluded_files: int
     left_files: int
     taken_numbers: int  # generation: how far the event offset has moved
+    by_lumi: bool = False
+    all_lumis: int = 0
+    done_lumis: int = 0
+    planned_lumis: int = 0
+    attempted_lumis: int = 0
+    excluded_lumis: int = 0
+    refused_lumis: int = 0
+    left_lumis: int = 0
+
+    @property
+    def work_left(self) -> bool:
+        """Whether a further round has anything to plan."""
+        if self.by_lumi:
+            return self.left_lumis + self.attempted_lumis > 0
+        return self.left_events + self.left_files + self.attempted_files > 0
+
+    @property
+    def work_done(self) -> bool:
+        """Whether anything is done or being done."""
+        return self.done_events + self.done_files + self.done_lumis + self.planned_files + self.planned_lumis > 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For evidence and the API."""
-        return asdict(self)
+        """The numbers, for evidence and the API."""
+        return {name: number for name, number in asdict(self).items() if name != "by_lumi"}
 
     def summary(self) -> str:
         """One line for people."""
+        if self.by_lumi:
+            refused = f"{self.refused_lumis} refused, " if self.refused_lumis else ""
+            return (
+                f"{self.done_lumis} lumis done, {self.planned_lumis} planned, {self.attempted_lumis} attempted, "
+                f"{self.excluded_lumis} excluded, {refused}{self.left_lumis} left of {self.all_lumis}"
+            )
         if self.all_files:
             return (
                 f"{self.done_files} files done, {self.planned_files} planned, {self.attempted_files} attempted, "
@@ -56,7 +89,9 @@ class Ledger:
 def ledger_of(workflow: Workflow) -> Ledger:
     """Count."""
     spec = spec_of(workflow)
-    return _of_input(workflow) if spec.input is not None else _of_generation(workflow, spec)
+    if spec.input is None:
+        return _of_generation(workflow, spec)
+    return _of_lumis(workflow) if spec.splitting.algorithm.by_lumi else _of_input(workflow)
 
 
 def ledger_check(ledger: Ledger) -> None:
@@ -65,6 +100,9 @@ def ledger_check(ledger: Ledger) -> None:
     Raises:
         LedgerViolation: work was lost, doubled or invented; says which sum does not hold.
     """
+    if ledger.by_lumi:
+        _check_lumis(ledger)
+        return
     if ledger.all_files:
         parts = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.excluded_files + ledger.left_files
         if parts != ledger.all_files:
@@ -80,6 +118,15 @@ def ledger_check(ledger: Ledger) -> None:
         raise LedgerViolation(f"{taken} events are claimed, but only {ledger.taken_numbers} event numbers were taken")
     if ledger.done_events + ledger.planned_events > ledger.all_events:
         raise LedgerViolation(f"{ledger.summary()}: more is planned and done than was asked for")
+
+
+def _check_lumis(ledger: Ledger) -> None:
+    parts = ledger.done_lumis + ledger.planned_lumis + ledger.attempted_lumis + ledger.left_lumis
+    parts += ledger.excluded_lumis + ledger.refused_lumis
+    if parts != ledger.all_lumis:
+        raise LedgerViolation(
+            f"lumis do not add up: {parts} accounted for, {ledger.all_lumis} wanted of the input ({ledger.summary()})"
+        )
 
 
 def files_left(workflow: Workflow) -> QuerySet[Any]:
@@ -161,3 +208,30 @@ def _of_input(workflow: Workflow) -> Ledger:
         left_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=False)),
     )
     return Ledger(**sums, lost_events=0, taken_numbers=0)
+
+
+def _of_lumis(workflow: Workflow) -> Ledger:
+    lumis, files, events = count_lumis(workflow), count_files(workflow), count_unit_events(workflow)
+    return Ledger(
+        all_events=events.done + events.planned + files.gone_events + files.left_events,
+        done_events=events.done,
+        planned_events=events.planned,
+        excluded_events=files.gone_events,
+        left_events=files.left_events,
+        lost_events=0,
+        all_files=files.done + files.planned + files.attempted + files.excluded + files.left,
+        done_files=files.done,
+        planned_files=files.planned,
+        attempted_files=files.attempted,
+        excluded_files=files.excluded,
+        left_files=files.left,
+        taken_numbers=0,
+        by_lumi=True,
+        all_lumis=lumis.listed,
+        done_lumis=lumis.done,
+        planned_lumis=lumis.planned,
+        attempted_lumis=lumis.attempted,
+        excluded_lumis=lumis.excluded,
+        refused_lumis=lumis.refused,
+        left_lumis=lumis.left,
+    )

@@ -10,38 +10,27 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import chain
 
 import structlog
 
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
-from dags_app.planning.specs import (
-    DagLimits,
-    DagSpec,
-    ExcludedFile,
-    GenerationLeft,
-    JobSpec,
-    PlanItem,
-    WorkflowSpec,
-    WorkUnitSpec,
-)
-from dags_app.planning.splitters import split
+from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
 from outputs_app.services import blocks_open, units_join_blocks
 from outputs_app.values import Membership
+from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
-from requests_app.inputs import exclude_files, input_specs
-from requests_app.ledger import Ledger, ledger_check, ledger_of
+from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
 from requests_app.models import InputFile, Round, Workflow
 from requests_app.rounds import job_priority
+from requests_app.work_left import LeftOut, jobs_left, record_left_out
 from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import ShortOfEvents
 
 log = structlog.get_logger(__name__)
 
@@ -58,8 +47,8 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     spec = spec_of(workflow)
     ledger = ledger_of(workflow)
     ledger_check(ledger)
-    excluded: list[ExcludedFile] = []
-    jobs = _jobs(workflow, spec, ledger, excluded)
+    left_out = LeftOut()
+    jobs = jobs_left(workflow, spec, ledger, left_out)
     if jobs is None:
         return None
     grouped = work_units.group_jobs(
@@ -67,9 +56,16 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     )
     knobs = conf()
     filled = work_units.fill_dag(grouped, max_units=knobs.max_work_units_per_dag, max_nodes=knobs.max_nodes_per_dag)
-    if excluded:
+    if left_out:
         with evaluation.fenced():
-            exclude_files(workflow=workflow, excluded=excluded)
+            record_left_out(workflow, spec, left_out)
+    if left_out.lumis:
+        first = left_out.lumis[0]
+        alert(
+            evaluation.request,
+            "lumis_refused",
+            f"{len(left_out.lumis)} lumis are refused, e.g. {first.run}:{first.lumi}: {first.reason}",
+        )
     if not filled.units:
         return None
     index = workflow.rounds.count()
@@ -99,40 +95,6 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         more=filled.more,
     )
     return dag
-
-
-def _jobs(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, excluded: list[ExcludedFile]) -> Iterator[JobSpec] | None:
-    """The jobs of what is left, or None. Files that no job reads are collected in ``excluded``."""
-    if spec.generation is not None:
-        if ledger.left_events == 0:
-            return None
-        _refuse_runaway(workflow, ledger)
-        left = GenerationLeft(workflow.next_first_event, workflow.next_first_lumi, ledger.left_events)
-        items: Iterator[PlanItem] = split(spec, generation_left=left)
-    else:
-        if ledger.left_files == 0 and ledger.attempted_files == 0 and ledger.left_events == 0:
-            return None
-        # fresh files first, those of failed units after them (error-handling 5.2); each part has ascending LFNs
-        items = chain(split(spec, input_specs(workflow, tried=False)), split(spec, input_specs(workflow, tried=True)))
-
-    def jobs() -> Iterator[JobSpec]:
-        for item in items:
-            if isinstance(item, ExcludedFile):
-                excluded.append(item)
-            else:
-                yield item
-
-    return jobs()
-
-
-def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:
-    """Rounds that keep losing events end at a multiple of the request; then a person looks (``model.md`` section 3)."""
-    most = int(workflow.requested_events * conf().generation_excess_factor)
-    if ledger.taken_numbers + ledger.left_events > most:
-        raise ShortOfEvents(
-            f"{ledger.taken_numbers} events were planned for {workflow.requested_events} asked, {ledger.left_events} are left; "
-            f"planning them would pass {most}: most work fails, see the errors of the last round"
-        )
 
 
 def _limits() -> DagLimits:

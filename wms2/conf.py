@@ -79,6 +79,7 @@ class Conf(BaseModel):
     max_wall_seconds: int = 48 * 3600
     pileup_cache_seconds: int = Field(6 * 3600, ge=0, description="0: read before every planning")
     pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
+    input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")
     generation_excess_factor: float = Field(2.0, ge=1.0)
     dag_max_merge_groups: int = Field(10, ge=1)
     dag_max_processing: int = 5000

@@ -64,6 +64,7 @@ KNOBS: dict[str, dict[str, str]] = {
         " again; shared by all requests. 0: before every planning.",
         "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"
         " there.",
+        "input_reread_seconds": "Pause between two readings of an input dataset that may still grow (`OpenRunningTimeout`).",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
         "dag_max_merge_groups": "Work units of one DAG that run at the same time.",
         "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",

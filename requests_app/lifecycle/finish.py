@@ -9,7 +9,8 @@ from requests_app.accounting import account_again
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
-from requests_app.models import HoldCode, RequestStatus, Round
+from requests_app.lifecycle.growing import look_for_input, wait_for_input
+from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.rounds import round_close, round_open
 from requests_app.states import hold_changes
 from wms2.errors import LedgerViolation
@@ -19,7 +20,8 @@ S = RequestStatus
 
 
 def finish(evaluation: Evaluation) -> None:
-    """No DAG is live: close the round, plan again if work is left, otherwise complete once everything is registered.
+    """No DAG is live: close the round, plan again if work is left or the input has grown, wait while the input may still grow,
+    otherwise complete once everything is registered.
 
     Raises:
         LedgerViolation: the numbers do not add up.
@@ -38,20 +40,35 @@ def finish(evaluation: Evaluation) -> None:
         _refuse_forgotten_units(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended")
+    grew = look_for_input(evaluation)
     ledger = ledger_of(workflow)
     ledger_check(ledger)
-    if ledger.left_events > 0 or ledger.left_files > 0 or ledger.attempted_files > 0:
-        if request.status == S.PLANNING:
+    if ledger.work_left:
+        if request.status == S.PLANNING and not grew:
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.SHORT, why))
         else:
             evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", ledger.as_dict())
+        return
+    if wait_for_input(evaluation):
+        return
+    if ledger.all_files and not ledger.work_done:
+        why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
+        evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.REFUSED, why))
         return
     with evaluation.fenced():
         blocks_seal(workflow_id=workflow.pk)
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
     _complete_when_registered(evaluation, ledger.as_dict())
+
+
+def _first_reason(workflow: Workflow) -> str:
+    refused = InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).order_by("id").first()
+    if refused is not None:
+        return f"e.g. run {refused.run} lumi {refused.span.lower}: {refused.reason}"
+    file = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False).order_by("lfn").first()
+    return f"e.g. {file.lfn}: {file.excluded_reason}" if file is not None else "no file is excluded"
 
 
 def _refuse_forgotten_units(round_: Round) -> None:

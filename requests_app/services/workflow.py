@@ -10,7 +10,7 @@ from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
 from requests_app.evaluation import Fence
-from requests_app.inputs import inputs_import
+from requests_app.input_reading import inputs_import
 from requests_app.models import Request, Workflow
 from requests_app.workflow_spec import spec_to_json
 from sites_app.selectors import known_site_names

@@ -1,0 +1,104 @@
+"""The input of a request split by lumi, as lumis: which it wants, which nobody can give, which are left (``model.md`` section 3).
+
+Owns the InputLumis rows. They are the union over files, so a lumi that lies in several files is one piece of work; everything
+is intervals, and costs go with the number of files and intervals, never of lumis. Counting is ``lumi_account.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django.db import connection
+from django.db.backends.postgresql.psycopg_any import NumericRange
+
+from dags_app.models import WorkUnitClaim
+from dags_app.planning import lumis
+from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi
+from dags_app.planning.wanted import WantedLumis
+from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
+
+_BATCH = 5000
+_INTERVALS = tuple[int, int, int]
+_UNION = """
+SELECT run, lower(part), upper(part) - 1 FROM (
+  SELECT lower(claim.run) AS run, unnest(range_agg(claim.span)) AS part
+  FROM work_unit_claims claim JOIN work_units unit ON unit.id = claim.unit_id
+  WHERE unit.workflow_id = %s AND claim.kind @> %s::bigint AND claim.live = %s
+  GROUP BY 1) parts
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LumisLeft:
+    """Wanted lumis that nobody has claimed: never tried ones, and those of failed units."""
+
+    fresh: LumiRanges
+    tried: LumiRanges
+
+
+def lumis_from_json(stored: dict[str, list[list[int]]]) -> LumiRanges:
+    """The ranges of ``InputFile.lumis``."""
+    return lumis.from_intervals((int(run), first, last) for run, spans in stored.items() for first, last in spans)
+
+
+def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
+    """Make the rows anew from the files as they are; in the caller's transaction.
+
+    Lumis that are claimed stay wanted even if all their files are excluded by now: they are done, or being done.
+    """
+    wanted = WantedLumis(spec)
+    kept: list[_INTERVALS] = []
+    out: list[_INTERVALS] = []
+    rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "excluded_at")
+    for stored, excluded_at in rows.iterator(chunk_size=2000):
+        mine = wanted.among(lumis_from_json(stored))
+        (kept if excluded_at is None else out).extend(lumis.iterate(mine))
+    refused = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).values_list("run", "span"))
+    todo, given_up = lumis.from_intervals(kept), lumis.from_intervals(out)
+    todo = lumis.union(todo, lumis.intersect(given_up, _claimed(workflow, live=True)))
+    given_up = lumis.subtract(lumis.subtract(given_up, todo), refused)
+    InputLumis.objects.filter(workflow=workflow).exclude(fate=LumiFate.REFUSED).delete()
+    _insert(workflow, lumis.subtract(todo, refused), LumiFate.WANTED)
+    _insert(workflow, given_up, LumiFate.EXCLUDED)
+
+
+def lumis_refuse(workflow: Workflow, refused: Iterable[RefusedLumi]) -> None:
+    """Record lumis that no job may take, neighbours with the same reason in one row; in the caller's transaction.
+
+    The rows of wanted lumis still hold them until ``lumis_rebuild``.
+    """
+    known = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).values_list("run", "span"))
+    by_reason: dict[str, list[tuple[int, int]]] = {}
+    for each in refused:
+        by_reason.setdefault(each.reason, []).append((each.run, each.lumi))
+    for reason, pairs in by_reason.items():
+        new = lumis.subtract(lumis.from_pairs(pairs), known)
+        known = lumis.union(known, new)
+        _insert(workflow, new, LumiFate.REFUSED, reason)
+
+
+def lumis_left(workflow: Workflow) -> LumisLeft:
+    """What is left to be planned."""
+    wanted = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.WANTED).values_list("run", "span"))
+    left = lumis.subtract(wanted, _claimed(workflow, live=True))
+    tried = lumis.intersect(left, _claimed(workflow, live=False))
+    return LumisLeft(lumis.subtract(left, tried), tried)
+
+
+def _claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
+    with connection.cursor() as cursor:
+        cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])
+        return lumis.from_intervals(cursor.fetchall())
+
+
+def _ranges(rows: Iterable[tuple[int, NumericRange]]) -> LumiRanges:
+    return lumis.from_intervals((run, span.lower, span.upper - 1) for run, span in rows)
+
+
+def _insert(workflow: Workflow, ranges: LumiRanges, fate: LumiFate, reason: str = "") -> None:
+    def rows() -> Iterator[InputLumis]:
+        for run, first, last in lumis.iterate(ranges):
+            yield InputLumis(workflow=workflow, run=run, span=NumericRange(first, last, "[]"), fate=fate, reason=reason)
+
+    InputLumis.objects.bulk_create(rows(), batch_size=_BATCH)

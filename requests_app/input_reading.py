@@ -1,0 +1,199 @@
+"""Input files read from DBS and Rucio: once at import, again while the dataset may grow (spec 4.3; ``contracts.md`` 4.3, 5.2).
+
+Streamed and committed block by block: memory is bounded by the largest block, and a crash goes on where it stopped. Replicas of
+input files are asked by block; those of parents by file, because only their names are known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import structlog
+from django.db.models import Count, F, Sum
+from django.utils import timezone
+
+from dags_app.planning import lumis
+from dags_app.planning.specs import InputSpec, WorkflowSpec
+from dags_app.planning.splitters.lumi_files import NO_LUMI
+from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
+from requests_app.evaluation import Fence
+from requests_app.input_lumis import lumis_rebuild
+from requests_app.models import Event, InputFile, Request, Workflow
+from requests_app.workflow_spec import spec_of
+from wms2.adapters import factory
+from wms2.adapters.types import BlockInfo, DbsFileInfo
+from wms2.crash import crash_point
+from wms2.errors import PlanningRefused
+
+log = structlog.get_logger(__name__)
+BATCH = 1000
+
+
+def inputs_import(*, workflow: Workflow, fenced: Fence) -> None:
+    """Read the input dataset into InputFile rows. Repeatable: blocks that are stored are skipped.
+
+    Raises:
+        PlanningRefused: the dataset does not exist, or has no file that is wanted and cannot get one any more.
+        ServiceUnavailable: DBS or Rucio did not answer; what is stored stays.
+    """
+    spec = spec_of(workflow)
+    if spec.input is None or workflow.input_imported_at is not None:
+        return
+    if not factory.dbs().dataset_exists(spec.input.dataset):
+        raise PlanningRefused(f"input dataset {spec.input.dataset} is not in DBS")
+    stored = _stored(workflow)
+    seen = set()
+    for block in factory.dbs().blocks(spec.input.dataset):
+        if not _is_chosen(block, spec.input):
+            continue
+        seen.add(block.block_name)
+        if block.block_name not in stored:
+            with_rows = _rows_of(workflow, spec, spec.input, block, list(factory.dbs().files(block.block_name)))
+            with fenced():
+                InputFile.objects.bulk_create(with_rows, batch_size=BATCH)
+            crash_point("import.called")
+    with fenced():
+        _finish_import(workflow, spec, spec.input, unseen=sorted(set(spec.input.block_whitelist) - seen))
+    workflow.refresh_from_db()
+    log.info(
+        "input imported",
+        request_name=workflow.request_id,
+        dataset=spec.input.dataset,
+        events=workflow.requested_events,
+        open_seconds=spec.input.open_seconds,
+    )
+
+
+def inputs_reread(*, workflow: Workflow, fenced: Fence) -> int:
+    """Look for files that DBS has now and had not before; the number of them. Close the input when its time is over.
+
+    The time counts from the last new file, so that reading after its end with nothing new closes the input for good.
+
+    Raises:
+        ServiceUnavailable: DBS or Rucio did not answer; what is stored stays.
+    """
+    spec = spec_of(workflow)
+    if spec.input is None:
+        return 0
+    now, found, stored = timezone.now(), 0, _stored(workflow)
+    for block in factory.dbs().blocks(spec.input.dataset):
+        if _is_chosen(block, spec.input) and (block.is_open or block.file_count > stored.get(block.block_name, 0)):
+            found += _take_new(workflow, spec, spec.input, block, fenced)
+    until = (workflow.input_grew_at or now) + timedelta(seconds=spec.input.open_seconds)
+    with fenced():
+        closed = {"input_closed_at": now} if not found and now >= until else {}
+        Workflow.objects.filter(pk=workflow.pk).update(input_read_at=now, **closed)
+        if found:
+            Event.objects.create(request_id=workflow.request.pk, kind="input.grew", data={"files": found})
+    workflow.refresh_from_db()
+    log.info("input read again", request_name=workflow.request_id, new_files=found, closed=bool(closed))
+    return found
+
+
+def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, fenced: Fence) -> int:
+    """Files of one block that have no row: rows, lumis and totals in one transaction, so that no crash can leave a part."""
+    known = set(InputFile.objects.filter(workflow=workflow, block_name=block.block_name).values_list("lfn", flat=True))
+    new = [file for file in factory.dbs().files(block.block_name) if file.lfn not in known]
+    if not new:
+        return 0
+    rows = _rows_of(workflow, spec, wanted, block, new)
+    with fenced():
+        InputFile.objects.bulk_create(rows, batch_size=BATCH)
+        events = F("requested_events") + sum(row.events for row in rows)
+        Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=timezone.now())
+        if spec.splitting.algorithm.by_lumi:
+            lumis_rebuild(workflow, wanted)
+    return len(new)
+
+
+def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *, unseen: Sequence[str]) -> None:
+    files = InputFile.objects.filter(workflow=workflow)
+    if not wanted.open_seconds:
+        if not files.exists():
+            chosen = " in the blocks that the block lists choose" if wanted.block_whitelist or wanted.block_blacklist else ""
+            raise PlanningRefused(f"input dataset {wanted.dataset} has no valid file{chosen}")
+        if not files.filter(excluded_at__isnull=True).exists():
+            first = files.order_by("lfn")[0]
+            raise PlanningRefused(f"none of the files of {wanted.dataset} can be used, e.g. {first.lfn}: {first.excluded_reason}")
+    if spec.splitting.algorithm.by_lumi:
+        lumis_rebuild(workflow, wanted)
+    if unseen:
+        _warn(workflow, f"BlockWhitelist: not in DBS: {', '.join(unseen[:5])}" + (" …" if len(unseen) > 5 else ""))
+    now = timezone.now()
+    Workflow.objects.filter(pk=workflow.pk).update(
+        requested_events=files.aggregate(total=Sum("events"))["total"] or 0,
+        input_imported_at=now,
+        input_read_at=now,
+        input_grew_at=now,
+        input_closed_at=None if wanted.open_seconds else now,
+    )
+
+
+def _warn(workflow: Workflow, warning: str) -> None:
+    request = Request.objects.only("warnings").get(pk=workflow.request.pk)
+    if warning not in request.warnings:
+        Request.objects.filter(pk=request.pk).update(warnings=[*request.warnings, warning])
+
+
+def _stored(workflow: Workflow) -> dict[str, int]:
+    rows = InputFile.objects.filter(workflow=workflow).order_by().values_list("block_name").annotate(number=Count("pk"))
+    return dict(rows)
+
+
+def _is_chosen(block: BlockInfo, wanted: InputSpec) -> bool:
+    if wanted.block_whitelist and block.block_name not in wanted.block_whitelist:
+        return False
+    return block.block_name not in wanted.block_blacklist
+
+
+def _rows_of(
+    workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, files: Sequence[DbsFileInfo]
+) -> list[InputFile]:
+    """Rows of files of one block, with what the catalogues say of them; nothing is written."""
+    name = block.block_name
+    pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in factory.dbs().file_lumis(name):
+        pairs[row.lfn].append((row.run, row.lumi))
+    parents: dict[str, set[str]] = defaultdict(set)
+    if wanted.include_parents:
+        for link in factory.dbs().file_parents(name):
+            parents[link.lfn].add(link.parent_lfn)
+    places = _places_of({parent for file in files for parent in parents[file.lfn]})
+    rses = sorted(rse for rse, complete in factory.rucio().block_locations([name]).get(name, {}).items() if complete)
+    selection, by_lumi = WantedLumis(wanted), spec.splitting.algorithm.by_lumi
+    rows: list[InputFile] = []
+    for file in files:
+        ranges = lumis.from_pairs(pairs.get(file.lfn, ()))
+        made = InputFile(
+            workflow=workflow,
+            lfn=file.lfn,
+            block_name=name,
+            size_bytes=file.size_bytes,
+            events=file.events,
+            adler32=file.adler32 if len(file.adler32) <= 8 else "",
+            lumis=lumis.to_json(ranges),
+            rses=rses,
+            parents=sorted(parents[file.lfn]),
+            parent_rses=_different(places[parent] for parent in parents[file.lfn]),
+        )
+        if by_lumi and not ranges:
+            _exclude(made, NO_LUMI)
+        elif not selection.everything and not selection.among(ranges):
+            _exclude(made, NO_WANTED_LUMI)
+        rows.append(made)
+    return rows
+
+
+def _exclude(row: InputFile, reason: str) -> None:
+    row.excluded_at, row.excluded_reason, row.excluded_by = timezone.now(), reason, "import"
+
+
+def _places_of(parents: Iterable[str]) -> dict[str, list[str]]:
+    wanted = sorted(parents)
+    return factory.rucio().file_replicas(wanted) if wanted else {}
+
+
+def _different(places: Iterable[Sequence[str]]) -> list[list[str]]:
+    return [list(each) for each in sorted({tuple(sorted(rses)) for rses in places})]
