@@ -17,6 +17,7 @@ from .lumis import LumiCounts
 #: XML 1.0 has no room for these, exception texts sometimes do; a bare & comes from unescaped PFNs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
+_MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z))", re.DOTALL)
 
 
@@ -69,6 +70,11 @@ class FrameworkReport:
     def primary_inputs(self) -> tuple[InputFileReport, ...]:
         """Input files that events were read from; not parents and not pile-up."""
         return tuple(file for file in self.inputs if file.kind in ("", "primaryFiles"))
+
+    @property
+    def read_files(self) -> tuple[InputFileReport, ...]:
+        """Input files and their parents; not pile-up, of which a job may open thousands."""
+        return tuple(file for file in self.inputs if file.kind != "mixingFiles")
 
     def output(self, module: str) -> OutputFileReport | None:
         """The file of an output module."""
@@ -161,10 +167,16 @@ def _input_file(element: Element) -> InputFileReport:
     return InputFileReport(
         lfn=_text(element, "LFN"),
         pfn=_text(element, "PFN"),
-        kind=_text(element, "InputType"),
+        kind=_kind(element),
         events_read=_whole(_text(element, "EventsRead")),
         lumis=_lumis(element),
     )
+
+
+def _kind(element: Element) -> str:
+    """``InputType``; where it is not written the source's class tells, embedded sources being those of mixing modules."""
+    embedded = _text(element, "InputSourceClass") in _MIXING_SOURCES
+    return _text(element, "InputType") or ("mixingFiles" if embedded else "")
 
 
 def _output_file(element: Element) -> OutputFileReport:

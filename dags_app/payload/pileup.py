@@ -1,8 +1,8 @@
 """Which pileup files a step mixes: those of ``pileup.json`` that lie at the job's site. Owns their choice and order.
 
-Every job opens the files in an order of its own, made from its seed, so that not all jobs of a site read the same file first; the
-same attempt repeated gets the same order. Deterministic pileup keeps the order of the blocks, and the job's number in the workflow
-says at which event it begins.
+Every job opens the files in an order of its own, made from its seed, so that not all jobs of a site read the same file first; a
+repeated attempt gets the same order. Deterministic pileup keeps the order of blocks and names, and the job's place in the
+workflow says at which event it begins.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _record(step: Step, finished: Finished, report: FrameworkReport, code: int) 
         events_read=done.events,
         events_written=max((file.events for file in report.outputs), default=0),
         skipped_files=report.skipped_files,
-        input_files=tuple(file.lfn or file.pfn for file in report.inputs),
+        input_files=tuple(file.lfn or file.pfn for file in report.read_files),
     )
 
 

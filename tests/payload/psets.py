@@ -37,6 +37,15 @@ _OUTPUT = """process.{label} = cms.OutputModule("PoolOutputModule",
 process.{label}_step = cms.EndPath(process.{label})
 """
 
+#: A mixing module as configurations keep it: with the files of whoever made the configuration.
+PREMIX = """process.mixData = cms.EDProducer("PreMixingModule",
+    input = cms.SecSource("EmbeddedRootSource",
+        fileNames = cms.untracked.vstring('/store/mc/from/the/configuration.root'),
+        sequential = cms.untracked.bool(False),
+        nbPileupEvents = cms.PSet(averageNumber = cms.double(1.0))
+    )
+)
+"""
 GENERATE = 'process.source = cms.Source("EmptySource")'
 READ = 'process.source = cms.Source("PoolSource",\n    fileNames = cms.untracked.vstring()\n)'
 

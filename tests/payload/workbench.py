@@ -214,6 +214,8 @@ class Workbench:
             "merge": ["../job.json", "unit.json", "merge_input.json"],
             "cleanup": ["../job.json", "unit.json", "merge_input.json", "merge_output.json"],
         }[command]
+        if command == "job" and (self.dag / "pileup.json").is_file():
+            inputs.append("../pileup.json")
         for name in inputs:
             shutil.copy(self.place / name, scratch)
         job_ad = f'ClusterId = {self.clusters}\nProcId = 0\nGlobalJobId = "schedd@test#{self.clusters}.0#1"\n'

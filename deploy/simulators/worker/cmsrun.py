@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CmsException
 from .framework_report import Outcome, WrittenFile, render_cut_report, render_error_report, render_report, write_report
 from .profile import Taken
 from .rootfiles import EventTable, merge_files, write_events
-from .sources import Given, read_source
+from .sources import Given, read_pileup, read_source
 
 _UNREPORTED = {CONFIG_NOT_FOUND, CONFIG_UNREADABLE}  # before these, cmsRun has not opened its report yet
 _MERGE_PROCESS = "MERGE"
@@ -55,6 +56,7 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
     held = profile.hold_memory(plan.profile)
     nothing = Outcome(plan, (), (), (), 0, Taken(0.0, 0.0), time.monotonic() - started)
     try:
+        pileup = read_pileup(plan)
         given = read_source(plan)
     except CmsException as error:
         return _failed(nothing, error)
@@ -64,7 +66,7 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
         events = events.take(slice(0, failure.at_event))
     print(f"{time.strftime('%d-%b-%Y %H:%M:%S')} simulated {plan.process_name}: {len(events)} events", flush=True)
     taken = profile.run_loop(plan.profile, len(events), plan.threads)
-    outcome = Outcome(plan, given.inputs, given.skipped, (), len(events), taken, init_seconds)
+    outcome = Outcome(plan, given.inputs, given.skipped, (), len(events), taken, init_seconds, pileup=pileup)
     if failure is not None and failure.kind != "exception":
         if report:
             write_report(report, render_cut_report(outcome))
@@ -72,7 +74,7 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
             time.sleep(10 * 24 * 3600)
         os.kill(os.getpid(), failure.signal)
     written = _write_outputs(plan, given, events)
-    outcome = Outcome(plan, given.inputs, given.skipped, written, len(events), taken, init_seconds)
+    outcome = replace(outcome, written=written)
     del held
     if failure is not None:
         return _failed(
@@ -82,9 +84,7 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
 
 
 def _failed(outcome: Outcome, error: CmsException) -> Outcome:
-    return Outcome(
-        outcome.plan, outcome.inputs, outcome.skipped, outcome.written, outcome.events, outcome.taken, outcome.init_seconds, error
-    )
+    return replace(outcome, error=error)
 
 
 def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[WrittenFile, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _PYTHON_ERRORS = (
 )  # fmt: skip
 _FWCORE = Path(__file__).parent / "fwcore"
 
+MIXING_MODULES = {"MixingModule", "DataMixingModule", "PreMixingModule"}
 GENERATING_SOURCES = {"EmptySource", "LHESource", "MCFileSource", "ExternalLHESource"}
 FILE_SOURCES = {"PoolSource", "NanoAODSource", "DQMRootSource"}
 
@@ -45,6 +47,16 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixing:
+    """The secondary source of a mixing module: files of pileup events."""
+
+    label: str
+    file_names: tuple[str, ...]
+    sequential: bool
+    skip_events: int
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """An output module."""
 
@@ -64,6 +76,7 @@ class Plan:
     threads: int
     streams: int
     outputs: tuple[Output, ...]
+    mixing: tuple[Mixing, ...]
     seed: int
     profile: Profile
     failure: Failure | None
@@ -105,6 +118,7 @@ def _plan(process: Any) -> Plan:
         threads=_value(process.options, "numberOfThreads", 1),
         streams=_value(process.options, "numberOfStreams", 0),
         outputs=outputs,
+        mixing=tuple(_mixing(process)),
         seed=_seed(process),
         profile=read_profile(process),
         failure=planned_failure(process),
@@ -128,6 +142,19 @@ def _source(source: Any) -> Source:
         skip_events=_value(source, "skipEvents", 0),
         lumis=tuple(_range(text) for text in _value(source, "lumisToProcess", ())),
     )
+
+
+def _mixing(process: Any) -> Iterator[Mixing]:
+    """Modules that mix pileup from files; one without files ends the run, as in CMSSW."""
+    for label, module in sorted({**process.producers_(), **process.filters_()}.items()):
+        name = next((name for name in ("input", "secsource") if module.hasParameter(name)), None)
+        if module.type_() not in MIXING_MODULES or name is None:
+            continue
+        source = module.getParameter(name)
+        files = tuple(_value(source, "fileNames", ()))
+        if not files:
+            raise CmsException(CONFIGURATION, "Configuration", f"{label}: no input files specified for secondary input source")
+        yield Mixing(label, files, _value(source, "sequential", False), _value(source, "skipEvents", 0))
 
 
 def _range(text: str) -> tuple[int, int, int, int]:

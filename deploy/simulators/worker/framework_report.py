@@ -37,6 +37,7 @@ class Outcome:
     taken: Taken
     init_seconds: float
     error: CmsException | None = None
+    pileup: tuple[InputRead, ...] = ()
 
 
 def render_report(outcome: Outcome) -> str:
@@ -46,7 +47,7 @@ def render_report(outcome: Outcome) -> str:
         f"<SkippedFile Pfn={_quoted(name)} Lfn={_quoted(name if name.startswith('/store/') else '')} />\n"
         for name in outcome.skipped
     ]
-    parts += [_input_file(file) for file in outcome.inputs]
+    parts += [_input_file(file) for file in (*outcome.inputs, *outcome.pileup)]
     parts += [_output_file(file, outcome.inputs) for file in outcome.written]
     if outcome.error is not None:
         parts.append(_framework_error(outcome.error))
@@ -63,11 +64,13 @@ def render_cut_report(outcome: Outcome) -> str:
 
 def _input_file(file: InputRead) -> str:
     lumis = dict.fromkeys(file.lumis)
+    kind, source = ("mixingFiles", "EmbeddedRootSource") if file.mixed_by else ("primaryFiles", "PoolSource")
     return (
         '\n<InputFile>\n<State  Value="closed"/>\n'
         f"<LFN>{html.escape(file.lfn)}</LFN>\n<PFN>{html.escape(f'file:{file.path}')}</PFN>\n<Catalog></Catalog>\n"
-        f"<ModuleLabel>source</ModuleLabel>\n<GUID>{_guid(file.path.name)}</GUID>\n{_branches()}"
-        "<InputType>primaryFiles</InputType>\n<InputSourceClass>PoolSource</InputSourceClass>\n"
+        f"<ModuleLabel>{html.escape(file.mixed_by or 'source')}</ModuleLabel>\n<GUID>{_guid(file.path.name)}</GUID>\n"
+        f"{_branches()}"
+        f"<InputType>{kind}</InputType>\n<InputSourceClass>{source}</InputSourceClass>\n"
         f"<EventsRead>{file.events}</EventsRead>\n{_runs(lumis)}</InputFile>\n"
     )
 

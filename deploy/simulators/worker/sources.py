@@ -13,6 +13,9 @@ from .errors import FILE_OPEN, CmsException
 from .rootfiles import EventTable, concatenate, read_events
 from .storage import local_path
 
+#: A job of the simulation does not go through a whole pileup sample.
+_PILEUP_FILES_READ = 5
+
 
 @dataclass(frozen=True, slots=True)
 class InputRead:
@@ -22,6 +25,7 @@ class InputRead:
     path: Path
     events: int
     lumis: tuple[tuple[int, int], ...]
+    mixed_by: str = ""  # label of the mixing module; empty: the source itself read it
 
     @property
     def lfn(self) -> str:
@@ -42,6 +46,17 @@ class Given:
 def read_source(plan: Plan) -> Given:
     """The events of the plan's source, within its limits."""
     return _read_files(plan) if plan.source.reads_files else _generate(plan)
+
+
+def read_pileup(plan: Plan) -> tuple[InputRead, ...]:
+    """Every file of the mixing modules must be there; the first few, in the order given, are read."""
+    found = []
+    for module in plan.mixing:
+        paths = [(name, _existing(name)) for name in module.file_names]
+        for name, path in paths[:_PILEUP_FILES_READ]:
+            events, _ = read_events(path)
+            found.append(InputRead(name, path, len(events), (), module.label))
+    return tuple(found)
 
 
 def _generate(plan: Plan) -> Given:
