@@ -16,6 +16,7 @@ import structlog
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
+from dags_app.planning.pileup import jobs_at, pileup_sites
 from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
@@ -26,6 +27,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
 from requests_app.models import InputFile, Round, Workflow
+from requests_app.pileup import pileup_resolve
 from requests_app.rounds import job_priority
 from requests_app.work_left import LeftOut, jobs_left, record_left_out
 from requests_app.workflow_spec import spec_of
@@ -51,8 +53,10 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     jobs = jobs_left(workflow, spec, ledger, left_out)
     if jobs is None:
         return None
+    pileup = pileup_resolve(spec)
+    mixable = jobs_at(jobs, pileup_sites(spec, pileup, least_fraction=conf().pileup_min_fraction))
     grouped = work_units.group_jobs(
-        jobs, jobs_per_work_unit=limit_int("jobs_per_work_unit"), bytes_per_event=sizing.bytes_per_event(spec)
+        mixable, jobs_per_work_unit=limit_int("jobs_per_work_unit"), bytes_per_event=sizing.bytes_per_event(spec)
     )
     knobs = conf()
     filled = work_units.fill_dag(grouped, max_units=knobs.max_work_units_per_dag, max_nodes=knobs.max_nodes_per_dag)
@@ -80,6 +84,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         units=placed.units,
         limits=_limits(),
         max_wall_seconds=knobs.max_wall_seconds,
+        pileup=pileup,
     )
     crash_point("plan.claimed")
     written = _write(workflow, dag_spec, dag_id)
