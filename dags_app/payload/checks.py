@@ -5,12 +5,14 @@ cmsRun ends with 0 after skipping a file or reading nothing; here both are failu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import codes
 from .codes import PayloadError
 from .documents import UnitJob
 from .fjr import FrameworkReport, OutputFileReport
+from .gathering import GatheredFile
 from .lumis import LumiSet, describe, lumi_set
 
 
@@ -55,6 +57,28 @@ def with_ranges(done: Processed, job: UnitJob) -> Processed:
     """``done`` with the first event of each file that the job was given a part of."""
     starts = {file.lfn: file.first_event for file in job.files}
     return replace(done, files=tuple(replace(file, first_event=starts.get(file.lfn)) for file in done.files))
+
+
+def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> Processed:
+    """What the first step of a later task read. cmsRun opened paths; the files go by their LFNs here."""
+    lfns = {str(file.path.resolve()): file.lfn for file in gathered}
+    inputs = report.primary_inputs
+    files = tuple(ReadFile(lfns.get(f.pfn.rpartition("file:")[2], f.lfn or f.pfn), f.events_read) for f in inputs)
+    return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, files)
+
+
+def check_gathered(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
+    """Refuse a first step of a later task that did not read each file whole, or read another one."""
+    _same_files(step, {file.lfn for file in gathered}, {file.lfn for file in done.files})
+    wanted = {file.lfn: file.events for file in gathered}
+    for file in done.files:
+        if file.lfn not in wanted:
+            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} opened {file.lfn}, which it was not given")
+        if file.events != wanted[file.lfn]:
+            raise PayloadError(
+                codes.PROCESSED_DIFFERS, f"step {step} read {file.events} events of {file.lfn}, it holds {wanted[file.lfn]}"
+            )
+    _same_lumis(step, {lumi for file in gathered for lumi in lumi_set(file.lumis)}, done.lumis)
 
 
 def check_not_skipped(report: FrameworkReport, step: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from . import codes, documents, names, storage
 from .codes import PayloadError, exit_status
 from .collecting import NodeReport, read_merge_input
-from .documents import UnitDocument
+from .documents import JobDocument, UnitDocument
 from .formats import MANIFEST_FILE, MANIFEST_SCHEMA
 from .processes import stop_requests_as_errors
 from .reading import load_document
@@ -28,7 +28,7 @@ def run_cleanup(directory: Path, node: str, attempt: int) -> int:
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
-        _check_merged(directory, unit, volume, reports)
+        _check_merged(directory, job, unit, volume, reports)
         failed = [problem for problem in (_remove(volume, file.lfn) for each in reports for file in each.outputs) if problem]
         if failed:
             raise PayloadError(codes.STAGE_OUT_FAILED, f"{len(failed)} unmerged files could not be removed: {failed[0]}")
@@ -36,13 +36,13 @@ def run_cleanup(directory: Path, node: str, attempt: int) -> int:
     return exit_status(report.exit_code)
 
 
-def _check_merged(directory: Path, unit: UnitDocument, volume: Volume, reports: tuple[NodeReport, ...]) -> None:
+def _check_merged(directory: Path, job: JobDocument, unit: UnitDocument, volume: Volume, reports: tuple[NodeReport, ...]) -> None:
     manifest = load_document(directory / MANIFEST_FILE, MANIFEST_SCHEMA)
     if manifest["unit"].text() != unit.unit:
         raise manifest["unit"].refuse(f"expected {unit.unit}")
     if manifest["rse"].text() != volume.rse:
         raise manifest["rse"].refuse(f"the merged files are there, this job runs at {volume.site} with {volume.rse}")
-    covered = set()
+    covered = {(transient.step, transient.module) for transient in job.transients}  # nobody merges these
     for output in manifest["outputs"].items():
         covered.add((output["step"].text(), output["module"].text()))
         for file in output["files"].items():

@@ -1,7 +1,7 @@
 """The command line of ``wms2_payload.pyz``. Owns argument parsing and where errors of each command go.
 
 On worker nodes: job, merge, cleanup (the working directory is HTCondor's scratch directory). As DAGMan scripts: reelect
-(working directory: the DAG's), elect, collect, post (the unit's).
+(working directory: the DAG's), elect, gather, collect, post (the unit's).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _COMMANDS = {
     "cleanup": ("cleanup", "run_cleanup"),
     "elect": ("election", "elect"),
     "reelect": ("election", "reelect"),
+    "gather": ("gathering", "gather"),
     "collect": ("collecting", "collect"),
     "post": ("post", "run_post"),
 }
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text, words in (
         ("elect", "POST of landing: pin the unit to a site", {"nodes_log": str, "job_id": str, "return_value": int}),
         ("reelect", "PRE of a unit: leave a site that is to be avoided", {"unit": str, "retry": int}),
+        ("gather", "PRE of a later task's node: list what its upstream nodes left", {"node": str}),
         ("collect", "PRE of merge: gather the nodes' reports", {}),
         (
             "post",

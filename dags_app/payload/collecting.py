@@ -53,6 +53,7 @@ class NodeReport:
     processed: dict[str, Any]
     steps: tuple[StepFigures, ...]
     outputs: tuple[UnmergedFile, ...]
+    task: int = 1
 
 
 def collect(directory: Path) -> int:
@@ -64,17 +65,25 @@ def collect(directory: Path) -> int:
     site = scripts.elected_site(directory)
     reports = []
     for job in unit.jobs:
-        report = load_document(directory / _accepted_report(directory, job.node), REPORT_SCHEMA)
-        found = _checked(report, unit, job.node)
-        if site is not None and found.site != site:
-            raise report["site"].refuse(f"{job.node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
-        reports.append(report.raw)
+        reports.append(accepted_report(directory, unit, job.node, site)[0].raw)
     document = {"schema": MERGE_INPUT_SCHEMA, "unit": unit.unit, "reports": reports}
     files.write_json(directory / MERGE_INPUT_FILE, document)
     return 0
 
 
-def _accepted_report(directory: Path, node: str) -> str:
+def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | None) -> tuple[Value, NodeReport]:
+    """The report that a node's POST script accepted, as it was written and as values.
+
+    PayloadError when there is none, or it is from another site than ``site``.
+    """
+    report = load_document(directory / _accepted_name(directory, node), REPORT_SCHEMA)
+    found = _checked(report, unit, node)
+    if site is not None and found.site != site:
+        raise report["site"].refuse(f"{node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
+    return report, found
+
+
+def _accepted_name(directory: Path, node: str) -> str:
     post = load_document(directory / post_name(node), POST_SCHEMA)
     if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
         raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
@@ -110,6 +119,7 @@ def _checked(report: Value, unit: UnitDocument, node: str) -> NodeReport:
         processed=report["processed"].raw,
         steps=tuple(_figures(item) for item in report["steps"].items()),
         outputs=tuple(_unmerged(node, item) for item in report["outputs"].items()),
+        task=unit.job(node).task,
     )
 
 

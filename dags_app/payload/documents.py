@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Union
 from uuid import UUID
 
 from . import codes, lumis
@@ -57,6 +58,31 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Transient:
+    """An output that a later task reads and nobody keeps: staged out beside the kept ones, never merged, removed at the end."""
+
+    step: str
+    module: str
+    unmerged_lfn_base: str
+    dataset: str = ""
+
+
+#: What a job stages out.
+Staged = Union[Output, Transient]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Steps that run in one job; the first step of a later task reads files that jobs of an earlier one staged out."""
+
+    number: int  # from 1; a task comes after the one it reads
+    name: str
+    steps: tuple[str, ...]
+    input_step: str | None
+    input_module: str | None
+
+
+@dataclass(frozen=True)
 class MergeLimits:
     """Sizes of merged files, in bytes and events."""
 
@@ -78,10 +104,29 @@ class JobDocument:
     outputs: tuple[Output, ...]
     merge: MergeLimits
     trust_pileup_sitelists: bool = False
+    tasks: tuple[Task, ...] = ()  # never empty once read
+    transients: tuple[Transient, ...] = ()
 
-    def outputs_of(self, step: str) -> dict[str, Output]:
-        """Kept outputs of one step by module label."""
-        return {output.module: output for output in self.outputs if output.step == step}
+    def staged_by(self, step: str) -> dict[str, Staged]:
+        """Outputs of one step that are staged out, by module label."""
+        every: tuple[Staged, ...] = (*self.outputs, *self.transients)
+        return {output.module: output for output in every if output.step == step}
+
+    def task(self, number: int) -> Task:
+        """A task by its number; PayloadError when there is none."""
+        for task in self.tasks:
+            if task.number == number:
+                return task
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{JOB_FILE}: there is no task {number}")
+
+    def steps_of(self, number: int) -> tuple[Step, ...]:
+        """The steps of a task, in order."""
+        names = self.task(number).steps
+        return tuple(step for step in self.steps if step.name in names)
+
+    def task_of(self, step: str) -> int:
+        """Number of the task that runs a step."""
+        return next(task.number for task in self.tasks if step in task.steps)
 
 
 @dataclass(frozen=True)
@@ -119,13 +164,16 @@ class InputFile:
 
 @dataclass(frozen=True)
 class UnitJob:
-    """What one processing node does: generate, or read files (under a lumi mask when ``mask`` is not None)."""
+    """What one processing node does: generate, read files (under a lumi mask when ``mask`` is not None), or read what the
+    nodes ``reads`` of an earlier task left."""
 
     node: str
     events: int
     generate: Generate | None
     files: tuple[InputFile, ...]
     mask: tuple[tuple[int, int, int], ...] | None  # (run, first, last)
+    task: int = 1
+    reads: tuple[str, ...] = ()
 
     @property
     def mask_lumis(self) -> LumiSet:
@@ -148,6 +196,12 @@ class UnitDocument:
                 return job
         raise PayloadError(codes.INVALID_DOCUMENT, f"{UNIT_FILE}: {self.unit} has no node {node!r}")
 
+    def origin(self, job: UnitJob) -> UnitJob:
+        """The first of the first task's jobs behind ``job``; itself when it is one."""
+        while job.reads:
+            job = self.job(job.reads[0])
+        return job
+
 
 def read_job(directory: Path) -> JobDocument:
     """Read ``job.json`` in ``directory``; PayloadError names the field that is wrong."""
@@ -167,9 +221,39 @@ def read_job(directory: Path) -> JobDocument:
         outputs=tuple(_output(item) for item in document["outputs"].items()),
         merge=MergeLimits(merge["min_bytes"].integer(), merge["max_bytes"].integer(), merge["max_events"].integer()),
         trust_pileup_sitelists=_flag(document, "trust_pileup_sitelists"),
+        tasks=_tasks(document),
+        transients=_transients(document),
     )
     _check_chain(job, document)
+    _check_tasks(job, document)
     return job
+
+
+def _tasks(document: Value) -> tuple[Task, ...]:
+    """The tasks; one of all steps where the document names none."""
+    tasks = document.get("tasks")
+    if tasks is None:
+        return (Task(1, "", tuple(step["name"].text() for step in document["steps"].items()), None, None),)
+    return tuple(_task(item) for item in tasks.items())
+
+
+def _task(item: Value) -> Task:
+    input_step, input_module = item.get("input_step"), item.get("input_module")
+    return Task(
+        number=item["number"].integer(),
+        name=item["name"].text(),
+        steps=item["steps"].texts(),
+        input_step=input_step.text() if input_step else None,
+        input_module=input_module.text() if input_module else None,
+    )
+
+
+def _transients(document: Value) -> tuple[Transient, ...]:
+    transients = document.get("transient")
+    return tuple(
+        Transient(item["step"].text(), item["module"].text(), item["unmerged_lfn_base"].text())
+        for item in (transients.items() if transients else ())
+    )
 
 
 def _step(item: Value) -> Step:
@@ -234,27 +318,49 @@ def _check_chain(job: JobDocument, document: Value) -> None:
             raise item.refuse(f"step {output.step!r} has no output module {output.module!r}")
 
 
+def _check_tasks(job: JobDocument, document: Value) -> None:
+    """Every step is in one task, and each task but the first begins with a staged-out output of an earlier one."""
+    ran = [name for task in job.tasks for name in task.steps]
+    if sorted(ran) != sorted(step.name for step in job.steps):
+        raise document["tasks"].refuse("every step has to be in exactly one task")
+    if [task.number for task in job.tasks] != list(range(1, len(job.tasks) + 1)):
+        raise document["tasks"].refuse("tasks have to be numbered from 1, in order")
+    for task in job.tasks[1:]:
+        item = document["tasks"]
+        first = job.steps_of(task.number)[0]
+        if (first.input_step, first.input_module) != (task.input_step, task.input_module) or first.input_step in task.steps:
+            raise item.refuse(f"task {task.number} has to begin with what it reads, {task.input_step}/{task.input_module}")
+        if job.task_of(first.input_step or "") >= task.number:
+            raise item.refuse(f"task {task.number} reads a task that does not come before it")
+        if first.input_module not in job.staged_by(first.input_step or ""):
+            raise item.refuse(f"task {task.number} reads {task.input_step}/{task.input_module}, which is not staged out")
+
+
 def read_unit(directory: Path) -> UnitDocument:
     """Read ``unit.json`` in ``directory``; PayloadError names the field that is wrong."""
     document = load_document(directory / UNIT_FILE, UNIT_SCHEMA)
-    return UnitDocument(
-        unit=document["unit"].text(),
-        index=document["index"].integer(),
-        jobs=tuple(_unit_job(item) for item in document["jobs"].items()),
-    )
+    jobs: list[UnitJob] = []
+    for item in document["jobs"].items():
+        job = _unit_job(item)
+        if not set(job.reads) <= {before.node for before in jobs}:
+            raise item["reads"].refuse(f"{job.node} reads a node that does not come before it")
+        jobs.append(job)
+    return UnitDocument(unit=document["unit"].text(), index=document["index"].integer(), jobs=tuple(jobs))
 
 
 def _unit_job(item: Value) -> UnitJob:
-    generate, mask = item.get("generate"), item.get("mask")
+    generate, mask, task, reads = item.get("generate"), item.get("mask"), item.get("task"), item.get("reads")
     job = UnitJob(
         node=item["node"].text(),
         events=item["events"].integer(),
         generate=_generate(generate) if generate else None,
         files=tuple(_input_file(each) for each in item["files"].items()),
         mask=tuple(lumis.range_triples(mask)) if mask else None,
+        task=task.integer() if task else 1,
+        reads=reads.texts() if reads else (),
     )
-    if (job.generate is None) == (not job.files):
-        raise item.refuse("a job either generates or reads files")
+    if [job.generate is not None, bool(job.files), bool(job.reads)].count(True) != 1:
+        raise item.refuse("a job either generates or reads files, its own or those of other nodes")
     if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
         raise item["files"].refuse("an event range needs a job with one file")
     return job

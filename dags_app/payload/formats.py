@@ -11,6 +11,7 @@ JOB_SCHEMA = "wms2.job/1"
 UNIT_SCHEMA = "wms2.unit/1"
 REPORT_SCHEMA = "wms2.report/1"
 PILEUP_SCHEMA = "wms2.pileup/1"
+NODE_INPUT_SCHEMA = "wms2.node_input/1"
 MERGE_INPUT_SCHEMA = "wms2.merge_input/1"
 MANIFEST_SCHEMA = "wms2.manifest/1"
 MERGE_JOURNAL_SCHEMA = "wms2.merge_journal/1"
@@ -38,6 +39,11 @@ def report_name(node: str, attempt: int) -> str:
 def logs_name(node: str, attempt: int) -> str:
     """File name of an attempt's packed logs."""
     return f"{node}.{attempt}.logs.tar.gz"
+
+
+def node_input_name(node: str) -> str:
+    """File name of what a later task's node reads."""
+    return f"{node}.input.json"
 
 
 def post_name(node: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from . import codes, documents, names, storage
 from .codes import PayloadError, exit_status
-from .documents import JobDocument, UnitDocument
 from .formats import SANDBOX_FILE
+from .gathering import read_node_input
 from .processes import stop_requests_as_errors
 from .reports import AttemptReport, OutputRecord
 from .slot import read_slot
@@ -32,9 +32,12 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
-        done = run_chain(JobContext(job, unit, unit.job(node), sandbox, work, report))
+        unit_job = unit.job(node)
+        gathered = read_node_input(directory, unit, unit_job, volume) if unit_job.reads else ()
+        context = JobContext(job, unit, unit_job, sandbox, work, report, gathered)
+        done = run_chain(context)
         report.exit_step = "stageOut"
-        _stage_out(report, volume, job, unit, done)
+        _stage_out(context, volume, done)
         report.exit_step = None
     shutil.rmtree(work, ignore_errors=True)
     return exit_status(report.exit_code)
@@ -60,24 +63,26 @@ def _is_inside(path: Path, directory: Path) -> bool:
     return root in (path.resolve(), *path.resolve().parents)
 
 
-def _stage_out(
-    report: AttemptReport, volume: storage.Volume, job: JobDocument, unit: UnitDocument, done: dict[str, DoneStep]
-) -> None:
-    """Stage out every kept output, each recorded as soon as it is there."""
-    for output in job.outputs:
-        step = done[output.step]
-        written = step.report.output(output.module)
-        if written is None:  # steps.py has refused this already
-            raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
-        lfn = names.unmerged_lfn(job, unit, report.node, output)
-        stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.job_id)
-        record = OutputRecord(output.step, output.module, output.dataset, stored, written.events, written.lumis, _parents(report))
-        report.outputs.append(record)
+def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, DoneStep]) -> None:
+    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there."""
+    job, report, parents = context.job, context.attempt, _parents(context)
+    for step in done.values():
+        for output in job.staged_by(step.step.name).values():
+            written = step.report.output(output.module)
+            if written is None:  # steps.py has refused this already
+                raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
+            lfn = names.unmerged_lfn(job, context.unit, report.node, output)
+            stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.job_id)
+            record = OutputRecord(output.step, output.module, output.dataset, stored, written.events, written.lumis, parents)
+            report.outputs.append(record)
 
 
-def _parents(report: AttemptReport) -> tuple[str, ...]:
-    """LFNs of the job's input files, none for generation.
+def _parents(context: JobContext) -> tuple[str, ...]:
+    """LFNs of the unit's input files behind this job, none for generation.
 
-    A later step reads a file of this job that nobody keeps, so the parents of its output are the job's inputs too.
+    A later step or task reads files that only this unit knows, so the parents of its output are those of what it read.
     """
-    return tuple(sorted({file.lfn for file in report.processed.files})) if report.processed else ()
+    if context.gathered:
+        return tuple(sorted({parent for file in context.gathered for parent in file.parents}))
+    processed = context.attempt.processed
+    return tuple(sorted({file.lfn for file in processed.files})) if processed else ()

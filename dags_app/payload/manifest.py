@@ -44,10 +44,15 @@ def build_manifest(
         "site": slot.site,
         "rse": rse,
         "written_at": utc_now(),
-        "jobs": [{"node": report.node, "processed": report.processed} for report in reports],
+        "jobs": [_job(report, job) for report in reports],
         "outputs": [_output(output, [file for file in merged if file.output == output]) for output in job.outputs],
         "metrics": {"steps": _metrics(reports)},
     }
+
+
+def _job(report: NodeReport, job: JobDocument) -> dict[str, Any]:
+    task = {"task": report.task} if len(job.tasks) > 1 else {}
+    return {"node": report.node, **task, "processed": report.processed}
 
 
 def _output(output: Output, merged: list[MergedFile]) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, 
     return [
         PlannedFile(output, names.merged_lfn(job, unit, output, number), group)
         for output in job.outputs
-        for number, group in enumerate(merging.group_files(merging.files_of(output, reports), job.merge))
+        for number, group in enumerate(
+            merging.group_files(merging.files_of(output, reports, job.task_of(output.step)), job.merge)
+        )
     ]
 
 

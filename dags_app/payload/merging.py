@@ -40,10 +40,10 @@ class MergeGroup:
         return tuple(sorted({parent for file in self.files for parent in file.parents}))
 
 
-def files_of(output: Output, reports: Iterable[NodeReport]) -> list[UnmergedFile]:
-    """The files of one output, exactly one of every node."""
+def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
+    """The files of one output, exactly one of every node of the task that writes it."""
     found = []
-    for report in reports:
+    for report in (each for each in reports if each.task == task):
         mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
         if len(mine) != 1:
             raise PayloadError(

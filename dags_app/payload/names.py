@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import uuid5
 
-from .documents import JobDocument, Output, UnitDocument
+from .documents import JobDocument, Output, Staged, UnitDocument
 
 #: Work units that share one directory number: keeps directories of a big workflow small.
 UNITS_PER_DIRECTORY = 1000
@@ -19,7 +19,7 @@ def directory_number(unit: UnitDocument) -> str:
     return f"{unit.index // UNITS_PER_DIRECTORY:05d}"
 
 
-def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Output) -> str:
+def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Staged) -> str:
     """LFN of the file that ``node`` writes for ``output``."""
     name = uuid5(job.workflow_id, f"unmerged/{job.round_index}/{unit.unit}/{node}/{output.step}/{output.module}")
     return f"{output.unmerged_lfn_base}/{directory_number(unit)}/{name}.root"

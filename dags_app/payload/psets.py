@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ def write_step(
     unit: UnitDocument,
     unit_job: UnitJob,
     step: Step,
-    upstream: Path | None,
+    sources: Sequence[Path],
     mixing: tuple[Mixing, ...] = (),
 ) -> None:
-    """Fill ``directory`` for ``step``; ``upstream`` is the file of the step it reads, None for the job's own input.
+    """Fill ``directory`` for ``step``; ``sources`` are the files of the step it reads, none for the job's own input.
 
     PayloadError when the sandbox lacks the step's configuration.
     """
@@ -40,12 +41,12 @@ def write_step(
     shutil.copyfile(original, directory / "original.py")
     copy_program("cmssw_tweak.py", directory / "cmssw_tweak.py")
     copy_program("step_pset.py", directory / CONFIGURATION)
-    tweak = _input_tweak(unit_job) if upstream is None else _chained_tweak(upstream)
+    tweak = _chained_tweak(sources) if sources else _input_tweak(unit_job)
     tweak.update(
         {
             "outputs": {
                 module: names.unmerged_lfn(job, unit, unit_job.node, output)
-                for module, output in job.outputs_of(step.name).items()
+                for module, output in job.staged_by(step.name).items()
             },
             "global_tag": step.global_tag,
             "threads": step.threads,
@@ -72,8 +73,8 @@ def copy_program(name: str, target: Path) -> None:
     target.write_bytes(data)
 
 
-def _chained_tweak(upstream: Path) -> dict[str, Any]:
-    return _tweak(files=[f"file:{upstream.resolve()}"])
+def _chained_tweak(sources: Sequence[Path]) -> dict[str, Any]:
+    return _tweak(files=[f"file:{source.resolve()}" for source in sources])
 
 
 def _input_tweak(job: UnitJob) -> dict[str, Any]:

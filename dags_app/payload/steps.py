@@ -14,6 +14,7 @@ from .cmssw import run_in_release
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
 from .fjr import FrameworkReport, OutputFileReport
+from .gathering import GatheredFile
 from .pileup import Mixing, mixing_of
 from .processes import Finished
 from .reports import AttemptReport, StepRecord
@@ -48,14 +49,18 @@ class JobContext:
     sandbox: Path
     work: Path
     attempt: AttemptReport
+    gathered: tuple[GatheredFile, ...] = ()  # what a job of a later task reads
 
 
 def run_chain(context: JobContext) -> dict[str, DoneStep]:
-    """Run every step; done steps by name. PayloadError with the failing step's code, the attempt's record filled in."""
+    """Run every step of the job's task; done steps by name.
+
+    PayloadError with the failing step's code, the attempt's record filled in.
+    """
     done: dict[str, DoneStep] = {}
-    for step in context.job.steps:
+    for step in context.job.steps_of(context.unit_job.task):
         context.attempt.exit_step = step.name
-        upstream = done[step.input_step] if step.input_step is not None else None
+        upstream = done.get(step.input_step) if step.input_step is not None else None
         done[step.name] = _run_step(context, step, upstream)
     context.attempt.exit_step = None
     return done
@@ -64,9 +69,12 @@ def run_chain(context: JobContext) -> dict[str, DoneStep]:
 def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> DoneStep:
     directory = context.attempt.steps_directory / f"step{step.number}_{step.name}"
     directory.mkdir(parents=True)
-    source = upstream.output_path(step.input_module or "") if upstream is not None else None
+    if upstream is not None:
+        sources = [upstream.output_path(step.input_module or "")]
+    else:
+        sources = [file.path for file in context.gathered]
     psets.write_step(
-        directory, context.sandbox, context.job, context.unit, context.unit_job, step, source, _mixing(context, step)
+        directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, _mixing(context, step)
     )
     finished = run_in_release(
         ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION],
@@ -80,17 +88,24 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     code = exit_code_of(finished, report)
     context.attempt.steps.append(_record(step, finished, report, code))
     if upstream is None:
-        context.attempt.processed = checks.with_ranges(checks.processed_by(report), context.unit_job)
+        context.attempt.processed = _processed(context, report)
     if code != codes.SUCCESS:
         raise PayloadError(code, f"step {step.name}: {_explain(finished, report, directory)}")
     _check(context, step, upstream, report, directory)
     return DoneStep(step, directory, report)
 
 
+def _processed(context: JobContext, report: FrameworkReport) -> checks.Processed:
+    if context.gathered:
+        return checks.read_gathered(report, context.gathered)
+    return checks.with_ranges(checks.processed_by(report), context.unit_job)
+
+
 def _mixing(context: JobContext, step: Step) -> tuple[Mixing, ...]:
     attempt = context.attempt
     seed = psets.seed_of(context.job, context.unit, context.unit_job, step)
-    return mixing_of(attempt.directory, context.job, context.unit_job, step, site=attempt.slot.site, seed=seed)
+    origin = context.unit.origin(context.unit_job)  # deterministic pileup counts the events of the workflow
+    return mixing_of(attempt.directory, context.job, origin, step, site=attempt.slot.site, seed=seed)
 
 
 def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
@@ -134,11 +149,13 @@ def _explain(finished: Finished, report: FrameworkReport, directory: Path) -> st
 def _check(context: JobContext, step: Step, upstream: DoneStep | None, report: FrameworkReport, directory: Path) -> None:
     checks.check_not_skipped(report, step.name)
     done = checks.processed_by(report)
-    if upstream is None:
+    if upstream is None and context.gathered:
+        checks.check_gathered(context.gathered, checks.read_gathered(report, context.gathered), step.name)
+    elif upstream is None:
         checks.check_first_step(context.unit_job, done, step.name)
     else:
         checks.check_next_step(_need_output(upstream.report, step.input_module or "", step.name), done, step.name)
-    needed = set(context.job.outputs_of(step.name))
+    needed = set(context.job.staged_by(step.name))
     needed.update(s.input_module for s in context.job.steps if s.input_step == step.name and s.input_module)
     for module in sorted(needed):
         _need_output(report, module, step.name)
