@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.planning.wanted import WantedLumis
 from dags_app.services.failures import failures_sweep
 from dags_app.services.units import (
     UnitNodes,
@@ -25,6 +26,7 @@ from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.models import Event
+from requests_app.workflow_spec import spec_of
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
 from wms2.metrics import TRACKING_SECONDS
@@ -68,10 +70,11 @@ def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
     """Every unit is looked at, also after one has violated its claim: what the others did well must not be done again."""
     count = 0
     violation: LedgerViolation | None = None
+    wanted = _wanted(evaluation)
     for unit in units_to_account(dag=dag, done=nodes.done):
         try:
             manifest, sha256 = unit_read(unit=unit, dag=dag)
-            unit_account(evaluation, dag, unit, manifest, sha256)
+            unit_account(evaluation, dag, unit, manifest, sha256, wanted)
             count += 1
         except ManifestProblem as problem:
             unit_unaccounted(unit=unit, problem=str(problem))
@@ -102,11 +105,18 @@ def account_again(evaluation: Evaluation) -> None:
             _account(evaluation, dag, UnitNodes(done=tuple(names), failed=()))
 
 
-def unit_account(evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Manifest, sha256: str) -> None:
+def _wanted(evaluation: Evaluation) -> WantedLumis | None:
+    wanted = spec_of(evaluation.request.workflow).input
+    return WantedLumis(wanted) if wanted is not None else None
+
+
+def unit_account(
+    evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Manifest, sha256: str, wanted: WantedLumis | None
+) -> None:
     """One transaction: the unit is DONE, its files are rows, their registration is asked for."""
     crash_point("register.claimed")
     with evaluation.fenced():
-        events = unit_settle(unit=unit, dag=dag, manifest=manifest, sha256=sha256)
+        events = unit_settle(unit=unit, dag=dag, manifest=manifest, sha256=sha256, wanted=wanted)
         files = unit_register(
             request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch, outputs=_outputs(unit, manifest)
         )

@@ -37,11 +37,6 @@ class LumisLeft:
     tried: LumiRanges
 
 
-def lumis_from_json(stored: dict[str, list[list[int]]]) -> LumiRanges:
-    """The ranges of ``InputFile.lumis``."""
-    return lumis.from_intervals((int(run), first, last) for run, spans in stored.items() for first, last in spans)
-
-
 def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
     """Make the rows anew from the files as they are; in the caller's transaction.
 
@@ -52,7 +47,7 @@ def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
     out: list[_INTERVALS] = []
     rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "excluded_at")
     for stored, excluded_at in rows.iterator(chunk_size=2000):
-        mine = wanted.among(lumis_from_json(stored))
+        mine = wanted.among(lumis.from_json(stored))
         (kept if excluded_at is None else out).extend(lumis.iterate(mine))
     refused = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).values_list("run", "span"))
     todo, given_up = lumis.from_intervals(kept), lumis.from_intervals(out)

@@ -14,7 +14,6 @@ from django.utils import timezone
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges
-from requests_app.input_lumis import lumis_from_json
 from requests_app.ledger import files_left
 from requests_app.models import InputFile, Workflow
 from sites_app.selectors import sites_by_rse
@@ -39,7 +38,7 @@ def lumi_specs(workflow: Workflow, left: LumiRanges, *, anywhere: bool) -> Itera
     sites = sites_by_rse()
     rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by("lfn")
     for row in rows.iterator(chunk_size=_CHUNK):
-        mine = lumis.intersect(lumis_from_json(row.lumis), left)
+        mine = lumis.intersect(lumis.from_json(row.lumis), left)
         if mine:
             yield _spec(row, sites, anywhere=anywhere, left_lumis=mine)
 
@@ -71,7 +70,7 @@ def _spec(
         lfn=row.lfn,
         size_bytes=row.size_bytes,
         events=row.events,
-        lumis=lumis_from_json(row.lumis),
+        lumis=lumis.from_json(row.lumis),
         locations=places,
         parents=tuple(row.parents),
         left=left,

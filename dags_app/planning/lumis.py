@@ -8,7 +8,7 @@ value in that form. Costs go with the number of intervals, never with the number
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -163,3 +163,8 @@ def iterate(ranges: LumiRanges) -> Iterator[tuple[int, int, int]]:
 def to_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
     """CMS's JSON form: ``{"run": [[first, last], ...]}``."""
     return {str(run): [[first, last] for first, last in intervals] for run, intervals in ranges.items()}
+
+
+def from_json(stored: Mapping[str, Iterable[Sequence[int]]]) -> LumiRanges:
+    """The ranges of CMS's JSON form, whatever its order."""
+    return from_intervals((int(run), first, last) for run, intervals in stored.items() for first, last in intervals)

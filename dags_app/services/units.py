@@ -15,6 +15,7 @@ from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
 from dags_app.planning.specs import LumiRanges
+from dags_app.planning.wanted import WantedLumis
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import LedgerViolation, StaleState
 
@@ -79,14 +80,17 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     return manifest, sha256
 
 
-def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str) -> int:
+def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str, wanted: WantedLumis | None = None) -> int:
     """PLANNED or unaccounted -> DONE when the manifest equals the claim; in the caller's transaction. Returns its events.
+
+    Args:
+        wanted: which lumis of its input the request wants; None without input.
 
     Raises:
         LedgerViolation: the unit processed work that it did not claim, or processed something twice.
         ManifestProblem: claimed work is missing.
     """
-    _compare(unit, manifest)
+    _compare(unit, manifest, wanted)
     rows = WorkUnit.objects.filter(pk=unit.pk, state__in=(WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)).update(
         state=WorkUnitState.DONE,
         site=manifest.site,
@@ -118,13 +122,13 @@ def units_fail(*, units: Sequence[WorkUnit], problem: str, state: WorkUnitState 
     WorkUnitClaim.objects.filter(unit_id__in=ids).update(live=False)
 
 
-def _compare(unit: WorkUnit, manifest: Manifest) -> None:
+def _compare(unit: WorkUnit, manifest: Manifest, wanted: WantedLumis | None) -> None:
     claims = list(unit.claims.filter(live=True).select_related("input_file"))
     kinds = {claim.kind.lower for claim in claims}
     if kinds <= {WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS}:
         _compare_generated(unit, claims, manifest)
     elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
-        _compare_files(unit, claims, manifest)
+        _compare_files(unit, claims, manifest, wanted)
     else:
         _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
 
@@ -139,21 +143,32 @@ def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Ma
     _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
 
 
-def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest) -> None:
+def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
+    """Files of which everything is wanted must be read whole; of those that a mask cuts exactly the wanted lumis."""
     wanted: dict[str, int] = {}
+    chosen: dict[str, LumiRanges] = {}
+    cut: set[str] = set()
     for claim in claims:
-        if claim.input_file is None:
+        file = claim.input_file
+        if file is None:
             raise LedgerViolation(f"{unit.name}: a claim on file events has no file")
-        wanted[claim.input_file.lfn] = wanted.get(claim.input_file.lfn, 0) + claim.events
+        wanted[file.lfn] = wanted.get(file.lfn, 0) + claim.events
+        if selection is not None and not selection.everything:
+            held = lumis.from_json(file.lumis)
+            chosen[file.lfn] = selection.among(held)
+            if chosen[file.lfn] != held:
+                cut.add(file.lfn)
     got: dict[str, int] = {}
     for job in manifest.jobs:
-        for file in job.processed.files:
-            got[file.lfn] = got.get(file.lfn, 0) + file.events
+        for read in job.processed.files:
+            got[read.lfn] = got.get(read.lfn, 0) + read.events
     strangers = got.keys() - wanted.keys()
     too_much = [lfn for lfn in got.keys() & wanted.keys() if got[lfn] > wanted[lfn]]
     if strangers or too_much:
         raise LedgerViolation(f"{unit.name} read what it did not claim: {sorted(strangers)[:3] + too_much[:3]}")
-    short = [lfn for lfn, events in wanted.items() if got.get(lfn, -1) < events]
+    if cut:
+        _equal(unit, "lumis", lumis.union(*chosen.values()), _processed_lumis(manifest))
+    short = [lfn for lfn, events in wanted.items() if got.get(lfn, -1) < (0 if lfn in cut else events)]
     if short:
         raise ManifestProblem(f"{unit.name}: {len(short)} claimed files not read whole, e.g. {sorted(short)[0]}")
 
