@@ -79,7 +79,7 @@ def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -
 
 
 def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Path) -> None:
-    job = submit(place, SPIN, wall=10, no_cpu=5)
+    job = submit(place, SPIN, wall=10)
     history = ended(place, job)
     assert history.hold_reason is not None and "WMS2: ran longer than 10 s" in history.hold_reason
     assert verdict(place, job, history) == ("transient", "held-wall-clock")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
@@ -27,7 +27,7 @@ class Command(BaseCommand):
     """Classify one failure."""
 
     help = "Say what kind of failure a job report shows, which rule decides, and what would be done."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The report, and what is known beside it."""
