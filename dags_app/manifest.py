@@ -40,6 +40,7 @@ class ManifestJob(_Model):
     """One processing job's share."""
 
     node: str
+    task: int = 1  # of a chain: later tasks read what the unit's own earlier nodes left
     processed: Processed
 
 
@@ -78,6 +79,11 @@ class Manifest(_Model):
     jobs: list[ManifestJob] = Field(min_length=1)
     outputs: list[ManifestOutput]
     metrics: dict[str, object] = Field(default_factory=dict)
+
+    @property
+    def claimants(self) -> list[ManifestJob]:
+        """The jobs that processed what the unit claims: those of the first task."""
+        return [job for job in self.jobs if job.task == 1]
 
 
 class ManifestProblem(Exception):

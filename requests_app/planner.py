@@ -16,6 +16,7 @@ import structlog
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
+from dags_app.planning.levels import edge_count, level_plans
 from dags_app.planning.pileup import jobs_at, pileup_sites
 from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
@@ -56,7 +57,10 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     pileup = pileup_resolve(spec)
     mixable = jobs_at(jobs, pileup_sites(spec, pileup, least_fraction=conf().pileup_min_fraction))
     grouped = work_units.group_jobs(
-        mixable, jobs_per_work_unit=limit_int("jobs_per_work_unit"), bytes_per_event=sizing.bytes_per_event(spec)
+        mixable,
+        jobs_per_work_unit=limit_int("jobs_per_work_unit"),
+        bytes_per_event=sizing.bytes_per_event(spec),
+        levels=level_plans(spec),
     )
     knobs = conf()
     filled = work_units.fill_dag(grouped, max_units=knobs.max_work_units_per_dag, max_nodes=knobs.max_nodes_per_dag)
@@ -150,13 +154,13 @@ def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenD
         shutil.rmtree(parent / str(dag_id))
         directory = writer.write_dag_directory(dag_spec, programs, parent=parent)
     units = dag_spec.units
-    processing = sum(len(unit.jobs) for unit in units)
+    processing = sum(unit.processing_nodes for unit in units)
     return WrittenDag(
         dag_id=dag_id,
         submit_dir=str(directory.directory),
         files_sha256=directory.files_sha256,
         node_counts={"Processing": processing, "Merge": len(units), "Cleanup": len(units), "Landing": len(units)},
-        total_edges=2 * processing + len(units),
+        total_edges=sum(edge_count(unit) for unit in units),
     )
 
 
@@ -200,7 +204,7 @@ def _ordinals(workflow: Workflow, placed: blocks.BlockPlan) -> dict[str, int]:
 
 def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> None:
     made = [job.generate for unit in placed.units for job in unit.jobs if job.generate is not None]
-    total_nodes = sum(len(unit.jobs) + work_units.EXTRA_NODES for unit in placed.units)
+    total_nodes = sum(unit.processing_nodes + work_units.EXTRA_NODES for unit in placed.units)
     fields = {"total_nodes": workflow.total_nodes + total_nodes}
     if made:
         fields["next_first_event"] = max(g.last_event for g in made) + 1

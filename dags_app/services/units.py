@@ -104,7 +104,7 @@ def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str, wa
     if rows != 1:
         raise StaleState(f"work unit {unit.name} is no longer open")
     DAG.objects.filter(pk=dag.pk).update(units_done=F("units_done") + 1)
-    return sum(job.processed.events for job in manifest.jobs)
+    return sum(job.processed.events for job in manifest.claimants)
 
 
 def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:
@@ -135,7 +135,7 @@ def _compare(unit: WorkUnit, manifest: Manifest, wanted: WantedLumis | None) -> 
 
 def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest) -> None:
     wanted = sum(c.events for c in claims)
-    got = sum(job.processed.events for job in manifest.jobs)
+    got = sum(job.processed.events for job in manifest.claimants)
     if got > wanted:
         raise LedgerViolation(f"{unit.name} generated {got} events, {wanted} were claimed")
     if got < wanted:
@@ -159,7 +159,7 @@ def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manife
             if chosen[file.lfn] != held:
                 cut.add(file.lfn)
     got: dict[str, int] = {}
-    for job in manifest.jobs:
+    for job in manifest.claimants:
         for read in job.processed.files:
             got[read.lfn] = got.get(read.lfn, 0) + read.events
     strangers = got.keys() - wanted.keys()
@@ -189,5 +189,5 @@ def _claimed_lumis(claims: list[WorkUnitClaim], kind: int) -> LumiRanges:
 
 def _processed_lumis(manifest: Manifest) -> LumiRanges:
     return lumis.from_intervals(
-        (run, a, b) for job in manifest.jobs for run, spans in job.processed.lumis.items() for a, b in spans
+        (run, a, b) for job in manifest.claimants for run, spans in job.processed.lumis.items() for a, b in spans
     )
