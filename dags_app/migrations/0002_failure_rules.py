@@ -5,235 +5,111 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("dags_app", "0001_initial"),
-        ("requests_app", "0005_pileup_cache"),
+        ('dags_app', '0001_initial'),
+        ('requests_app', '0005_pileup_cache'),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="FailureLog",
+            name='FailureLog',
             fields=[
-                ("directory_id", models.UUIDField(primary_key=True, serialize=False)),
-                ("offset_bytes", models.BigIntegerField(default=0)),
-                ("problem", models.TextField(blank=True, help_text="why it could not be read on")),
+                ('directory_id', models.UUIDField(primary_key=True, serialize=False)),
+                ('offset_bytes', models.BigIntegerField(default=0)),
+                ('problem', models.TextField(blank=True, help_text='why it could not be read on')),
             ],
             options={
-                "db_table": "failure_logs",
+                'db_table': 'failure_logs',
             },
         ),
         migrations.CreateModel(
-            name="FailureGroup",
+            name='FailureGroup',
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                (
-                    "category",
-                    models.CharField(
-                        choices=[
-                            ("transient", "Transient"),
-                            ("permanent", "Permanent"),
-                            ("data", "Data"),
-                            ("infrastructure", "Infrastructure"),
-                        ],
-                        max_length=20,
-                    ),
-                ),
-                ("code", models.IntegerField()),
-                ("site", models.CharField(blank=True, max_length=100)),
-                ("step", models.CharField(blank=True, max_length=200)),
-                ("rule", models.CharField(blank=True, max_length=100)),
-                ("attempts", models.PositiveIntegerField(default=0, help_text="failed attempts")),
-                (
-                    "given_up",
-                    models.PositiveIntegerField(default=0, help_text="of them those after which the node was not tried again"),
-                ),
-                ("reason", models.TextField(blank=True, help_text="of the newest")),
-                ("first_at", models.DateTimeField()),
-                ("last_at", models.DateTimeField()),
-                (
-                    "workflow",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="failure_groups", to="requests_app.workflow"
-                    ),
-                ),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('category', models.CharField(choices=[('transient', 'Transient'), ('permanent', 'Permanent'), ('data', 'Data'), ('infrastructure', 'Infrastructure')], max_length=20)),
+                ('code', models.IntegerField()),
+                ('site', models.CharField(blank=True, max_length=100)),
+                ('step', models.CharField(blank=True, max_length=200)),
+                ('rule', models.CharField(blank=True, max_length=100)),
+                ('attempts', models.PositiveIntegerField(default=0, help_text='failed attempts')),
+                ('given_up', models.PositiveIntegerField(default=0, help_text='of them those after which the node was not tried again')),
+                ('reason', models.TextField(blank=True, help_text='of the newest')),
+                ('first_at', models.DateTimeField()),
+                ('last_at', models.DateTimeField()),
+                ('workflow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='failure_groups', to='requests_app.workflow')),
             ],
             options={
-                "db_table": "failure_groups",
-                "ordering": ("-attempts", "id"),
+                'db_table': 'failure_groups',
+                'ordering': ('-attempts', 'id'),
             },
         ),
         migrations.CreateModel(
-            name="FailureRule",
+            name='FailureRule',
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("order", models.PositiveIntegerField(help_text="lower ones are tried first")),
-                (
-                    "name",
-                    models.SlugField(help_text="stands in post.json and in the errors of a request", max_length=100, unique=True),
-                ),
-                ("enabled", models.BooleanField(default=True)),
-                (
-                    "source",
-                    models.CharField(
-                        choices=[("shipped", "Shipped"), ("operator", "Operator")],
-                        default="operator",
-                        editable=False,
-                        max_length=10,
-                    ),
-                ),
-                ("first_code", models.IntegerField(blank=True, help_text="exit code, or the first of a range", null=True)),
-                (
-                    "last_code",
-                    models.IntegerField(blank=True, help_text="last exit code of the range; empty: one code only", null=True),
-                ),
-                (
-                    "message",
-                    models.CharField(
-                        blank=True, help_text="regular expression, searched for in the error message", max_length=500
-                    ),
-                ),
-                (
-                    "step",
-                    models.CharField(blank=True, help_text="regular expression, searched for in the step's name", max_length=200),
-                ),
-                (
-                    "site",
-                    models.CharField(blank=True, help_text="regular expression, searched for in the site's name", max_length=200),
-                ),
-                (
-                    "category",
-                    models.CharField(
-                        choices=[
-                            ("transient", "Transient"),
-                            ("permanent", "Permanent"),
-                            ("data", "Data"),
-                            ("infrastructure", "Infrastructure"),
-                        ],
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "action",
-                    models.CharField(
-                        choices=[
-                            ("retry", "Retry"),
-                            ("other_site", "Once more here, then at another site"),
-                            ("more_memory", "Retry with more memory"),
-                            ("permanent_failure", "Give the node up"),
-                            ("abort_dag", "Abort the DAG"),
-                        ],
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "cooloff_seconds",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="before the first retry, doubled with each further one; empty: the configured base",
-                        null=True,
-                    ),
-                ),
-                (
-                    "memory_factor",
-                    models.FloatField(
-                        blank=True, help_text="the next attempt gets so many times the memory, e.g. 1.5", null=True
-                    ),
-                ),
-                ("note", models.TextField(blank=True, help_text="what the failure means")),
-                ("updated_at", models.DateTimeField(auto_now=True)),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('order', models.PositiveIntegerField(help_text='lower ones are tried first')),
+                ('name', models.SlugField(help_text='stands in post.json and in the errors of a request', max_length=100, unique=True)),
+                ('enabled', models.BooleanField(default=True)),
+                ('source', models.CharField(choices=[('shipped', 'Shipped'), ('operator', 'Operator')], default='operator', editable=False, max_length=10)),
+                ('first_code', models.IntegerField(blank=True, help_text='exit code, or the first of a range', null=True)),
+                ('last_code', models.IntegerField(blank=True, help_text='last exit code of the range; empty: one code only', null=True)),
+                ('message', models.CharField(blank=True, help_text='regular expression, searched for in the error message', max_length=500)),
+                ('step', models.CharField(blank=True, help_text="regular expression, searched for in the step's name", max_length=200)),
+                ('site', models.CharField(blank=True, help_text="regular expression, searched for in the site's name", max_length=200)),
+                ('category', models.CharField(choices=[('transient', 'Transient'), ('permanent', 'Permanent'), ('data', 'Data'), ('infrastructure', 'Infrastructure')], max_length=20)),
+                ('action', models.CharField(choices=[('retry', 'Retry'), ('other_site', 'Once more here, then at another site'), ('more_memory', 'Retry with more memory'), ('permanent_failure', 'Give the node up'), ('abort_dag', 'Abort the DAG')], max_length=20)),
+                ('cooloff_seconds', models.PositiveIntegerField(blank=True, help_text='before the first retry, doubled with each further one; empty: the configured base', null=True)),
+                ('memory_factor', models.FloatField(blank=True, help_text='the next attempt gets so many times the memory, e.g. 1.5', null=True)),
+                ('note', models.TextField(blank=True, help_text='what the failure means')),
+                ('updated_at', models.DateTimeField(auto_now=True)),
             ],
             options={
-                "db_table": "failure_rules",
-                "ordering": ("order", "id"),
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("category__in", ["transient", "permanent", "data", "infrastructure"])),
-                        name="failure_rule_category_known",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("action__in", ["retry", "other_site", "more_memory", "permanent_failure", "abort_dag"])
-                        ),
-                        name="failure_rule_action_known",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("last_code__isnull", True),
-                            models.Q(("first_code__isnull", False), ("last_code__gte", models.F("first_code"))),
-                            _connector="OR",
-                        ),
-                        name="failure_rule_codes_in_order",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("first_code__isnull", False),
-                            models.Q(("message", ""), _negated=True),
-                            models.Q(("step", ""), _negated=True),
-                            models.Q(("site", ""), _negated=True),
-                            _connector="OR",
-                        ),
-                        name="failure_rule_has_condition",
-                    ),
-                ],
+                'db_table': 'failure_rules',
+                'ordering': ('order', 'id'),
+                'constraints': [models.CheckConstraint(condition=models.Q(('category__in', ['transient', 'permanent', 'data', 'infrastructure'])), name='failure_rule_category_known'), models.CheckConstraint(condition=models.Q(('action__in', ['retry', 'other_site', 'more_memory', 'permanent_failure', 'abort_dag'])), name='failure_rule_action_known'), models.CheckConstraint(condition=models.Q(('last_code__isnull', True), models.Q(('first_code__isnull', False), ('last_code__gte', models.F('first_code'))), _connector='OR'), name='failure_rule_codes_in_order'), models.CheckConstraint(condition=models.Q(('first_code__isnull', False), models.Q(('message', ''), _negated=True), models.Q(('step', ''), _negated=True), models.Q(('site', ''), _negated=True), _connector='OR'), name='failure_rule_has_condition')],
             },
         ),
         migrations.CreateModel(
-            name="FailureSample",
+            name='FailureSample',
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("unit", models.CharField(max_length=20)),
-                ("node", models.CharField(max_length=100)),
-                ("attempt", models.PositiveIntegerField()),
-                ("job_id", models.CharField(max_length=50)),
-                ("final", models.BooleanField()),
-                ("at", models.DateTimeField()),
-                ("message", models.TextField(blank=True)),
-                ("bad_files", models.JSONField(blank=True, default=list)),
-                ("log_tail", models.TextField(blank=True)),
-                (
-                    "dag",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="failure_samples", to="dags_app.dag"
-                    ),
-                ),
-                (
-                    "group",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="samples", to="dags_app.failuregroup"
-                    ),
-                ),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('unit', models.CharField(max_length=20)),
+                ('node', models.CharField(max_length=100)),
+                ('attempt', models.PositiveIntegerField()),
+                ('job_id', models.CharField(max_length=50)),
+                ('final', models.BooleanField()),
+                ('at', models.DateTimeField()),
+                ('message', models.TextField(blank=True)),
+                ('bad_files', models.JSONField(blank=True, default=list)),
+                ('log_tail', models.TextField(blank=True)),
+                ('dag', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='failure_samples', to='dags_app.dag')),
+                ('group', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='samples', to='dags_app.failuregroup')),
             ],
             options={
-                "db_table": "failure_samples",
-                "ordering": ("-id",),
+                'db_table': 'failure_samples',
+                'ordering': ('-id',),
             },
         ),
         migrations.CreateModel(
-            name="FailedInputFile",
+            name='FailedInputFile',
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("lfn", models.CharField(max_length=700)),
-                ("attempts", models.PositiveIntegerField(default=0)),
-                ("site", models.CharField(blank=True, help_text="of the newest", max_length=100)),
-                ("code", models.IntegerField(help_text="of the newest")),
-                ("last_at", models.DateTimeField()),
-                (
-                    "workflow",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="failed_input_files", to="requests_app.workflow"
-                    ),
-                ),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('lfn', models.CharField(max_length=700)),
+                ('attempts', models.PositiveIntegerField(default=0)),
+                ('site', models.CharField(blank=True, help_text='of the newest', max_length=100)),
+                ('code', models.IntegerField(help_text='of the newest')),
+                ('last_at', models.DateTimeField()),
+                ('workflow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='failed_input_files', to='requests_app.workflow')),
             ],
             options={
-                "db_table": "failed_input_files",
-                "ordering": ("-attempts", "id"),
-                "constraints": [models.UniqueConstraint(fields=("workflow", "lfn"), name="failed_input_file_once_per_workflow")],
+                'db_table': 'failed_input_files',
+                'ordering': ('-attempts', 'id'),
+                'constraints': [models.UniqueConstraint(fields=('workflow', 'lfn'), name='failed_input_file_once_per_workflow')],
             },
         ),
         migrations.AddConstraint(
-            model_name="failuregroup",
-            constraint=models.UniqueConstraint(
-                fields=("workflow", "category", "code", "site", "step", "rule"), name="failure_group_once_per_workflow"
-            ),
+            model_name='failuregroup',
+            constraint=models.UniqueConstraint(fields=('workflow', 'category', 'code', 'site', 'step', 'rule'), name='failure_group_once_per_workflow'),
         ),
     ]

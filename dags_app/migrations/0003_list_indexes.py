@@ -4,14 +4,15 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("dags_app", "0002_failure_rules"),
-        ("sites_app", "0001_initial"),
+        ('dags_app', '0002_failure_rules'),
+        ('sites_app', '0001_initial'),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name="dag",
-            index=models.Index(fields=["created_at"], name="idx_dags_created"),
+            model_name='dag',
+            index=models.Index(fields=['created_at'], name='idx_dags_created'),
         ),
     ]
