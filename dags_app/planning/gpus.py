@@ -10,15 +10,27 @@ from __future__ import annotations
 import re
 
 from dags_app.planning.quoting import plain
-from dags_app.planning.specs import GpuSpec
+from dags_app.planning.specs import GpuSpec, WorkflowSpec
 
+#: HTCondor reports the CUDA version of a driver (12.2). Larger numbers are the maker's release (535.104), which it does not know.
+_FIRST_NVIDIA_RELEASE = 100
+_VERSION = re.compile(r"\d+(\.\d+){0,3}", re.ASCII)
 #: Device names have blanks and brackets, and nothing that a submit file or a ClassAd string reads otherwise.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]*", re.ASCII)
 
 
 def version_of(text: str) -> tuple[int, ...]:
     """A dotted version for comparing: ``"8.10"`` is above ``"8.9"``; empty text is below all."""
+    if text and not _VERSION.fullmatch(text):
+        raise ValueError(f"no version: {text!r}")
     return tuple(int(part) for part in text.split(".")) if text else ()
+
+
+def unit_gpu(workflow: WorkflowSpec) -> GpuSpec | None:
+    """A GPU that some job of every unit requires: its site must have one. The most memory, of those that tasks ask for."""
+    asked = [task.resources.gpu for task in workflow.tasks] or [workflow.resources.gpu]
+    required = [gpu for gpu in asked if gpu is not None and gpu.required]
+    return max(required, key=lambda gpu: gpu.memory_mb, default=None)
 
 
 def gpu_lines(gpu: GpuSpec | None) -> str:
@@ -45,6 +57,8 @@ def gpu_lines(gpu: GpuSpec | None) -> str:
         lines.append(f'My.CUDACapability = "{listed}"')
     if gpu.runtime:
         lines.append(f'My.CUDARuntime = "{plain(gpu.runtime, "CUDA runtime")}"')
+    if gpu.driver_version:
+        lines.append(f'My.CUDADriverVersion = "{plain(gpu.driver_version, "CUDA driver version")}"')
     return "\n".join(lines) + "\n"
 
 
@@ -58,14 +72,13 @@ def _require_gpus(gpu: GpuSpec) -> str:
         if not _NAME.fullmatch(gpu.name):
             raise ValueError(f"GPU name {gpu.name!r} has characters that cannot stand in a submit file")
         clauses.append(f'DeviceName == "{gpu.name}"')
-    if gpu.driver_version:
+    driver = version_of(gpu.driver_version)
+    if driver and driver[0] < _FIRST_NVIDIA_RELEASE:
         clauses.append(f"DriverVersion >= {_two_parts(gpu.driver_version)}")
     return " && ".join(clauses)
 
 
 def _two_parts(version: str) -> str:
     """A version as the number that HTCondor's discovery reports: major.minor."""
-    if not re.fullmatch(r"\d+(\.\d+){0,3}", version, re.ASCII):
-        raise ValueError(f"no version: {version!r}")
-    major, _, rest = version.partition(".")
-    return f"{major}.{rest.partition('.')[0] or 0}"
+    major, minor = (*version_of(version), 0)[:2]
+    return f"{major}.{minor}"

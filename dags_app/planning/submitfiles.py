@@ -9,7 +9,7 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 from __future__ import annotations
 
 from dags_app.planning import layout
-from dags_app.planning.gpus import gpu_lines
+from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for, task_resources
@@ -22,7 +22,10 @@ _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid
 
 
 def landing_submit(spec: DagSpec) -> str:
-    """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event."""
+    """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event.
+
+    It asks for what narrows the choice of a site for any job of the unit: GPUs, and the requester's own requirements.
+    """
     return f"""\
 universe = vanilla
 executable = /bin/true
@@ -31,7 +34,7 @@ should_transfer_files = NO
 request_cpus = 1
 request_memory = 1
 request_disk = 1024
-log = {layout.CLUSTER_LOG}
+{gpu_lines(unit_gpu(spec.workflow))}log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INC}
@@ -39,7 +42,7 @@ include : {layout.AVOID_INC}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
-{_stamps(spec, "landing")}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}
+{_stamps(spec, "landing")}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}{_extra(spec)}
 queue
 """
 
@@ -60,6 +63,7 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
         memory_mb=resources.memory_mb,
         inputs=tuple(inputs),
         devices=gpu_lines(task_resources(spec.workflow, task).gpu),
+        extra=_extra(spec),
     )
 
 
@@ -78,8 +82,22 @@ def cleanup_submit(spec: DagSpec) -> str:
     return _payload_submit(spec, "cleanup", "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
 
 
+def _extra(spec: DagSpec) -> str:
+    """The requester's own expression; intake has seen to it that it is one whole expression."""
+    extra = spec.workflow.extra_requirements
+    return f" && ({extra})" if extra else ""
+
+
 def _payload_submit(
-    spec: DagSpec, role: str, command: str, *, cores: int, memory_mb: int, inputs: tuple[str, ...], devices: str = ""
+    spec: DagSpec,
+    role: str,
+    command: str,
+    *,
+    cores: int,
+    memory_mb: int,
+    inputs: tuple[str, ...],
+    devices: str = "",
+    extra: str = "",
 ) -> str:
     """A job that runs the payload at the elected site.
 
@@ -105,7 +123,7 @@ ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INC}
 My.DESIRED_Sites = "$(ELECTED_SITE)"
 My.MaxWallTimeMins = $(wall_minutes)
-{_stamps(spec, role)}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE}
+{_stamps(spec, role)}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE}{extra}
 queue
 """
 
