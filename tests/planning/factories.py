@@ -7,6 +7,7 @@ from typing import Any
 
 from dags_app.planning import lumis
 from dags_app.planning.blocks import assign_blocks
+from dags_app.planning.levels import level_plans
 from dags_app.planning.sizing import bytes_per_event
 from dags_app.planning.specs import (
     DagLimits,
@@ -21,6 +22,7 @@ from dags_app.planning.specs import (
     SplittingAlgo,
     SplittingSpec,
     StepSpec,
+    TaskSpec,
     WorkflowSpec,
 )
 from dags_app.planning.splitters import split
@@ -95,6 +97,32 @@ def input_workflow(
     return replace(made, **changes)
 
 
+def task_tree(**changes: Any) -> WorkflowSpec:
+    """A tree of four tasks from scratch: GenSim is read by Digi, whose output nobody keeps, and by Nano; Reco reads Digi."""
+    digi, nano = ("GenSim", "RAWSIMoutput"), ("GenSim", "RAWSIMoutput")
+    reco = ("Digi", "DIGIoutput")
+    made = generation_workflow(
+        steps=(
+            step(1, "GenSim", ("RAWSIMoutput",), filter_efficiency=0.3),
+            step(2, "Digi", ("DIGIoutput",), input_step=digi[0], input_module=digi[1], keep_output=False),
+            step(3, "Nano", ("NANOoutput",), input_step=nano[0], input_module=nano[1]),
+            step(4, "Reco", ("AODoutput",), input_step=reco[0], input_module=reco[1]),
+        ),
+        outputs=(
+            output("GenSim", "RAWSIMoutput", "GEN-SIM"),
+            output("Nano", "NANOoutput", "NANOAODSIM"),
+            output("Reco", "AODoutput", "AODSIM"),
+        ),
+        tasks=(
+            TaskSpec(1, "GenSim", ("GenSim",), ResourceSpec(4, 8000, 40.0, 1024.0)),
+            TaskSpec(2, "Digi", ("Digi",), ResourceSpec(8, 16_000, 20.0, 2048.0), "GenSim", *digi, 90),
+            TaskSpec(3, "Nano", ("Nano",), ResourceSpec(1, 3000, 1.0, 10.0), "GenSim", *nano),
+            TaskSpec(4, "Reco", ("Reco",), ResourceSpec(8, 16_000, 600.0, 512.0), "Digi", *reco, 30),
+        ),
+    )
+    return replace(made, **changes)
+
+
 def input_file(
     number: int, *, events: int = 100, ranges: LumiRanges | None = None, locations: tuple[str, ...] = ALL_SITES, **more: Any
 ) -> InputFileSpec:
@@ -108,7 +136,12 @@ def dag_spec(
 ) -> DagSpec:
     workflow = workflow or generation_workflow()
     jobs = [item for item in split(workflow, files) if isinstance(item, JobSpec)]
-    units = group_jobs(jobs, jobs_per_work_unit=jobs_per_work_unit, bytes_per_event=bytes_per_event(workflow))
+    units = group_jobs(
+        jobs,
+        jobs_per_work_unit=jobs_per_work_unit,
+        bytes_per_event=bytes_per_event(workflow),
+        levels=level_plans(workflow),
+    )
     plan = assign_blocks(units, open_blocks=(), block_counts={}, target_bytes=10**12)
     made = DagSpec(
         dag_id="3f0f5c1e-0000-4000-8000-000000000001",

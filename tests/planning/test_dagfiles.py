@@ -12,8 +12,8 @@ import pytest
 from dags_app.payload import documents as payload_documents
 from dags_app.planning import lumis
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, group_dag, outer_dag, render
-from dags_app.planning.specs import DagLimits, DagSpec, SplittingAlgo
-from tests.planning.factories import CERN, FNAL, dag_spec, generation_workflow, input_file, input_workflow
+from dags_app.planning.specs import DagLimits, DagSpec, GenerationSpec, SplittingAlgo
+from tests.planning.factories import CERN, FNAL, dag_spec, generation_workflow, input_file, input_workflow, task_tree
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -36,7 +36,13 @@ def file_based() -> DagSpec:
     )
 
 
-@pytest.mark.parametrize("make", [generation, file_based], ids=lambda make: make.__name__)
+def chain_of_tasks() -> DagSpec:
+    """Two units of four and one jobs: levels of nodes, two branches side by side, an output that is only handed on."""
+    five_jobs = GenerationSpec(run=1, first_event=1, first_lumi=1, events=450, events_per_job=100, events_per_lumi=50)
+    return dag_spec(task_tree(generation=five_jobs), jobs_per_work_unit=4)
+
+
+@pytest.mark.parametrize("make", [generation, file_based, chain_of_tasks], ids=lambda make: make.__name__)
 def test_every_rendered_file_is_the_golden_one(make: object) -> None:
     assert callable(make)
     place = GOLDEN / make.__name__
@@ -49,7 +55,7 @@ def test_every_rendered_file_is_the_golden_one(make: object) -> None:
     assert rendered == golden, "if the change is meant, look at it after WMS2_UPDATE_GOLDEN=1 pytest"
 
 
-@pytest.mark.parametrize("make", [generation, file_based], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [generation, file_based, chain_of_tasks], ids=lambda make: make.__name__)
 def test_the_payload_reads_what_the_planner_writes(make: object, tmp_path: Path) -> None:
     assert callable(make)
     spec: DagSpec = make()
@@ -60,8 +66,11 @@ def test_the_payload_reads_what_the_planner_writes(make: object, tmp_path: Path)
     assert [step.name for step in job.steps] == [step.name for step in spec.workflow.steps]
     for unit in spec.units:
         read = payload_documents.read_unit(tmp_path / unit.name)
-        assert [each.events for each in read.jobs] == [each.events for each in unit.jobs]
-        assert [bool(each.mask) for each in read.jobs] == [bool(each.mask) for each in unit.jobs]
+        assert [each.events for each in read.jobs[: len(unit.jobs)]] == [each.events for each in unit.jobs]
+        assert [(each.task, each.events) for each in read.jobs[len(unit.jobs) :]] == [
+            (level.task, node.events) for level in unit.levels for node in level.nodes
+        ]
+        assert [bool(each.mask) for each in read.jobs[: len(unit.jobs)]] == [bool(each.mask) for each in unit.jobs]
 
 
 def lines(text: str, word: str) -> list[str]:
