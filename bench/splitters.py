@@ -1,10 +1,17 @@
-"""Splitting, and splitting with writing: jobs a second, files a job, and where the time goes."""
+"""Splitting, grouping into units and writing, each apart: jobs a second and files a job; and a mask of 20 million lumis.
+
+CPU time of this process, the input made beforehand; writing also by the clock, which measures the disk.
+"""
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dags_app.planning import blocks, sizing, work_units, writer
@@ -15,8 +22,8 @@ from dags_app.planning.specs import (
     InputFileSpec,
     InputSpec,
     JobSpec,
+    LumiRanges,
     OutputSpec,
-    PlanItem,
     ResourceSpec,
     SplittingAlgo,
     SplittingSpec,
@@ -28,83 +35,142 @@ from dags_app.planning.splitters import split
 
 JOBS = (10_000, 100_000)
 SITES = ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue")
+JOBS_PER_WORK_UNIT = 8
+#: Units of the DAG that is written: as many as one may have.
+UNITS_PER_DAG = 5000
 
 
-def workflow(algorithm: SplittingAlgo, jobs: int, *, generation: bool = False) -> WorkflowSpec:
-    """One step, one output; as many jobs as asked for."""
+def workflow(
+    splitting: SplittingSpec, *, generation: GenerationSpec | None = None, lumi_list: LumiRanges | None = None
+) -> WorkflowSpec:
+    """One step, one output."""
     output = OutputSpec(
         "Step", "out", "AOD", "/Bench/Era-Proc-v1/AOD", "/store/mc/Era/Bench/AOD/Proc-v1",
         "/store/unmerged/Era/Bench/AOD/Proc-v1", "Bench", "Era-Proc-v1", "Era", "Proc", 1,
     )  # fmt: skip
-    made = GenerationSpec(1, 1, 1, 100 * jobs, 100, 10) if generation else None
     return WorkflowSpec(
         request_name="bench",
         campaign="Bench",
         steps=(StepSpec(1, "Step", "c", "CMSSW_14_0_0", ("el8_amd64_gcc12",), "GT", 1, 0, output_modules=("out",)),),
         outputs=(output,),
         resources=ResourceSpec(1, 2000, 1.0, 10.0),
-        splitting=SplittingSpec(algorithm, files_per_job=1, events_per_job=100),
-        generation=made,
-        input=None if generation else InputSpec("/Bench/Era-v1/RAW"),
+        splitting=splitting,
+        generation=generation,
+        input=None if generation else InputSpec("/Bench/Era-v1/RAW", lumi_list=lumi_list or {}),
         site_whitelist=SITES,
     )
 
 
-def files(count: int, events: int) -> Iterator[InputFileSpec]:
-    """Input files at the three sites in turn, LFNs ascending."""
+def files(count: int, events: int, lumis: int = 1) -> list[InputFileSpec]:
+    """Input files at the three sites in turn, LFNs ascending, each with the next lumis of a run of 1000 files."""
     locations = [frozenset({site}) for site in SITES]
+    made = []
     for n in range(count):
         lfn = f"/store/data/Era/Bench/RAW/v1/000/000/001/00000/{n:09d}.root"
-        yield InputFileSpec(lfn, 10**9, events, {1: ((n + 1, n + 1),)}, locations[n % 3])
+        first = n % 1000 * lumis + 1
+        made.append(InputFileSpec(lfn, 10**9, events, {n // 1000 + 1: ((first, first + lumis - 1),)}, locations[n % 3]))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request and its input."""
+
+    name: str
+    spec: WorkflowSpec
+    files: Sequence[InputFileSpec] = ()
+
+    def jobs(self) -> Iterator[JobSpec]:
+        """A new plan."""
+        return (item for item in split(self.spec, self.files) if isinstance(item, JobSpec))
+
+
+def cases(jobs: int) -> Iterator[Case]:
+    """Each algorithm with about so many jobs: FileBased two files a job, by lumis 3 jobs (of 8 lumis, 100 events) to 2 files."""
+    generation = GenerationSpec(1, 1, 1, 100 * jobs, 100, 10)
+    algo = SplittingAlgo
+    yield Case("generation", workflow(SplittingSpec(algo.EVENT_BASED, events_per_job=100), generation=generation))
+    yield Case("FileBased", workflow(SplittingSpec(algo.FILE_BASED, files_per_job=2)), files(2 * jobs, 100))
+    yield Case("EventBased", workflow(SplittingSpec(algo.EVENT_BASED, events_per_job=100)), files(jobs // 10, 1000))
+    some = files(2 * jobs // 3, 150, 12)
+    yield Case("LumiBased", workflow(SplittingSpec(algo.LUMI_BASED, lumis_per_job=8)), some)
+    yield Case("EventAwareLumi", workflow(SplittingSpec(algo.EVENT_AWARE_LUMI_BASED, events_per_job=100)), some)
 
 
 def main() -> None:
-    """Print a table, and the ratios between the sizes."""
-    cases: dict[str, Callable[[int], tuple[WorkflowSpec, Iterator[PlanItem]]]] = {
-        "generation": lambda n: _case(workflow(SplittingAlgo.EVENT_BASED, n, generation=True), 0, 0),
-        "FileBased": lambda n: _case(workflow(SplittingAlgo.FILE_BASED, n), n, 100),
-        "EventBased": lambda n: _case(workflow(SplittingAlgo.EVENT_BASED, n), n // 10, 1000),
-    }
-    print(f"{'algorithm':12} {'jobs':>8} {'split/s':>9} {'+units/s':>9} {'+write/s':>9} {'files/job':>9}")
-    for name, case in cases.items():
-        rates = [_measure(name, case, jobs) for jobs in JOBS]
-        print(f"{name:12} rate at {JOBS[1]:,} over {JOBS[0]:,} jobs: split {rates[1] / rates[0]:.2f}")
-
-
-def _case(spec: WorkflowSpec, count: int, events: int) -> tuple[WorkflowSpec, Iterator[PlanItem]]:
-    return spec, split(spec, files(count, events))
-
-
-def _measure(name: str, case: Callable[[int], tuple[WorkflowSpec, Iterator[PlanItem]]], jobs: int) -> float:
-    spec, items = case(jobs)
-    begun = time.process_time()
-    count = sum(isinstance(item, JobSpec) for item in items)
-    split_seconds = time.process_time() - begun
-    spec, items = case(jobs)
-    begun = time.process_time()
-    jobs_only = (item for item in items if isinstance(item, JobSpec))
-    units = list(work_units.group_jobs(jobs_only, jobs_per_work_unit=8, bytes_per_event=sizing.bytes_per_event(spec)))
-    units_seconds = time.process_time() - begun
-    written, write_seconds, total_files = 0, 0.0, 0
-    for start in range(0, min(len(units), 5000), 5000):
-        part = units[start : start + 5000]
-        seconds, made = _write(spec, tuple(part))
-        write_seconds, total_files = write_seconds + seconds, total_files + made
-        written += sum(len(unit.jobs) for unit in part)
+    """Print a table for each size, the ratios between the sizes, and the large mask."""
     print(
-        f"{name:12} {count:8,} {count / split_seconds:9,.0f} {count / units_seconds:9,.0f} "
-        f"{written / write_seconds:9,.0f} {total_files / written:9.2f}",
+        f"{'algorithm':14} {'jobs':>8} {'split/s':>9} {'group/s':>9} {'plan/s':>9} {'write/s':>9} {'clock/s':>9} {'files/job':>9}"
+    )
+    small, large = ({case.name: _measure(case) for case in cases(jobs)} for jobs in JOBS)
+    for name in small:
+        print(f"{name:14} plan rate at {JOBS[1]:,} over {JOBS[0]:,} jobs: {large[name] / small[name]:.2f}")
+    _large_mask()
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def _units(spec: WorkflowSpec, jobs: Iterator[JobSpec]) -> Iterator[WorkUnitSpec]:
+    return work_units.group_jobs(jobs, jobs_per_work_unit=JOBS_PER_WORK_UNIT, bytes_per_event=sizing.bytes_per_event(spec))
+
+
+def _measure(case: Case) -> float:
+    """Splitting and grouping alone with nothing kept; planning is both, kept; jobs planned a second of CPU time."""
+    split_seconds = _cpu_seconds(lambda: deque(case.jobs(), maxlen=0))
+    jobs = list(case.jobs())
+    count, waiting = len(jobs), iter(jobs)
+    group_seconds = _cpu_seconds(lambda: deque(_units(case.spec, waiting), maxlen=0))
+    jobs.clear()
+    units: list[WorkUnitSpec] = []
+    plan_seconds = _cpu_seconds(lambda: units.extend(_units(case.spec, case.jobs())))
+    dag = tuple(units[:UNITS_PER_DAG])
+    written = sum(len(unit.jobs) for unit in dag)
+    cpu_seconds, seconds, made = _write(case.spec, dag)
+    print(
+        f"{case.name:14} {count:8,} {count / split_seconds:9,.0f} {count / group_seconds:9,.0f} {count / plan_seconds:9,.0f} "
+        f"{written / cpu_seconds:9,.0f} {written / seconds:9,.0f} {made / written:9.2f}",
         flush=True,
     )
-    return count / split_seconds
+    return count / plan_seconds
 
 
-def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> tuple[float, int]:
-    """Wall time of writing one DAG of at most 5,000 units, and its number of files."""
+def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> tuple[float, float, int]:
+    """CPU and wall time of writing one DAG, and its number of files."""
     placed = blocks.assign_blocks(units, open_blocks=[], block_counts={}, target_bytes=10**12)
     dag = DagSpec("bench-dag", "bench-workflow", "bench", 0, spec, placed.units, DagLimits(), 172_800)
-    programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
+    programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}")
     with tempfile.TemporaryDirectory() as directory:
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         made = writer.write_dag_directory(dag, programs, parent=Path(directory))
-        return time.perf_counter() - begun, made.files
+        return time.process_time() - cpu, time.perf_counter() - begun, made.files
+
+
+def _large_mask() -> None:
+    """20 million lumis in 10,000 files under a LumiList that wants 9 of each 10 in 20,000 intervals."""
+    wanted = {run: tuple((first, first + 899) for first in range(1, 2_000_000, 1000)) for run in range(1, 11)}
+    for algorithm in (SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI_BASED):
+        some = files(10_000, 2000, 2000)
+        case = Case(
+            algorithm.value, workflow(SplittingSpec(algorithm, lumis_per_job=200, events_per_job=200), lumi_list=wanted), some
+        )
+        count = 0
+
+        def plan(case: Case = case) -> None:
+            nonlocal count
+            count = sum(1 for _ in case.jobs())
+
+        seconds = _cpu_seconds(plan)
+        tracemalloc.start()
+        plan()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(
+            f"{algorithm.value}: 20,000,000 lumis in {len(some):,} files, 18,000,000 wanted: {count:,} jobs, "
+            f"{count / seconds:,.0f} jobs/s, {peak / 10**6:.0f} MB beyond the input",
+            flush=True,
+        )

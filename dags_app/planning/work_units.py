@@ -14,6 +14,8 @@ from dags_app.planning import lumis
 from dags_app.planning.levels import LevelPlan, levels_of
 from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, LumiRanges, WorkUnitSpec
 
+_FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
+
 #: Nodes of a unit beside its processing nodes: landing, merge, cleanup.
 EXTRA_NODES = 3
 
@@ -56,7 +58,7 @@ def group_jobs(
 
 
 def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float], levels: Sequence[LevelPlan]) -> WorkUnitSpec:
-    events = sum(job.events for job in jobs)
+    events = sum([job.events for job in jobs])
     return WorkUnitSpec(
         index=index,
         name=unit_name(index),
@@ -105,12 +107,13 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
         made = job.generate
         if made is not None:
             _claim_generated(claims, made)
-        for file in job.files:
-            first = file.first_event or 0
-            last = max(file.events - 1, 0) if file.last_event is None else file.last_event
-            if claims and claims[-1].lfn == file.lfn and claims[-1].last + 1 == first:
+        for lfn, _size, events, first_event, last_event, _parents in job.files:
+            first = first_event or 0
+            last = last_event if last_event is not None else events - 1 if events > 0 else 0
+            before = claims[-1] if claims else None
+            if before is not None and before.lfn == lfn and before.last + 1 == first:
                 first = claims.pop().first
-            claims.append(ClaimSpec(ClaimKind.FILE_EVENTS, first, last, file.lfn))
+            claims.append(ClaimSpec(_FILE_EVENTS, first, last, lfn))
     for run, first, last in lumis.iterate(lumis.union(*masks)):
         claims.append(ClaimSpec(ClaimKind.RUN_LUMIS, first, last, "", run))
     return claims
