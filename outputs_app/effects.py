@@ -12,6 +12,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from outputs_app import invalidation_effects as back
+from outputs_app.comments import rule_comment
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import DatasetRecord
 from wms2.adapters import factory
@@ -129,10 +131,6 @@ def _record_block_closed(effect: Effect, result: Result) -> None:
 # --- Rucio ---------------------------------------------------------------------------------------------------------------
 
 
-def _comment(effect: Effect) -> str:
-    return f"wms2 {conf().instance} {effect.request.request_name}"
-
-
 def _rucio_block(effect: Effect) -> Result:
     block = _block(effect)
     rucio = factory.rucio()
@@ -155,7 +153,7 @@ def _rucio_protect(effect: Effect) -> Result:
     files = _unit_files(effect)
     for rse in sorted({f.rse for f in files}):
         lfns = [f.lfn for f in files if f.rse == rse]
-        rules |= factory.rucio().protect_files(rse, lfns, comment=_comment(effect), activity=conf().rule_activity)
+        rules |= factory.rucio().protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
     return {"rules": rules}
 
 
@@ -178,7 +176,7 @@ def _rucio_tape(effect: Effect) -> Result:
     # the choice is stored before the rule is asked for: a repeated call must not choose another tape
     OutputDataset.objects.filter(pk=block.dataset_id, tape_rse="").update(tape_rse=rse)
     rse = OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
-    return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=_comment(effect)), "rse": rse}
+    return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=rule_comment(effect)), "rse": rse}
 
 
 def _record_archived(effect: Effect, result: Result) -> None:
@@ -197,4 +195,7 @@ HANDLERS: dict[str, Handler] = {
     EffectKind.RUCIO_PROTECT: Handler(_rucio_protect, _record_protected),
     EffectKind.RUCIO_BLOCK_CLOSE: Handler(_rucio_block_close, _nothing),
     EffectKind.RUCIO_TAPE: Handler(_rucio_tape, _record_archived),
+    EffectKind.INVALIDATION_MANIFEST: Handler(back.manifest_write, _nothing),
+    EffectKind.RUCIO_RELEASE: Handler(back.rules_release, back.record_released),
+    EffectKind.DBS_INVALIDATE: Handler(back.dbs_invalidate, back.record_invalidated),
 }

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
-from requests_app.models import Request, RequestStatus, StopIntent, Workflow
+from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
+from requests_app.services.acting import may_run
+from requests_app.services.invalidation import invalidation_refused, manifest_of
+from requests_app.services.release import ReleaseMode, release_plan
+from requests_app.services.restart import successor_name
 from requests_app.states import allowed
 from wms2.words import counted
 
@@ -54,7 +58,27 @@ def hold(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
 
 def release(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
     """Let a held one go on."""
-    return {request.pk: _release(facts) for request, facts in _with_facts(requests)}
+    return {request.pk: _release(request, facts) for request, facts in _with_facts(requests)}
+
+
+def stop(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
+    """Stop what runs, and go on later."""
+    return {request.pk: _stop(facts) for request, facts in _with_facts(requests)}
+
+
+def fail(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
+    """The end, by a person's word."""
+    return {request.pk: [*_first_stopped(facts), *_failed(facts)] for request, facts in _with_facts(requests)}
+
+
+def restart(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
+    """Kill and clone."""
+    return {request.pk: [*_first_stopped(facts), *_restarted(request, facts)] for request, facts in _with_facts(requests)}
+
+
+def invalidate(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
+    """Take outputs back."""
+    return {request.pk: _invalidated(request) for request in requests}
 
 
 def abort(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
@@ -89,6 +113,29 @@ def why_not_release(request: Request) -> str:
     return "" if request.status == S.HELD else f"It is {request.get_status_display()}; only a held request can be released."
 
 
+def why_not_stop(request: Request) -> str:
+    """Empty if there is something to stop."""
+    if request.status == S.STOPPING:
+        return ""
+    return "" if may_run(request) else f"It is {request.get_status_display()}; no DAG of it runs."
+
+
+def why_not_fail(request: Request) -> str:
+    """Empty if it can be failed."""
+    if request.status == S.STOPPING:
+        intent = StopIntent(request.stop_intent)
+        return "" if intent.strength < StopIntent.FAIL.strength else f"It is being stopped already: {intent.label.lower()}."
+    if allowed(request.status, S.FAILED) or may_run(request):
+        return ""
+    return f"It is {request.get_status_display()}; it can be failed when it is held or runs."
+
+
+def why_not_invalidate(request: Request) -> str:
+    """Empty if its outputs may be taken back."""
+    why = invalidation_refused(request)
+    return f"{why[0].upper()}{why[1:]}." if why else ""
+
+
 def why_not_abort(request: Request) -> str:
     """Empty if it can be aborted."""
     if request.status == S.STOPPING:
@@ -118,10 +165,56 @@ def _hold(request: Request, facts: Facts) -> list[str]:
     return ["It is held at once.", *_kept(facts)]
 
 
-def _release(facts: Facts) -> list[str]:
+def _release(request: Request, facts: Facts) -> list[str]:
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
-    return ["It is queued and goes on when its turn has come.", *_kept(facts)]
+    plan = release_plan(request)
+    told = ["It is queued and goes on when its turn has come.", *_kept(facts)]
+    if plan.mode is ReleaseMode.RESCUE:
+        told.append(f"Without a mode: its DAG is rescued; {counted(plan.units_again, 'work unit')} run again.")
+    elif plan.mode is ReleaseMode.NEXT_ROUND:
+        told.append(f"Without a mode: {counted(plan.units_again, 'work unit')} are planned anew ({plan.why}).")
+    return told
+
+
+def _stop(facts: Facts) -> list[str]:
+    if facts.dag is None:
+        return ["Its DAG, if one is found, is removed; then it is queued again."]
+    now = "Now: the DAG is removed, jobs that run are lost. Drain: work units that run finish, no other starts."
+    return [now, "Then it is queued again and goes on from its rescue file.", *_kept(facts)]
+
+
+def _first_stopped(facts: Facts) -> list[str]:
+    return [*_dag_removed(facts), "Once that is proved:"] if facts.running else []
+
+
+def _failed(facts: Facts) -> list[str]:
+    return [
+        "It is failed; what is not done is given up. It cannot be taken back.",
+        "Its blocks and rules are listed in an invalidation manifest; they stay until somebody invalidates them.",
+    ]
+
+
+def _restarted(request: Request, facts: Facts) -> list[str]:
+    if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
+        fate = "are invalidated once the new version is complete"
+    else:
+        fate = "stay; once the new version is complete they count as superseded"
+    return [
+        f"It is failed, and {successor_name(request)} begins from nothing, with every processing version one higher.",
+        f"Its outputs {fate}, unless another policy is chosen below.",
+    ]
+
+
+def _invalidated(request: Request) -> list[str]:
+    if invalidation_refused(request):
+        return []
+    totals = manifest_of(request)["totals"]
+    return [
+        f"{counted(totals['rules'], 'rule')} of {counted(totals['blocks'], 'block')} in {counted(totals['datasets'], 'dataset')}"
+        " are deleted, then the files and datasets become INVALID in DBS.",
+        "It cannot be taken back: Rucio may remove the files from an hour on.",
+    ]
 
 
 def _abort(request: Request, facts: Facts) -> list[str]:
@@ -150,4 +243,4 @@ def _kept(facts: Facts) -> list[str]:
 def _priority(request: Request) -> list[str]:
     if request.status == S.QUEUED:
         return ["Its place in the queue changes at once."]
-    return ["It counts when the request is queued next; jobs that run now keep theirs."]
+    return ["It counts at once for its jobs in the queue of the schedd; running jobs go on."]

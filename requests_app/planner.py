@@ -28,6 +28,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
 from requests_app.models import InputFile, Round, Workflow
+from requests_app.overrides import with_memory, with_retries
 from requests_app.pileup import pileup_resolve
 from requests_app.rounds import job_priority
 from requests_app.work_left import LeftOut, jobs_left, record_left_out
@@ -47,7 +48,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         ServiceUnavailable: a service needed for planning did not answer.
     """
     workflow = evaluation.request.workflow
-    spec = spec_of(workflow)
+    spec = with_memory(spec_of(workflow), evaluation.request)
     ledger = ledger_of(workflow)
     ledger_check(ledger)
     left_out = LeftOut()
@@ -86,7 +87,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         round_index=index,
         workflow=spec,
         units=placed.units,
-        limits=_limits(),
+        limits=with_retries(_limits(), evaluation.request),
         max_wall_seconds=knobs.max_wall_seconds,
         pileup=pileup,
     )

@@ -13,8 +13,8 @@ from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
 from outputs_app.services import units_leave_blocks
 from requests_app.evaluation import Evaluation
-from requests_app.limits import limit_int
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
+from requests_app.overrides import max_rescues
 
 log = structlog.get_logger(__name__)
 #: Ends of a DAG that leave something to rescue.
@@ -86,7 +86,7 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     # a DAG that was stopped or removed did not fail: its rescue does not count against the limit
     stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED)
     kind = DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
-    if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= limit_int("error_max_rescue_attempts"):
+    if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
         _close(evaluation, round_, "rescue attempts used up")
         return None
     with evaluation.fenced():

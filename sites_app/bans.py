@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from sites_app.models import Site, SiteBan, SiteStatus
@@ -69,7 +69,7 @@ def site_ban(
         raise InvalidTransition(f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
     if not insist:
         _guard(site.name, workflow_id, candidates)
-    same = bans_active(site.name).filter(workflow_id=workflow_id).first()
+    same = bans_active(site.name).filter(Q(workflow_id=workflow_id) if workflow_id else Q(workflow__isnull=True)).first()
     if same is not None:
         if until > same.expires_at:
             same.expires_at, same.reason, same.created_by = until, reason, created_by

@@ -19,6 +19,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
 from dags_app.services.avoid import Avoided, dag_avoid
+from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
 from wms2.adapters import factory
@@ -73,6 +74,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
             return _adopt(dag, found.cluster)
     _refuse_changed_files(dag)
     avoided = dag_avoid(dag)
+    halt_file(dag).unlink(missing_ok=True)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     writer.write_fence(Path(dag.submit_dir), dag.fence)

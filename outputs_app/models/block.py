@@ -8,6 +8,14 @@ from django.db import models
 from django.db.models import Q
 
 
+class DatasetState(models.TextChoices):
+    """Whether the outputs are wanted (error-handling 4.3). A new version makes them SUPERSEDED when it completes."""
+
+    ACTIVE = "active", "Active"
+    SUPERSEDED = "superseded", "Superseded"
+    INVALIDATED = "invalidated", "Invalidated"
+
+
 class OutputDataset(models.Model):
     """One output dataset of a workflow. The tape RSE is chosen once per dataset, so that it is not scattered over tapes."""
 
@@ -17,12 +25,16 @@ class OutputDataset(models.Model):
     module = models.CharField(max_length=100)
     tier = models.CharField(max_length=50)
     registration = models.JSONField(default=dict, help_text="what DBS wants to know of it (outputs_app.values.DatasetRecord)")
+    state = models.CharField(max_length=20, choices=DatasetState.choices, default=DatasetState.ACTIVE)
     tape_rse = models.CharField(max_length=100, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "output_datasets"
-        constraints = (models.UniqueConstraint(fields=("workflow", "name"), name="output_dataset_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=("workflow", "name"), name="output_dataset_once"),
+            models.CheckConstraint(condition=Q(state__in=DatasetState.values), name="output_dataset_state_known"),
+        )
         indexes = (models.Index(fields=("name",), name="output_dataset_by_name"),)
 
     def __str__(self) -> str:

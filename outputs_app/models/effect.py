@@ -19,6 +19,9 @@ class EffectKind(models.TextChoices):
     RUCIO_PROTECT = "rucio_protect", "Protect files at their RSE"
     RUCIO_BLOCK_CLOSE = "rucio_block_close", "Close block in Rucio"
     RUCIO_TAPE = "rucio_tape", "Tape rule for the block"
+    INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
+    RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"
+    DBS_INVALIDATE = "dbs_invalidate", "Invalidate a dataset in DBS"
 
 
 class EffectState(models.TextChoices):

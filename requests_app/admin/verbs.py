@@ -12,9 +12,12 @@ from dags_app.models import LIVE_DAG
 from outputs_app.models import Effect, EffectState
 from requests_app import foretell, services
 from requests_app.limits import limit_set
-from requests_app.models import Limit, Request
+from requests_app.models import CleanupPolicy, Limit, Request
+from requests_app.overrides import overrides_read
 from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
+from requests_app.services.release import Changes, ReleaseMode
+from requests_app.services.restart import restart_refused
 from requests_app.services.schedds import schedd_change_state
 from sites_app.models import Schedd, ScheddState
 from wms2.admin import ReasonForm, Verb, register_verbs
@@ -29,6 +32,46 @@ class PriorityForm(ReasonForm):
 
     priority = forms.IntegerField(min_value=0, max_value=999_999, help_text="Higher starts earlier; 0 to 999999.")
     field_order = ("priority", "reason")
+
+
+class StopForm(ReasonForm):
+    """A reason and how."""
+
+    mode = forms.ChoiceField(
+        choices=[
+            ("now", "Now: the DAG is removed, jobs that run are lost"),
+            ("drain", "Drain: work units that run finish first"),
+        ],
+    )
+    field_order = ("mode", "reason")
+
+
+class ReleaseForm(ReasonForm):
+    """A reason, how to go on, and changes for this request alone."""
+
+    mode = forms.ChoiceField(
+        required=False,
+        choices=[("", "As described above"), ("rescue", "Rescue the DAG"), ("next_round", "Plan what is left anew")],
+    )
+    site_bans = forms.CharField(required=False, help_text="Sites it avoids from now on, separated by spaces.")
+    excluded_files = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "cols": 80}),
+        help_text="Input files nobody reads any more, one a line.",
+    )
+    error_hold_threshold = forms.FloatField(required=False, help_text="Share of failed work units that holds it, above 0 to 1.")
+    retry_processing = forms.IntegerField(required=False, min_value=0, max_value=20, help_text="Retries of a processing job.")
+    memory_mb = forms.IntegerField(required=False, min_value=1, help_text="Of a processing job, all its cores together.")
+    field_order = ("mode", "site_bans", "excluded_files", "error_hold_threshold", "retry_processing", "memory_mb", "reason")
+
+
+class RestartForm(ReasonForm):
+    """A reason and what becomes of the old outputs."""
+
+    cleanup_policy = forms.ChoiceField(
+        required=False, choices=[("", "As the request's own policy"), *CleanupPolicy.choices], help_text="Of the old outputs."
+    )
+    field_order = ("cleanup_policy", "reason")
 
 
 class LimitForm(ReasonForm):
@@ -46,6 +89,26 @@ def _verb(service: Callable[..., object]) -> Callable[[Request, str, Data], obje
     return lambda row, actor, data: service(request=row, actor=actor, reason=data["reason"])
 
 
+def _stop(row: Request, actor: str, data: Data) -> None:
+    services.request_stop(request=row, actor=actor, reason=data["reason"], mode=services.StopMode(data["mode"]))
+
+
+def _release(row: Request, actor: str, data: Data) -> None:
+    names = ("error_hold_threshold", "retry_processing", "memory_mb")
+    changes = Changes(
+        overrides=overrides_read({name: data[name] for name in names if data.get(name) is not None}),
+        site_bans=tuple(data.get("site_bans", "").split()),
+        excluded_files=tuple(data.get("excluded_files", "").split()),
+    )
+    mode = ReleaseMode(data["mode"]) if data.get("mode") else None
+    services.request_release(request=row, actor=actor, reason=data["reason"], mode=mode, changes=changes)
+
+
+def _restart(row: Request, actor: str, data: Data) -> None:
+    policy = CleanupPolicy(data["cleanup_policy"]) if data.get("cleanup_policy") else None
+    services.request_restart(request=row, actor=actor, reason=data["reason"], cleanup_policy=policy)
+
+
 def _set_priority(row: Request, actor: str, data: Data) -> None:
     services.request_set_priority(request=row, priority=data["priority"], actor=actor, reason=data["reason"])
 
@@ -53,9 +116,21 @@ def _set_priority(row: Request, actor: str, data: Data) -> None:
 register_verbs(
     Request,
     Verb("submit", "Submit", foretell.submit, foretell.why_not_submit, _verb(services.request_submit), _status),
-    Verb("release", "Release", foretell.release, foretell.why_not_release, _verb(services.request_release), _status),
+    Verb("release", "Release", foretell.release, foretell.why_not_release, _release, _status, ReleaseForm),
+    Verb("stop", "Stop", foretell.stop, foretell.why_not_stop, _stop, _status, StopForm),
     Verb("hold", "Hold", foretell.hold, foretell.why_not_hold, _verb(services.request_hold), _status),
     Verb("priority", "Change priority", foretell.priority, foretell.why_not_priority, _set_priority, _status, PriorityForm),
+    Verb("restart", "Restart", foretell.restart, restart_refused, _restart, _status, RestartForm, dangerous=True),
+    Verb("fail", "Fail", foretell.fail, foretell.why_not_fail, _verb(services.request_fail), _status, dangerous=True),
+    Verb(
+        "invalidate",
+        "Invalidate outputs",
+        foretell.invalidate,
+        foretell.why_not_invalidate,
+        _verb(services.request_invalidate),
+        _status,
+        dangerous=True,
+    ),
     Verb("abort", "Abort", foretell.abort, foretell.why_not_abort, _verb(services.request_abort), _status, dangerous=True),
 )
 

@@ -20,6 +20,8 @@ VERBS = {
     RequestStatus.ABORTED: "DELETE /api/v1/requests/{name}?reason=...",
     RequestStatus.HELD: "POST /api/v1/requests/{name}/hold",
     RequestStatus.QUEUED: "POST /api/v1/requests/{name}/release",
+    RequestStatus.STOPPING: "POST /api/v1/requests/{name}/stop",
+    RequestStatus.FAILED: "POST /api/v1/requests/{name}/fail",
 }
 #: Larger limits mean nothing and would not fit where they are compared.
 MAX_LIMIT = 10**15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import errors, sites, system, views
+from requests_app.api import errors, sites, system, verb_views, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -14,9 +14,14 @@ urlpatterns = [
         views.RequestViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
         name="request-detail",
     ),
-    path("requests/<name:request_name>/hold", views.RequestHoldView.as_view(), name="request-hold"),
-    path("requests/<name:request_name>/release", views.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/errors", errors.RequestErrorsView.as_view(), name="request-errors"),
+    path("requests/<name:request_name>/hold", verb_views.RequestHoldView.as_view(), name="request-hold"),
+    path("requests/<name:request_name>/stop", verb_views.RequestStopView.as_view(), name="request-stop"),
+    path("requests/<name:request_name>/release", verb_views.RequestReleaseView.as_view(), name="request-release"),
+    path("requests/<name:request_name>/fail", verb_views.RequestFailView.as_view(), name="request-fail"),
+    path("requests/<name:request_name>/restart", verb_views.RequestRestartView.as_view(), name="request-restart"),
+    path("requests/<name:request_name>/invalidate", verb_views.RequestInvalidateView.as_view(), name="request-invalidate"),
+    path("requests/<name:request_name>/invalidation", verb_views.RequestInvalidationView.as_view(), name="request-invalidation"),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),

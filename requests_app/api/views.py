@@ -22,29 +22,21 @@ from requests_app.api.serializers import (
     VersionChainSerializer,
     WorkflowListSerializer,
     WorkflowSerializer,
-    request_shown,
 )
 from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
+from requests_app.api.verb_views import REASON, reason_of, shown
 from requests_app.api.verbs import actor_of, on_request
 from requests_app.models import Request, Workflow
 from requests_app.selectors import (
-    release_repeated,
-    request_picture,
     requests_listed,
     version_chain,
     workflow_standing,
     workflows_shown,
 )
 from requests_app.services.receiving import request_receive
-from wms2.api.serializers import MAX_REASON, ReasonSerializer
 from wms2.api.views import ApiView, RowsViewSet
 
-REASON = {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"}
 PATCHED = "changed over the API, no reason given"
-
-
-def _shown(request: Request, code: int, **headers: str) -> Response:
-    return Response(request_shown(request_picture(request)), status=code, headers=headers)
 
 
 class RequestViewSet(RowsViewSet):
@@ -76,11 +68,11 @@ class RequestViewSet(RowsViewSet):
         data = import_serializer(request.data)
         data.is_valid(raise_exception=True)
         row = request_receive(received=data.received(), actor=actor_of(request))
-        return _shown(row, status.HTTP_201_CREATED, Location=reverse("request-detail", [row.request_name], request=request))
+        return shown(row, status.HTTP_201_CREATED, Location=reverse("request-detail", [row.request_name], request=request))
 
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """One request with its transitions, workflow, ledger, and what it waits for."""
-        return _shown(self.get_object(), status.HTTP_200_OK)
+        return shown(self.get_object(), status.HTTP_200_OK)
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
@@ -94,7 +86,7 @@ class RequestViewSet(RowsViewSet):
             row = on_request(request_name, partial(_submit, actor=actor, reason=reason))
         if "priority" in asked and asked["priority"] != row.priority:
             services.request_set_priority(request=row, priority=asked["priority"], actor=actor, reason=reason)
-        return _shown(row, status.HTTP_200_OK)
+        return shown(row, status.HTTP_200_OK)
 
     @extend_schema(
         parameters=[OpenApiParameter("reason", REASON, required=True, description="why; may also stand in a JSON body")],
@@ -103,54 +95,14 @@ class RequestViewSet(RowsViewSet):
     def destroy(self, request: HttpRequest, request_name: str) -> Response:
         """Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable."""
         given = {"reason": request.query_params["reason"]} if "reason" in request.query_params else request.data
-        reason = _reason(given)
+        reason = reason_of(given)
         row = on_request(request_name, lambda row: services.request_abort(request=row, actor=actor_of(request), reason=reason))
-        return _shown(row, status.HTTP_202_ACCEPTED)
+        return shown(row, status.HTTP_202_ACCEPTED)
 
 
 def _submit(row: Request, *, actor: str, reason: str) -> None:
     if row.status != "submitted":
         services.request_submit(request=row, actor=actor, reason=reason)
-
-
-def _reason(data: Any) -> str:
-    serializer = ReasonSerializer(data=data)
-    serializer.is_valid(raise_exception=True)
-    return str(serializer.validated_data["reason"])
-
-
-class RequestVerbView(ApiView):
-    """A verb on one request: a reason in, 202 and the request out. Repeatable."""
-
-    serializer_class = RequestSerializer
-
-    @extend_schema(request=ReasonSerializer, responses={202: RequestSerializer})
-    def post(self, request: HttpRequest, request_name: str) -> Response:
-        """Record the intent; the life cycle acts on it."""
-        reason, actor = _reason(request.data), actor_of(request)
-        row = on_request(request_name, lambda row: self.verb(row, actor, reason))
-        return _shown(row, status.HTTP_202_ACCEPTED)
-
-    def verb(self, row: Request, actor: str, reason: str) -> None:
-        """The service."""
-        raise NotImplementedError
-
-
-class RequestHoldView(RequestVerbView):
-    """Put a request aside; a running DAG is stopped first. Completed work stays."""
-
-    def verb(self, row: Request, actor: str, reason: str) -> None:
-        """HELD, or on the way there."""
-        services.request_hold(request=row, actor=actor, reason=reason)
-
-
-class RequestReleaseView(RequestVerbView):
-    """Let a held request go on. Completed work stays."""
-
-    def verb(self, row: Request, actor: str, reason: str) -> None:
-        """QUEUED, or SUBMITTED when it has no workflow yet."""
-        if not release_repeated(row, actor=actor, reason=reason):
-            services.request_release(request=row, actor=actor, reason=reason)
 
 
 class RequestVersionsView(ApiView):

@@ -12,6 +12,7 @@ from requests_app.ledger import ledger_check, ledger_of
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.rounds import round_close, round_open
+from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from wms2.errors import LedgerViolation
 from wms2.nudge import RUN_EFFECTS, nudge
@@ -105,6 +106,8 @@ def _complete_when_registered(evaluation: Evaluation, evidence: dict[str, object
             waiting_for=f"{unfinished.count()} blocks to be archived, e.g. {unfinished[0].dbs_block_name}: {unfinished[0].status}"
         )
         return
-    evaluation.transition(
-        S.COMPLETED, "all work done, registered, protected and archived", {**evidence, "blocks": blocks.count()}
-    )
+    with evaluation.fenced():
+        evaluation.transition(
+            S.COMPLETED, "all work done, registered, protected and archived", {**evidence, "blocks": blocks.count()}
+        )
+        previous_superseded(request)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dags_app.models import WorkUnit, WorkUnitState
 from requests_app.evaluation import Evaluation
-from requests_app.limits import limit_float, limit_int
 from requests_app.models import HoldCode, RequestStatus
+from requests_app.overrides import hold_threshold, max_rescues
 from requests_app.rounds import failure_rescues, round_open
 from requests_app.states import hold_changes
 
@@ -18,7 +18,7 @@ def handle_partial(evaluation: Evaluation) -> None:
     units = WorkUnit.objects.filter(round=round_)
     total, failed = units.count(), units.exclude(state=WorkUnitState.DONE).count()
     rescues = failure_rescues(evaluation, round_) if round_ else 0
-    threshold, most = limit_float("error_hold_threshold"), limit_int("error_max_rescue_attempts")
+    threshold, most = hold_threshold(evaluation.request), max_rescues(evaluation.request)
     evidence = {"work_units": total, "failed": failed, "rescues": rescues, "threshold": threshold, "max_rescues": most}
     if total and failed / total >= threshold:
         why = f"{failed} of {total} work units failed, the threshold is {threshold:.0%}"

@@ -10,16 +10,18 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.outcome import dag_outcome
-from dags_app.services.stop import dag_remove, dag_request_stop
+from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop
 from dags_app.services.submit import Submitted, dag_record_submission
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
-from requests_app.accounting import account_final
+from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import dag_discard, rescue_file, round_close, round_open
+from requests_app.services.restart import successor_begin, successor_drop
+from requests_app.services.stopping import failed_follow_up
 from requests_app.states import hold_changes
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -44,8 +46,13 @@ def handle_stopping(evaluation: Evaluation) -> None:
 
 
 def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
-    dag_request_stop(dag=dag, reason=evaluation.request.get_stop_intent_display())
+    resumes = StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength
+    mode = StopMode(dag.stop_mode) if dag.stop_mode and resumes else StopMode.NOW
+    dag_request_stop(dag=dag, reason=evaluation.request.get_stop_intent_display(), mode=mode)
     if dag.missing_since is None:
+        if mode is StopMode.DRAIN:
+            _drain(evaluation, dag)
+            return
         dag_remove(dag=dag)
         evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")
         return
@@ -63,6 +70,19 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
             dag, status, event="stopped", detail={"why": outcome.why}, outcome={"why": outcome.why, **outcome.evidence}
         )
     _arrive(evaluation)
+
+
+def _drain(evaluation: Evaluation, dag: DAG) -> None:
+    """Work units that run finish and count; a violation among them is told, and found again when the DAG is gone."""
+    dag_drain(dag=dag)
+    try:
+        account(evaluation, dag)
+    except LedgerViolation as error:
+        alert(evaluation.request, "ledger_violation", str(error))
+    running = dag.observed.get("units_running", 0)
+    evaluation.note(
+        waiting_for=f"{running} work units that run to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself"
+    )
 
 
 def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
@@ -127,3 +147,8 @@ def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
         if round_ is not None:
             round_close(round_=round_, reason=why)
         evaluation.transition(to, why)
+        if to is S.FAILED:
+            failed_follow_up(evaluation.request, why)
+            successor_begin(evaluation.request)
+        else:
+            successor_drop(evaluation.request, f"{evaluation.request.request_name} was aborted instead of restarted")

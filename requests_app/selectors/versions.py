@@ -52,6 +52,14 @@ def version_chain(request: Request) -> VersionChain:
     return VersionChain(current=versions[-1], versions=tuple(versions[:-1]))
 
 
+def versions_before(request: Request) -> int:
+    """How many versions of a request came before it."""
+    count, row = 0, request.previous_version_request
+    while row is not None and count < MAX_VERSIONS:
+        count, row = count + 1, row.previous_version_request
+    return count
+
+
 def _version(request: Request) -> Version:
     return Version(
         request_name=request.request_name,

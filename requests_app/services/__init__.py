@@ -1,15 +1,25 @@
 """Operator verbs and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work."""
 
+from dags_app.services.stop import StopMode
 from requests_app.services.intake import request_check, request_fetch, request_import
-from requests_app.services.verbs import request_abort, request_hold, request_release, request_set_priority, request_submit
+from requests_app.services.invalidation import request_invalidate
+from requests_app.services.release import request_release
+from requests_app.services.restart import request_restart
+from requests_app.services.stopping import request_fail, request_stop
+from requests_app.services.verbs import request_abort, request_hold, request_set_priority, request_submit
 
 __all__ = [
+    "StopMode",
     "request_abort",
     "request_check",
+    "request_fail",
     "request_fetch",
     "request_hold",
     "request_import",
+    "request_invalidate",
     "request_release",
+    "request_restart",
     "request_set_priority",
+    "request_stop",
     "request_submit",
 ]

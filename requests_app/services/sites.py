@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 from django.db import transaction
 
@@ -20,8 +22,8 @@ from wms2.errors import InvalidTransition, StaleState
 
 
 @contextmanager
-def _told(actor: str, action: str, site: Site, reason: str, **evidence: object) -> Iterator[None]:
-    def tell(**more: object) -> None:
+def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> Iterator[None]:
+    def tell(**more: Any) -> None:
         audit(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence, **more)
 
     try:
@@ -107,7 +109,7 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
 
         if _automatic("site_ban", request, site, why, ban):
             banned.append(name)
-            _automatic("site_ban_promote", request, site, "banned by several workflows", lambda site=site: site_promote(site))
+            _automatic("site_ban_promote", request, site, "banned by several workflows", partial(site_promote, site))
     return banned
 
 

@@ -5,8 +5,10 @@ They keep the guards of the real ones (a closed block takes no files, a file is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
@@ -66,6 +68,8 @@ class ScriptedDbs:
         self.script, self.sources = script, sources
         self.datasets: set[str] = set()
         self.registered: dict[str, _Block] = {}
+        self.invalid: set[str] = set()
+        self.access: dict[str, str] = {}
 
     # --- inputs
 
@@ -127,6 +131,30 @@ class ScriptedDbs:
             return FilesRegistered(len(new), len(files) - len(new))
 
         return self.script.call("register_files", act, ",".join(sorted(f.lfn for f in files)))
+
+    def block_files(self, block_name: str) -> list[DbsFileInfo]:
+        def act() -> list[DbsFileInfo]:
+            block = self.registered.get(block_name, _Block(""))
+            return [DbsFileInfo(f.lfn, block_name, f.size_bytes, f.events, f.adler32, True) for f in block.files.values()]
+
+        return self.script.call("block_files", act, block_name)
+
+    def invalidate_files(self, lfns: Iterable[str]) -> int:
+        wanted = list(lfns)
+
+        def act() -> int:
+            self.invalid.update(wanted)
+            return len(wanted)
+
+        return self.script.call("invalidate_files", act, ",".join(wanted))
+
+    def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
+        def act() -> None:
+            if dataset not in self.datasets:
+                raise NotFoundInService("dbs", "set_dataset_access_type", f"{dataset} does not exist")
+            self.access[dataset] = access_type
+
+        self.script.call("set_dataset_access_type", act, dataset)
 
     def close_block(self, block_name: str, origin_site: str | None = None) -> None:
         def act() -> None:
@@ -203,6 +231,21 @@ class ScriptedRucio:
 
     def tape_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
         return self.script.call("tape_rule", lambda: self._rule(block, rse), block)
+
+    def rules_with_comment(self, comment: str) -> list[Any]:
+        def act() -> list[Any]:
+            return [SimpleNamespace(rule_id=ids[0], name=name) for (name, _), ids in self.rules.items()]
+
+        return self.script.call("rules_with_comment", act)
+
+    def delete_rule(self, rule_id: str) -> bool:
+        def act() -> bool:
+            known = [key for key, ids in self.rules.items() if ids == [rule_id]]
+            for key in known:
+                del self.rules[key]
+            return bool(known)
+
+        return self.script.call("delete_rule", act, rule_id)
 
     def _rule(self, name: str, rse: str) -> str:
         return self.rules.setdefault((name, rse), [f"rule-{len(self.rules)}"])[0]

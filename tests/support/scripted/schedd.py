@@ -26,6 +26,7 @@ class End(Enum):
     FINISHED = "all nodes ended"
     ABORTED = "a node ended with 43"
     REMOVED = "condor_rm by somebody else"
+    DRAINED = "halted, and what ran has finished"
     VANISHED = "the queue lost it: no history, no metrics, no rescue file"
     BROKEN = "DAGMan could not go on: exit 1, status ERROR"
 
@@ -159,6 +160,8 @@ class ScriptedSchedd:
             self._leave(job, JobStatus.COMPLETED, 1 if failed else 0, 2 if failed else 0, rescue=failed > 0)
         elif end is End.ABORTED:
             self._leave(job, JobStatus.COMPLETED, 1, 3, rescue=True)
+        elif end is End.DRAINED:
+            self._leave(job, JobStatus.COMPLETED, 1, 6, rescue=True)
         elif end is End.BROKEN:
             self._leave(job, JobStatus.COMPLETED, 1, 1, rescue=True)
         elif end is End.REMOVED:
@@ -202,6 +205,8 @@ class ScriptedSchedd:
         if metrics.exists() and json.loads(metrics.read_text())["exitcode"] == 0:
             raise ServiceRejected("htcondor", "submit_dag", "this DAG has finished")
         running = [job.cluster for job in self.live if job.directory == submit_dir]
+        halt = submit_dir / f"{layout.OUTER_DAG}.halt"
+        assert not halt.exists(), f"{halt} is there: DAGMan would start no unit"
         assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
         rescue = last_rescue(submit_dir / layout.OUTER_DAG)
         done = rescue.done if rescue else frozenset()

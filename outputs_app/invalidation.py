@@ -1,0 +1,117 @@
+"""What becomes of outputs that are no longer wanted: superseded, listed for invalidation, invalidated (error-handling 4.2, 4.3).
+
+Only writes rows, inside its caller's transaction; ``outputs_app.invalidation_effects`` acts outside. Undoing by block state: an
+OPEN or COMPLETE block loses its source rules, an ARCHIVED one its tape rule too; DBS knows no invalid block, so the files and
+the dataset become invalid (spec 6.3).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import structlog
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from outputs_app.models import (
+    BlockStatus,
+    DatasetState,
+    Effect,
+    EffectKind,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
+
+log = structlog.get_logger(__name__)
+SCHEMA = "wms2.invalidation/1"
+
+
+def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
+    """OPEN blocks of a request that failed become FAILED; returns how many."""
+    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN)
+    return rows.update(status=BlockStatus.FAILED, failure_context={"request": reason}, updated_at=timezone.now())
+
+
+def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
+    """ACTIVE outputs have replacements now."""
+    rows = OutputDataset.objects.filter(workflow_id=workflow_id, state=DatasetState.ACTIVE)
+    return rows.update(state=DatasetState.SUPERSEDED)
+
+
+def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
+    """Ask for the file that lists what has to be invalidated; asked twice it is written once."""
+    Effect.objects.get_or_create(
+        key=f"{EffectKind.INVALIDATION_MANIFEST}:{request_id}",
+        defaults={"kind": EffectKind.INVALIDATION_MANIFEST, "request_id": request_id, "epoch": request_epoch},
+    )
+
+
+def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> int:
+    """Ask for the invalidation of every output; returns the number of datasets. ``request_epoch`` must be a new one.
+
+    The caller has raised the request's epoch, so nothing registers or protects these outputs any more.
+    """
+    datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
+    for dataset in datasets:
+        rules, _ = Effect.objects.get_or_create(
+            key=f"{EffectKind.RUCIO_RELEASE}:{dataset.pk}",
+            defaults={
+                "kind": EffectKind.RUCIO_RELEASE,
+                "request_id": request_id,
+                "epoch": request_epoch,
+                "payload": {"dataset_id": dataset.pk},
+            },
+        )
+        invalid, created = Effect.objects.get_or_create(
+            key=f"{EffectKind.DBS_INVALIDATE}:{dataset.pk}",
+            defaults={
+                "kind": EffectKind.DBS_INVALIDATE,
+                "request_id": request_id,
+                "epoch": request_epoch,
+                "payload": {"dataset_id": dataset.pk},
+            },
+        )
+        if created:
+            invalid.depends_on.set([rules])  # the files stay valid as long as a rule keeps them
+    return len(datasets)
+
+
+def invalidation_manifest(*, request_name: str, workflow_id: uuid.UUID) -> dict[str, Any]:
+    """Everything of a request that is registered or protected outside, as one document."""
+    datasets = [_dataset(row) for row in OutputDataset.objects.filter(workflow_id=workflow_id).order_by("name")]
+    return {
+        "schema": SCHEMA,
+        "request_name": request_name,
+        "written_at": timezone.now().isoformat(),
+        "datasets": datasets,
+        "totals": {
+            "datasets": len(datasets),
+            "blocks": sum(len(dataset["blocks"]) for dataset in datasets),
+            "rules": sum(len(block["rules"]) for dataset in datasets for block in dataset["blocks"]),
+        },
+    }
+
+
+def _dataset(dataset: OutputDataset) -> dict[str, Any]:
+    blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
+    counted = blocks.annotate(number=Count("files"), size=Sum("files__size_bytes"))
+    return {"name": dataset.name, "state": dataset.state, "blocks": [_block(block) for block in counted]}
+
+
+def _block(block: Any) -> dict[str, Any]:
+    files = OutputFile.objects.filter(block=block).exclude(rule_id="").order_by("lfn")
+    rules = [
+        {"id": rule, "kind": "source", "did": lfn, "rse": rse} for rule, lfn, rse in files.values_list("rule_id", "lfn", "rse")
+    ]
+    if block.tape_rule_id:
+        rules.append({"id": block.tape_rule_id, "kind": "tape", "did": block.dbs_block_name, "rse": block.dataset.tape_rse})
+    return {
+        "name": block.dbs_block_name,
+        "status": block.status,
+        "open_in_dbs": block.dbs_block_open and not block.dbs_block_closed,
+        "files": block.number,
+        "bytes": block.size or 0,
+        "rules": rules,
+    }

@@ -1,0 +1,105 @@
+"""Handlers of the effects that take outputs back: manifest, rules, DBS. Same rules as ``outputs_app.effects``."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from django.utils import timezone
+
+from outputs_app.comments import rule_comment
+from outputs_app.invalidation import invalidation_manifest
+from outputs_app.models import (
+    BlockStatus,
+    DatasetState,
+    Effect,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import NotFoundInService, ServiceUnavailable
+
+Result = dict[str, Any]
+
+
+def manifest_write(effect: Effect) -> Result:
+    """Write ``<state_dir>/invalidations/<request>.json``, whole or not at all."""
+    request = effect.request
+    document = invalidation_manifest(request_name=request.request_name, workflow_id=request.workflow.pk)
+    directory = conf().state_dir / "invalidations"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{request.request_name}.json"
+    part = path.with_suffix(".tmp")
+    with part.open("w") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    return {"path": str(path), **document["totals"]}
+
+
+def rules_release(effect: Effect) -> Result:
+    """Delete the dataset's source and tape rules; those that are gone already count too.
+
+    Rules are also looked for by their comment: a call whose answer was lost made one that no row knows.
+
+    Raises:
+        ServiceUnavailable: a registration of the request, begun before, is still under way and may make another rule.
+    """
+    dataset = _dataset(effect)
+    older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
+    if older.filter(claim_expires_at__gte=timezone.now()).exists():
+        raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
+    rucio = factory.rucio()
+    names = set(OutputFile.objects.filter(dataset=dataset).values_list("lfn", flat=True))
+    names |= set(ProcessingBlock.objects.filter(dataset=dataset).values_list("dbs_block_name", flat=True))
+    found = {rule.rule_id for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.name in names}
+    rules = sorted(found.union(_source_rules(dataset), _tape_rules(dataset)))
+    return {"rules": len(rules), "deleted": sum(rucio.delete_rule(rule) for rule in rules)}
+
+
+def record_released(effect: Effect, result: Result) -> None:
+    """No rule protects the files any more."""
+    dataset = _dataset(effect)
+    OutputFile.objects.filter(dataset=dataset).update(rule_id="")
+    ProcessingBlock.objects.filter(dataset=dataset).update(tape_rule_id="", updated_at=timezone.now())
+
+
+def dbs_invalidate(effect: Effect) -> Result:
+    """Make every registered file, and the dataset, INVALID. What DBS never heard of needs nothing."""
+    dataset = _dataset(effect)
+    dbs = factory.dbs()
+    count = 0
+    for block in ProcessingBlock.objects.filter(dataset=dataset, dbs_block_open=True):
+        count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
+    try:
+        dbs.set_dataset_access_type(dataset.name, "INVALID")
+    except NotFoundInService:
+        return {"files": count, "dataset": "not in DBS"}
+    return {"files": count, "dataset": "INVALID"}
+
+
+def record_invalidated(effect: Effect, result: Result) -> None:
+    """SUPERSEDED or ACTIVE -> INVALIDATED."""
+    dataset = _dataset(effect)
+    OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
+    ProcessingBlock.objects.filter(dataset=dataset).update(status=BlockStatus.INVALIDATED, updated_at=timezone.now())
+    OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
+
+
+def _dataset(effect: Effect) -> OutputDataset:
+    return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
+
+
+def _source_rules(dataset: OutputDataset) -> list[str]:
+    return list(OutputFile.objects.filter(dataset=dataset).exclude(rule_id="").values_list("rule_id", flat=True).order_by("lfn"))
+
+
+def _tape_rules(dataset: OutputDataset) -> list[str]:
+    blocks = ProcessingBlock.objects.filter(dataset=dataset).exclude(tape_rule_id="")
+    return list(blocks.values_list("tape_rule_id", flat=True).order_by("block_index"))

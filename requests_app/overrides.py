@@ -1,0 +1,105 @@
+"""What an operator changed for one request alone, typed, as kept in ``Request.overrides`` (error-handling 8.3).
+
+A threshold or a rescue limit holds at once; memory and retries are rendered into DAG files, so they need the next round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
+from requests_app.limits import limit_float, limit_int
+from requests_app.models import Request
+from wms2.conf import conf
+from wms2.errors import InvalidTransition
+
+
+class Overrides(BaseModel):
+    """Unset fields leave the installation's value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    error_hold_threshold: float | None = Field(None, gt=0, le=1)
+    error_max_rescue_attempts: int | None = Field(None, ge=0, le=100)
+    retry_processing: int | None = Field(None, ge=0, le=20)
+    retry_merge: int | None = Field(None, ge=0, le=20)
+    memory_mb: int | None = Field(None, ge=1, description="of a processing job, all its cores together")
+
+    @property
+    def needs_next_round(self) -> bool:
+        """Whether a rescue would not see it: its DAG files are rendered."""
+        return (self.retry_processing, self.retry_merge, self.memory_mb) != (None, None, None)
+
+    def set_fields(self) -> dict[str, Any]:
+        """What was set, as JSON."""
+        return self.model_dump(exclude_none=True)
+
+
+def overrides_of(request: Request) -> Overrides:
+    """The overrides in force for a request."""
+    return Overrides.model_validate(request.overrides)
+
+
+def overrides_read(values: dict[str, Any]) -> Overrides:
+    """Judge an operator's changes.
+
+    Raises:
+        InvalidTransition: naming the field that is wrong.
+    """
+    try:
+        return Overrides.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidTransition(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+
+
+def check_memory(changed: Overrides, spec: WorkflowSpec) -> None:
+    """Refuse memory outside the window of this installation (spec 5.2).
+
+    Raises:
+        InvalidTransition: saying the largest possible value.
+    """
+    if changed.memory_mb is None:
+        return
+    cores = min(resources.cores for resources in _all_resources(spec))
+    most = cores * conf().max_memory_per_core_mb
+    if changed.memory_mb > most:
+        raise InvalidTransition(f"memory_mb {changed.memory_mb} is too much for {cores} cores; at most {most} are possible")
+
+
+def hold_threshold(request: Request) -> float:
+    """Share of failed units that holds this request."""
+    own = overrides_of(request).error_hold_threshold
+    return limit_float("error_hold_threshold") if own is None else own
+
+
+def max_rescues(request: Request) -> int:
+    """Failure rescues of a round of this request."""
+    own = overrides_of(request).error_max_rescue_attempts
+    return limit_int("error_max_rescue_attempts") if own is None else own
+
+
+def with_memory(spec: WorkflowSpec, request: Request) -> WorkflowSpec:
+    """The specification with this request's memory."""
+    memory_mb = overrides_of(request).memory_mb
+    if memory_mb is None:
+        return spec
+    tasks = tuple(replace(task, resources=replace(task.resources, memory_mb=memory_mb)) for task in spec.tasks)
+    return replace(spec, resources=replace(spec.resources, memory_mb=memory_mb), tasks=tasks)
+
+
+def with_retries(limits: DagLimits, request: Request) -> DagLimits:
+    """The limits of a DAG with this request's retries."""
+    own = overrides_of(request)
+    return replace(
+        limits,
+        processing_retries=limits.processing_retries if own.retry_processing is None else own.retry_processing,
+        merge_retries=limits.merge_retries if own.retry_merge is None else own.retry_merge,
+    )
+
+
+def _all_resources(spec: WorkflowSpec) -> tuple[ResourceSpec, ...]:
+    return (spec.resources, *(task.resources for task in spec.tasks))

@@ -1,0 +1,84 @@
+"""What all verbs share: the row locked, what may run judged, the audit written, a nudge sent. Owns no verb itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import transaction
+
+from dags_app.models import DAG
+from dags_app.selectors import dag_live
+from requests_app.audit import audit
+from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.rounds import round_close, round_open
+from requests_app.states import hold_changes
+from wms2.errors import InvalidTransition, StaleState
+from wms2.nudge import EVALUATE_REQUEST, nudge
+
+S = RequestStatus
+
+
+@contextmanager
+def acting(request: Request, actor: str, action: str, reason: str, **evidence: Any) -> Iterator[None]:
+    """Act on the request as it is now, its row locked; audit, refusals included; then a nudge."""
+    old = request.status
+    try:
+        with transaction.atomic():
+            # a planner that is about to record its DAG waits or has done so: what may run cannot change under the verb
+            Request.objects.select_for_update().get(pk=request.pk)
+            request.refresh_from_db()
+            old = request.status
+            yield
+            audit(actor=actor, action=action, target=request.request_name, reason=reason, old=old, new=request.status, **evidence)
+            nudge(EVALUATE_REQUEST, str(request.pk))
+    except InvalidTransition as error:
+        audit(
+            actor=actor,
+            action=action,
+            target=request.request_name,
+            reason=reason,
+            refused=True,
+            status=old,
+            why=str(error),
+            **evidence,
+        )
+        raise
+
+
+def may_run(request: Request) -> bool:
+    """Whether a DAG runs, or may run without our knowing it."""
+    if request.status == S.ACTIVE:
+        return True
+    if request.status == S.PLANNING:
+        workflow = Workflow.objects.filter(request=request).first()
+        return workflow is not None and dag_live(workflow.pk) is not None
+    return False
+
+
+def live_dag_of(request: Request) -> DAG | None:
+    """The DAG that runs or is on its way."""
+    workflow = Workflow.objects.filter(request=request).first()
+    return dag_live(workflow.pk) if workflow else None
+
+
+def strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -> None:
+    """A later intent may only be stronger; a weaker one changes nothing."""
+    if intent.strength <= StopIntent(request.stop_intent).strength:
+        return
+    changes: dict[str, Any] = {"stop_intent": intent}
+    if intent is StopIntent.HOLD:
+        changes |= hold_changes(HoldCode.OPERATOR, reason)
+    if Request.objects.filter(pk=request.pk, status=S.STOPPING).update(**changes) != 1:
+        raise StaleState(f"{request.request_name} is no longer stopping")
+    Event.objects.create(request=request, kind="request.stop_intent", data={"to": intent, "actor": actor, "reason": reason})
+    for name, value in changes.items():
+        setattr(request, name, value)
+
+
+def give_up(request: Request, reason: str) -> None:
+    workflow = Workflow.objects.filter(request=request).first()
+    round_ = round_open(workflow) if workflow else None
+    if round_ is not None:
+        round_close(round_=round_, reason=reason)

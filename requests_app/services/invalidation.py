@@ -1,0 +1,85 @@
+"""Taking a request's outputs back: the list of what there is, and an operator's word to do it (error-handling 4.2, 4.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import F
+
+from outputs_app import invalidation
+from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
+from requests_app.services.acting import acting
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+#: Ends after which nobody works with the outputs as long as they are not superseded.
+_ENDED = (S.FAILED, S.ABORTED)
+
+
+def manifest_ask(request: Request) -> None:
+    """Have the invalidation manifest of a failed request written; in the caller's transaction."""
+    invalidation.manifest_ask(request_id=request.pk, request_epoch=request.epoch)
+
+
+def manifest_of(request: Request) -> dict[str, Any]:
+    """The manifest as it would be written now.
+
+    Raises:
+        InvalidTransition: the request never had a workflow.
+    """
+    return invalidation.invalidation_manifest(request_name=request.request_name, workflow_id=_workflow(request).pk)
+
+
+def request_invalidate(*, request: Request, actor: str, reason: str) -> int:
+    """Delete the rules and invalidate the outputs of a failed, aborted or superseded request; returns the number of datasets.
+
+    Raises:
+        InvalidTransition: its outputs are wanted: it is neither failed, nor aborted, nor replaced by a completed version.
+    """
+    with acting(request, actor, "request_invalidate", reason):
+        why_not = invalidation_refused(request)
+        if why_not:
+            raise InvalidTransition(f"{request.request_name}: {why_not}")
+        return _invalidate(request)
+
+
+def invalidation_refused(request: Request) -> str:
+    """Why its outputs may not be taken back; empty if they may."""
+    if not Workflow.objects.filter(request=request).exists():
+        return "it has no outputs"
+    if request.status in _ENDED or _replaced(request):
+        return ""
+    return f"it is {request.get_status_display()} and nothing has replaced its outputs"
+
+
+def previous_superseded(request: Request) -> None:
+    """A new version has completed: the old outputs are superseded, and taken back if the policy says so (error-handling 4.3).
+
+    In the transaction that completes ``request``.
+    """
+    old = request.previous_version_request
+    workflow = Workflow.objects.filter(request=old).first() if old is not None else None
+    if old is None or workflow is None:
+        return
+    invalidation.datasets_supersede(workflow_id=workflow.pk)
+    if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
+        _invalidate(old)
+
+
+def _invalidate(request: Request) -> int:
+    """With a new epoch: what was still to be registered of it is registered no more."""
+    Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
+    request.refresh_from_db(fields=["epoch"])
+    return invalidation.invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=_workflow(request).pk)
+
+
+def _replaced(request: Request) -> bool:
+    newer = Request.objects.filter(previous_version_request=request, status__in=(S.COMPLETED, S.ARCHIVED))
+    return newer.exists()
+
+
+def _workflow(request: Request) -> Workflow:
+    workflow = Workflow.objects.filter(request=request).first()
+    if workflow is None:
+        raise InvalidTransition(f"{request.request_name} has no workflow, so it has no outputs")
+    return workflow

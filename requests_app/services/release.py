@@ -1,0 +1,186 @@
+"""Releasing a held request, as it is or with changes (error-handling 3.4, 4.1, 8.3; ``model.md`` section 3, Release)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.planning.specs import ExcludedFile
+from requests_app import states
+from requests_app.inputs import exclude_files
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
+from requests_app.overrides import Overrides, check_memory
+from requests_app.rounds import RESCUABLE, rescue_file, round_close, round_open
+from requests_app.services.acting import acting
+from requests_app.services.sites import site_ban_by_operator
+from requests_app.workflow_spec import spec_of
+from sites_app.models import Site
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+#: More files than these are not a person's decision.
+MAX_FILES = 10_000
+
+
+class ReleaseMode(StrEnum):
+    """How a released request goes on."""
+
+    RESCUE = "rescue"  # the same DAG, from its rescue file: what failed is tried again
+    NEXT_ROUND = "next_round"  # what is done counts, the rest is planned anew
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is changed with the release."""
+
+    overrides: Overrides = field(default_factory=Overrides)
+    site_bans: tuple[str, ...] = ()
+    excluded_files: tuple[str, ...] = ()
+
+    @property
+    def needs_next_round(self) -> bool:
+        """Whether a rescue would not see it."""
+        return bool(self.excluded_files) or self.overrides.needs_next_round
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """What a release would do."""
+
+    mode: ReleaseMode | None  # None: no round is open, what is left is planned
+    why: str
+    units_done: int = 0
+    units_again: int = 0
+
+
+def request_release(
+    *, request: Request, actor: str, reason: str, mode: ReleaseMode | None = None, changes: Changes | None = None
+) -> ReleasePlan:
+    """HELD -> QUEUED, or SUBMITTED when no workflow exists yet. Completed work stays.
+
+    Args:
+        mode: None chooses: the next round when rescues are used up, the DAG aborted itself, or a change cannot reach a rescue.
+
+    Raises:
+        InvalidTransition: it is not held, or a change is impossible; nothing was changed.
+    """
+    asked = changes or Changes()
+    with acting(request, actor, "request_release", reason, **_evidence(mode, asked)):
+        if request.status != S.HELD:
+            raise InvalidTransition(
+                f"{request.request_name} is {request.get_status_display()}, only a held request can be released"
+            )
+        workflow = Workflow.objects.filter(request=request).first()
+        plan = release_plan(request, mode, asked)
+        if workflow is None:
+            _refuse_without_workflow(asked)
+        else:
+            _apply(request, workflow, plan, asked, actor, reason)
+        ready = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
+        to = S.QUEUED if ready else S.SUBMITTED
+        states.transition(request, to, actor=actor, reason=reason, next_attempt_at=None, failed_attempts=0, last_error="")
+    return plan
+
+
+def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Changes | None = None) -> ReleasePlan:
+    """What a release would do now; changes nothing.
+
+    Raises:
+        InvalidTransition: the mode asked for is impossible.
+    """
+    asked = changes or Changes()
+    workflow = Workflow.objects.filter(request=request).first()
+    round_ = round_open(workflow) if workflow else None
+    if round_ is None:
+        if mode is ReleaseMode.RESCUE:
+            raise InvalidTransition("there is no round to rescue; release it without a mode")
+        return ReleasePlan(None, "what is left is planned")
+    units = WorkUnit.objects.filter(round=round_)
+    done = units.filter(state=WorkUnitState.DONE).count()
+    chosen, why = _choose(request, round_, mode, asked)
+    return ReleasePlan(chosen, why, done, units.count() - done)
+
+
+def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Changes) -> tuple[ReleaseMode, str]:
+    obstacle = _no_rescue(round_)
+    if mode is ReleaseMode.RESCUE:
+        if obstacle:
+            raise InvalidTransition(f"it cannot be rescued: {obstacle}")
+        if asked.needs_next_round:
+            raise InvalidTransition("excluded files, memory and retries do not reach a rescue; release it with mode next_round")
+        return mode, "asked for"
+    if mode is ReleaseMode.NEXT_ROUND:
+        return mode, "asked for"
+    if obstacle:
+        return ReleaseMode.NEXT_ROUND, obstacle
+    if request.hold_code == HoldCode.RESCUES:
+        return ReleaseMode.NEXT_ROUND, "its rescue attempts are used up"
+    if asked.needs_next_round:
+        return ReleaseMode.NEXT_ROUND, "the changes do not reach a rescue"
+    return ReleaseMode.RESCUE, "its rescue file is there"
+
+
+def _no_rescue(round_: Round) -> str:
+    """Why the round's last DAG cannot be rescued; empty if it can."""
+    last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
+    if last is None:
+        return "no DAG of the round has run"
+    if last.outcome.get("aborted"):
+        return "the DAG aborted itself"
+    if last.status not in RESCUABLE or rescue_file(last) is None:
+        return "there is no rescue file"
+    return ""
+
+
+def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Changes, actor: str, reason: str) -> None:
+    check_memory(asked.overrides, spec_of(workflow))
+    if asked.overrides.set_fields():
+        request.overrides = {**request.overrides, **asked.overrides.set_fields()}
+        request.save(update_fields=["overrides"])
+    for name in asked.site_bans:
+        site = Site.objects.filter(pk=name).first()
+        if site is None:
+            raise InvalidTransition(f"site_bans: {name} is not a site of CRIC")
+        site_ban_by_operator(site=site, actor=actor, reason=reason, workflow=workflow, insist=True)
+    if plan.mode is ReleaseMode.NEXT_ROUND:
+        round_ = round_open(workflow)
+        if round_ is not None:
+            round_close(round_=round_, reason=f"released for the next round: {reason}")
+    if asked.excluded_files:
+        _exclude(workflow, asked.excluded_files, actor, reason)
+
+
+def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
+    if len(lfns) > MAX_FILES:
+        raise InvalidTransition(f"excluded_files: {len(lfns)} are too many; at most {MAX_FILES} at a time")
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=lfns)
+    known = set(rows.values_list("lfn", flat=True))
+    strangers = sorted(set(lfns) - known)
+    if strangers:
+        raise InvalidTransition(f"excluded_files: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
+    taken = rows.filter(claims__live=True).values_list("lfn", flat=True).first()
+    if taken:
+        raise InvalidTransition(f"excluded_files: {taken} is processed already; its output would have to be invalidated")
+    exclude_files(
+        workflow=workflow, excluded=[ExcludedFile(lfn, f"excluded by {actor}: {reason}") for lfn in sorted(known)], actor=actor
+    )
+
+
+def _refuse_without_workflow(asked: Changes) -> None:
+    if asked.site_bans or asked.excluded_files or asked.overrides.set_fields():
+        raise InvalidTransition("it has no workflow yet that could be changed; release it without changes")
+
+
+def _evidence(mode: ReleaseMode | None, asked: Changes) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": mode.value if mode else "", **asked.overrides.set_fields()}
+    if asked.site_bans:
+        found["site_bans"] = list(asked.site_bans)
+    if asked.excluded_files:
+        found["excluded_files"] = list(asked.excluded_files[:100])
+    return found
+
+
+__all__ = ["Changes", "ReleaseMode", "ReleasePlan", "release_plan", "request_release"]

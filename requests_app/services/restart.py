@@ -1,0 +1,131 @@
+"""Kill and clone: the request fails, and a new version of it begins from nothing (error-handling 4.3; spec 6.3).
+
+The successor is made at once, as NEW, which the life cycle leaves alone; it is submitted in the transaction in which the old
+request fails, so a crash in between neither loses it nor runs both.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+from django.db import transaction
+
+from requests_app import states
+from requests_app.intake.versions import next_version
+from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent
+from requests_app.selectors.versions import versions_before
+from requests_app.services.acting import acting, give_up, may_run, strengthen
+from requests_app.services.intake import draft_of, request_import
+from requests_app.services.stopping import failed_follow_up
+from wms2.conf import conf
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+_OUR_SUFFIX = re.compile(r"_v\d+\Z")
+_COPIED = ("urgent", "priority", "production_steps")
+
+
+def request_restart(
+    *,
+    request: Request,
+    actor: str,
+    reason: str,
+    request_name: str | None = None,
+    document: dict[str, Any] | None = None,
+    cleanup_policy: CleanupPolicy | None = None,
+) -> Request:
+    """Fail the request and begin its next version; returns the new request. Done twice it is done once.
+
+    Args:
+        request_name: of the new version, e.g. of ReqMgr2's clone; without it ``<name>_v<N>``.
+        document: of ReqMgr2's clone; without it the old document with every processing version one higher.
+        cleanup_policy: what becomes of the old outputs once the new version is complete; without it as the old request's.
+
+    Raises:
+        InvalidTransition: it has ended otherwise, or has too many versions.
+        DocumentRefused: the new version's document would not be accepted; nothing was changed.
+    """
+    with acting(request, actor, "request_restart", reason):
+        if request.superseded_by_request:
+            return Request.objects.get(request_name=request.superseded_by_request)
+        _refuse(request)
+        new = _successor(request, actor, request_name, document, cleanup_policy)
+        Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)
+        request.superseded_by_request = new.request_name
+        if request.status == S.STOPPING:
+            strengthen(request, StopIntent.RESTART, actor, reason)
+        elif may_run(request):
+            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESTART)
+        else:
+            if request.status != S.FAILED:
+                states.transition(request, S.FAILED, actor=actor, reason=reason)
+                give_up(request, reason)
+                failed_follow_up(request, reason)
+            successor_begin(request)
+            new.refresh_from_db()
+        return new
+
+
+def successor_begin(request: Request) -> None:
+    """The old request has failed: submit the version that replaces it; in the caller's transaction."""
+    new = Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+    if new is not None:
+        states.transition(new, S.SUBMITTED, actor="lifecycle", reason=f"{request.request_name} has failed; this replaces it")
+
+
+def successor_drop(request: Request, why: str) -> None:
+    """The old request ends otherwise (aborted): its successor is not wanted either; in the caller's transaction."""
+    new = Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+    if new is not None:
+        states.transition(new, S.ABORTED, actor="lifecycle", reason=why)
+        Request.objects.filter(pk=request.pk).update(superseded_by_request="")
+        request.superseded_by_request = ""
+
+
+def restart_refused(request: Request) -> str:
+    """Why it cannot be restarted; empty if it can."""
+    if request.superseded_by_request:
+        return f"It is replaced already, by {request.superseded_by_request}."
+    if request.status == S.STOPPING:
+        intent = StopIntent(request.stop_intent)
+        if intent.strength >= StopIntent.RESTART.strength:
+            return f"It is being stopped already: {intent.label.lower()}."
+    elif request.status != S.FAILED and not may_run(request) and not states.allowed(request.status, S.FAILED):
+        return f"It is {request.get_status_display()}; it can be restarted when it is held, runs or has failed."
+    versions = versions_before(request) + 1
+    if versions >= conf().max_versions:
+        return f"It is version {versions} already; max_versions is {conf().max_versions}."
+    return ""
+
+
+def successor_name(request: Request) -> str:
+    """``<name>_v<N>``, the first that is free."""
+    stem = _OUR_SUFFIX.sub("", request.request_name) if request.previous_version_request_id else request.request_name
+    number = versions_before(request) + 2
+    while Request.objects.filter(request_name=f"{stem}_v{number}").exists():
+        number += 1
+    return f"{stem}_v{number}"
+
+
+def _refuse(request: Request) -> None:
+    why = restart_refused(request)
+    if why:
+        raise InvalidTransition(f"{request.request_name}: {why}")
+
+
+def _successor(
+    request: Request, actor: str, name: str | None, document: dict[str, Any] | None, policy: CleanupPolicy | None
+) -> Request:
+    name = name or successor_name(request)
+    document = document if document is not None else next_version(copy.deepcopy(request.request_data))
+    draft_of(document, name)  # refused as a whole before anything is changed
+    with transaction.atomic():
+        new = request_import(document=document, request_name=name, actor=actor, submit=False)
+        values = {field: getattr(request, field) for field in _COPIED}
+        Request.objects.filter(pk=new.pk).update(
+            previous_version_request=request, cleanup_policy=policy or request.cleanup_policy, **values
+        )
+        new.refresh_from_db()
+    return new

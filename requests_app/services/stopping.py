@@ -1,0 +1,74 @@
+"""Stop and fail. A stop keeps everything and goes on later; a failure is a person's word and the end (error-handling 4.2, 7)."""
+
+from __future__ import annotations
+
+from dags_app.services.stop import StopMode, dag_request_stop
+from outputs_app.invalidation import blocks_fail
+from requests_app import states
+from requests_app.models import Request, RequestStatus, StopIntent, Workflow
+from requests_app.services.acting import acting, give_up, live_dag_of, may_run, strengthen
+from requests_app.services.invalidation import manifest_ask
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+#: Between DAGs there is nothing to stop; the request goes on by itself (error-handling 7.1).
+_NOTHING_RUNS = (S.QUEUED, S.RESUBMITTING, S.PLANNING, S.PARTIAL)
+
+
+def request_stop(*, request: Request, actor: str, reason: str, mode: StopMode = StopMode.NOW) -> None:
+    """Stop the running DAG cleanly and queue the request again; its rescue goes on where the DAG stood.
+
+    Args:
+        mode: NOW removes the DAG, jobs that run are lost; DRAIN lets the work units that run finish, and starts no other.
+
+    Raises:
+        InvalidTransition: the request has ended, or has not begun.
+    """
+    with acting(request, actor, "request_stop", reason, mode=mode.value):
+        if request.status == S.STOPPING or may_run(request):
+            if request.status != S.STOPPING:
+                states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESUME)
+            dag = live_dag_of(request)
+            if dag is not None:
+                dag_request_stop(dag=dag, reason=reason, mode=mode)
+        elif request.status not in _NOTHING_RUNS:
+            raise InvalidTransition(
+                f"{request.request_name} is {request.get_status_display()}: no DAG of it runs that could be stopped"
+            )
+
+
+def request_fail(*, request: Request, actor: str, reason: str) -> None:
+    """End the request as failed; what it has registered is listed for invalidation. Only people do this.
+
+    Raises:
+        InvalidTransition: it has ended otherwise, or was never tried: then it is aborted instead.
+    """
+    with acting(request, actor, "request_fail", reason):
+        if request.status == S.FAILED:
+            return
+        if request.status == S.STOPPING:
+            strengthen(request, StopIntent.FAIL, actor, reason)
+        elif may_run(request):
+            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.FAIL)
+        elif states.allowed(request.status, S.FAILED):
+            fail_now(request, actor, reason)
+        else:
+            raise InvalidTransition(
+                f"{request.request_name} is {request.get_status_display()}; it can be failed when it is held or runs,"
+                " before that it is aborted"
+            )
+
+
+def fail_now(request: Request, actor: str, reason: str) -> None:
+    """The edge to FAILED when nothing runs, with what belongs to it; in the caller's transaction."""
+    states.transition(request, S.FAILED, actor=actor, reason=reason)
+    give_up(request, reason)
+    failed_follow_up(request, reason)
+
+
+def failed_follow_up(request: Request, reason: str) -> None:
+    """What every way into FAILED asks for: open blocks fail, and the invalidation manifest is written."""
+    workflow = Workflow.objects.filter(request=request).first()
+    if workflow is not None:
+        blocks_fail(workflow_id=workflow.pk, reason=reason)
+        manifest_ask(request)
