@@ -74,8 +74,7 @@ def _invalidate(request: Request) -> int:
 
 
 def _replaced(request: Request) -> bool:
-    newer = Request.objects.filter(previous_version_request=request, status__in=(S.COMPLETED, S.ARCHIVED))
-    return newer.exists()
+    return Request.objects.filter(previous_version_request=request, completed_at__isnull=False).exists()
 
 
 def _workflow(request: Request) -> Workflow:
