@@ -50,6 +50,10 @@ def assert_completed(request: Request) -> None:
 def assert_all_work_is_done(request: Request) -> None:
     """The account adds up and nothing is planned, left or lost."""
     ledger = _ledger(request)
+    if ledger.by_lumi:
+        assert not ledger.work_left, ledger
+        assert ledger.done_lumis + ledger.excluded_lumis + ledger.refused_lumis == ledger.all_lumis, ledger
+        return
     lacking = (ledger.left_events, ledger.left_files, ledger.attempted_files, ledger.planned_events, ledger.planned_files)
     assert lacking == (0, 0, 0, 0, 0), ledger
     assert ledger.done_events == request.workflow.requested_events, ledger
