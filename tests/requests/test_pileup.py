@@ -1,0 +1,186 @@
+"""Pileup against the database: read once from the catalogues, kept for all requests, whole or not at all, and put into DAGs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dags_app.planning.specs import PileupSpec, WorkflowSpec
+from requests_app import pileup, planner
+from requests_app.evaluation import Evaluation, evaluating
+from requests_app.models import PileupBlock, PileupDataset, Request, RequestStatus
+from requests_app.pileup import pileup_resolve
+from requests_app.planner import round_plan
+from sites_app.models import Site, SiteRse
+from tests.support.rows import generation_spec, workflow_row
+from wms2.adapters import factory
+from wms2.adapters.types import BlockInfo, DbsFileInfo
+from wms2.errors import PlanningRefused, ServiceUnavailable
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PREMIX = "/Neutrino/Premix-v1/PREMIX"
+
+
+class Catalogues:
+    """DBS and Rucio with one dataset: block -> (files, RSE -> whether the block is whole there)."""
+
+    def __init__(self) -> None:
+        self.blocks_of: dict[str, dict[str, tuple[int, dict[str, bool]]]] = {
+            PREMIX: {
+                f"{PREMIX}#b": (2, {"T1_US_FNAL_Disk": True, "T1_US_FNAL_Tape": True}),
+                f"{PREMIX}#a": (3, {"T1_US_FNAL_Disk": True, "T2_CH_CERN": True}),
+                f"{PREMIX}#tape": (4, {"T1_US_FNAL_Tape": True, "T2_CH_CERN": False}),
+                f"{PREMIX}#empty": (0, {"T2_CH_CERN": True}),
+            }
+        }
+        self.calls = 0
+        self.breaks_at: str | None = None
+
+    def dataset_exists(self, name: str) -> bool:
+        self.calls += 1
+        return name in self.blocks_of
+
+    def blocks(self, dataset: str) -> Iterator[BlockInfo]:
+        for name, (files, _) in self.blocks_of[dataset].items():
+            yield BlockInfo(name, False, files, files, "T1_US_FNAL_Disk")
+
+    def files(self, name: str) -> Iterator[DbsFileInfo]:
+        count, _ = self.blocks_of[name.partition("#")[0]][name]
+        for number in reversed(range(count)):
+            yield DbsFileInfo(f"/store/mc/{name.partition('#')[2]}{number}.root", name, 1, 10, "0", True)
+
+    def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
+        if self.breaks_at in blocks:
+            raise ServiceUnavailable("rucio", "block_locations", "no answer")
+        return {name: self.blocks_of[name.partition("#")[0]][name][1] for name in blocks}
+
+
+@pytest.fixture(name="catalogues", autouse=True)
+def _catalogues(monkeypatch: pytest.MonkeyPatch) -> Catalogues:
+    for name, rse in {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}.items():
+        SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at="2026-01-01T00:00:00Z")
+    catalogues = Catalogues()
+    monkeypatch.setattr(factory, "dbs", lambda: catalogues)
+    monkeypatch.setattr(factory, "rucio", lambda: catalogues)
+    return catalogues
+
+
+def mixing(dataset: str = PREMIX, **fields: Any) -> WorkflowSpec:
+    spec = generation_spec(**fields)
+    return replace(spec, steps=(replace(spec.steps[0], pileup=(PileupSpec("mc", dataset),)),))
+
+
+def test_a_dataset_is_resolved_to_the_blocks_that_lie_on_disk_whole() -> None:
+    (found,) = pileup_resolve(mixing())
+
+    assert (found.dataset, found.kind) == (PREMIX, "mc")
+    assert [(block.name, block.sites, block.events) for block in found.blocks] == [
+        (f"{PREMIX}#a", ("T1_US_FNAL", "T2_CH_CERN"), 30),
+        (f"{PREMIX}#b", ("T1_US_FNAL",), 20),
+    ]
+    assert found.blocks[1].files == ("/store/mc/b0.root", "/store/mc/b1.root")
+
+
+def test_a_request_without_pileup_asks_nobody(catalogues: Catalogues) -> None:
+    assert pileup_resolve(generation_spec()) == ()
+    assert catalogues.calls == 0
+
+
+def test_what_was_read_serves_every_request_until_it_is_too_old(catalogues: Catalogues) -> None:
+    first = pileup_resolve(mixing())
+    del catalogues.blocks_of[PREMIX][f"{PREMIX}#b"]
+
+    assert pileup_resolve(mixing("/Neutrino/Premix-v1/PREMIX", request_name="another")) == first
+    assert catalogues.calls == 1
+
+    PileupDataset.objects.update(resolved_at=timezone.now() - timedelta(seconds=pileup.conf().pileup_cache_seconds + 1))
+    (again,) = pileup_resolve(mixing())
+    assert [block.name for block in again.blocks] == [f"{PREMIX}#a"]
+    assert set(PileupBlock.objects.values_list("reading", flat=True)) == {PileupDataset.objects.get().reading}
+
+
+def test_a_reading_that_breaks_off_changes_nothing(catalogues: Catalogues) -> None:
+    catalogues.breaks_at = f"{PREMIX}#tape"
+    with pytest.raises(ServiceUnavailable):
+        pileup_resolve(mixing())
+    assert PileupDataset.objects.get().resolved_at is None
+    assert PileupBlock.objects.count() == 2
+
+    catalogues.breaks_at = None
+    assert len(pileup_resolve(mixing())[0].blocks) == 2
+    assert PileupBlock.objects.count() == 3, "what the broken reading left is gone"
+
+
+def test_of_two_readings_at_once_a_whole_one_counts(catalogues: Catalogues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second planner reads and ends while the first is between two blocks: the first one's rest must not count."""
+    locations, nested = catalogues.block_locations, []
+
+    def meanwhile(blocks: list[str]) -> dict[str, dict[str, bool]]:
+        if blocks == [f"{PREMIX}#a"] and not nested:
+            nested.append(True)
+            nested.append(pileup_resolve(mixing()))
+        return locations(blocks)
+
+    monkeypatch.setattr(catalogues, "block_locations", meanwhile)
+
+    (found,) = pileup_resolve(mixing())
+
+    assert [block.name for block in found.blocks] == [f"{PREMIX}#a", f"{PREMIX}#b"]
+    assert nested[1] == (found,)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [(None, "DBS has no such dataset"), ({}, "DBS has no valid file"), ({f"{PREMIX}#e": (0, {})}, "DBS has no valid file")],
+)
+def test_pileup_that_dbs_cannot_name_is_refused(catalogues: Catalogues, blocks: Any, says: str) -> None:
+    if blocks is None:
+        del catalogues.blocks_of[PREMIX]
+    else:
+        catalogues.blocks_of[PREMIX] = blocks
+
+    with pytest.raises(PlanningRefused, match=rf"pileup {PREMIX}: {says}.*; correct MCPileup"):
+        pileup_resolve(mixing())
+
+
+def _plan(spec: WorkflowSpec, monkeypatch: pytest.MonkeyPatch, submit_root: Path) -> Path:
+    knobs = planner.conf().model_copy(update={"submit_root": submit_root, "pileup_min_fraction": 0.2})
+    monkeypatch.setattr(planner, "conf", lambda: knobs)
+    workflow = workflow_row(spec=spec)
+    Request.objects.filter(pk=workflow.request.pk).update(status=RequestStatus.PLANNING)
+    with evaluating(workflow.request.pk, owner="test") as evaluation:
+        assert isinstance(evaluation, Evaluation)
+        dag = round_plan(evaluation)
+    assert dag is not None
+    return Path(dag.submit_dir)
+
+
+def test_a_planned_dag_has_the_files_and_lands_where_they_are(
+    catalogues: Catalogues, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    catalogues.blocks_of[PREMIX][f"{PREMIX}#a"] = (3, {"T1_US_FNAL_Disk": True})
+
+    directory = _plan(mixing(), monkeypatch, tmp_path)
+
+    document = json.loads((directory / "pileup.json").read_text())
+    assert sorted(document["datasets"][PREMIX]["blocks"]) == [f"{PREMIX}#a", f"{PREMIX}#b"]
+    assert "pileup.json" in (directory / "SHA256SUMS").read_text()
+    assert 'VARS landing sites="T1_US_FNAL"' in (directory / "mg_000000" / "group.dag").read_text()
+
+
+def test_pileup_elsewhere_refuses_the_plan_with_the_reason(
+    catalogues: Catalogues, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in catalogues.blocks_of[PREMIX]:
+        catalogues.blocks_of[PREMIX][name] = (3, {"T1_US_FNAL_Disk": True})
+
+    with pytest.raises(PlanningRefused, match=r"on disk at: T1_US_FNAL\)"):
+        _plan(mixing(site_whitelist=("T2_CH_CERN",)), monkeypatch, tmp_path)
