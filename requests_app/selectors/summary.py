@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Min, Model, Q
+from django.db.models import Count, Min, Model
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
@@ -34,7 +34,8 @@ class SystemSummary:
 
 def status_counts(model: type[Model], field: str, known: list[str], **filters: Any) -> dict[str, int]:
     """Rows by the values of ``field``; every known value is there."""
-    rows = model._default_manager.filter(**filters).order_by().values_list(field).annotate(number=Count("pk"))
+    # COUNT(*), not of a column: PostgreSQL then reads nothing but the index
+    rows = model._default_manager.filter(**filters).order_by().values_list(field).annotate(number=Count("*"))
     return dict.fromkeys(known, 0) | {str(value): number for value, number in rows}
 
 
@@ -48,10 +49,12 @@ class StatusFacts:
 
 
 def request_facts() -> dict[str, StatusFacts]:
-    """Every status, zeros included; one pass over the requests, which are many."""
+    """Every status, zeros included; two passes over indexes, since the requests are many."""
     rows = Request.objects.order_by().values_list("status")
-    counted = rows.annotate(number=Count("pk"), since=Min("status_since"), alerted=Count("pk", filter=~Q(alert_code="")))
-    return dict.fromkeys(RequestStatus.values, StatusFacts()) | {status: StatusFacts(*facts) for status, *facts in counted}
+    alerted = dict(rows.exclude(alert_code="").annotate(number=Count("*")))
+    counted = rows.annotate(number=Count("*"), since=Min("status_since"))
+    facts = {status: StatusFacts(number, since, alerted.get(status, 0)) for status, number, since in counted}
+    return dict.fromkeys(RequestStatus.values, StatusFacts()) | facts
 
 
 def system_summary() -> SystemSummary:

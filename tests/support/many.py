@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import connection
 from django.utils import timezone
@@ -43,7 +43,7 @@ def build(number: int) -> None:
         cursor.execute("ANALYZE")
 
 
-def _request(index: int, moment: object) -> Request:
+def _request(index: int, moment: datetime) -> Request:
     status = S.HELD if index % HELD == 7 else _STATUSES[index % len(_STATUSES)]
     held = {"hold_code": HoldCode.THRESHOLD, "hold_reason": "too many failed"} if status == S.HELD else {}
     return Request(

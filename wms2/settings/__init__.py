@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kombu import Queue
+
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
 from wms2.settings.required import required
@@ -125,5 +127,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "socket_timeout":
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+# The broker takes turns between queues: a tick never waits behind the hints that it gave, nor effects behind evaluations.
+CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"))
+CELERY_TASK_ROUTES = {
+    "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
+    "sites_app.tasks.*": {"queue": "ticks"},
+    "outputs_app.tasks.run_effects": {"queue": "effects"},
+}
 
 LOGGING = logging_config(os.environ.get("WMS2_LOG_LEVEL", "INFO"), json_lines=os.environ.get("WMS2_LOG_FORMAT", "json") == "json")

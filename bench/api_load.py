@@ -1,0 +1,236 @@
+"""REST with 100,000 requests while the life cycle runs: p50 and p99 over HTTP, at rest and with worker, beat and cycle at work.
+
+Web, worker and beat are real processes (``deploy/process``), the web answers over HTTP to two clients with kept connections. Of
+the requests 300 are ACTIVE with a live DAG and 1,000 QUEUED behind the limit; the others have ended. The pool is not there: the
+schedd is silent, which is what a cycle costs most for. ``BENCH_REQUESTS`` and ``BENCH_SECONDS`` make it smaller; a database that
+already holds as many requests (WMS2_DATABASE_URL) is used as it is.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUESTS, SECONDS, CLIENTS = 100_000, 30.0, 2
+ACTIVE, QUEUED = 300, 1_000
+CYCLE_SECONDS = "10"
+SCHEDD = "bench-schedd"
+START_SECONDS = 120.0
+CYCLES = 'wms2_lifecycle_cycles_total{outcome="ok"}'
+COUNTED = (CYCLES, "wms2_lifecycle_cycle_seconds_sum", "wms2_evaluations_total")
+LIST = "/api/v1/requests?"
+
+
+def main() -> None:
+    """Print a table and the ratios."""
+    import django
+
+    django.setup()
+    number = int(os.environ.get("BENCH_REQUESTS", REQUESTS))
+    token = _prepare(number)
+    port = _free_port()
+    settings = {
+        "PORT": str(port),
+        "WMS2_CYCLE_SECONDS": CYCLE_SECONDS,
+        "WMS2_METRICS_ROOT": f"{os.environ['WMS2_STATE_DIR']}/bench-metrics",
+    }
+    seconds = float(os.environ.get("BENCH_SECONDS", SECONDS))
+    with ExitStack() as stack:
+        stack.enter_context(_process("web", settings))
+        _wait_for(port)
+        paths = _paths()
+        _measure(port, token, paths, 2.0)  # warm
+        rest = _measure(port, token, paths, seconds)
+        for name in ("worker", "beat"):
+            stack.enter_context(_process(name, settings))
+        _wait_for_cycles(port, token, 2)
+        before = _counted(port, token)
+        busy = _measure(port, token, paths, seconds)
+        after = _counted(port, token)
+    _print(number, rest, busy)
+    cycles, cycle_seconds, evaluations = (after[name] - before[name] for name in COUNTED)
+    print(f"meanwhile {cycles:.0f} cycles of {cycle_seconds / max(cycles, 1):.2f} s and {evaluations:,.0f} evaluations")
+
+
+def _prepare(number: int) -> str:
+    """Rows, an installation, and a reader's token."""
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from rest_framework.authtoken.models import Token
+
+    from requests_app.installation import installation_claim
+    from requests_app.models import Request
+
+    call_command("migrate", verbosity=0)
+    installation_claim()
+    if Request.objects.count() < number:
+        from tests.support.many import build
+
+        begun = time.perf_counter()
+        build(number)
+        print(f"built {number:,} requests in {time.perf_counter() - begun:.0f} s", flush=True)
+    _make_live()
+    user, _ = User.objects.get_or_create(username="bench")
+    return str(Token.objects.get_or_create(user=user)[0].key)
+
+
+def _make_live() -> None:
+    """Few are under way, as on any day; the limit is used up, so that nothing is planned."""
+    from django.db import connection
+    from django.utils import timezone
+
+    from dags_app.models import DAG, DAGStatus
+    from requests_app.models import Limit, Request, RequestStatus
+    from sites_app.models import Schedd, ScheddState
+
+    schedd, _ = Schedd.objects.get_or_create(
+        name=SCHEDD,
+        defaults={"pool": "bench", "collector": "127.0.0.1:1", "state": ScheddState.ENABLED, "submit_root": "/nowhere"},
+    )
+    Schedd.objects.exclude(pk=schedd.pk).update(state=ScheddState.DISABLED)
+    DAG.objects.filter(schedd=schedd).update(status=DAGStatus.COMPLETED, schedd=None)
+    dags = list(DAG.objects.order_by("id").values_list("pk", "workflow_id")[:ACTIVE])
+    DAG.objects.filter(pk__in=[pk for pk, _ in dags]).update(
+        status=DAGStatus.RUNNING, schedd=schedd, schedd_name=SCHEDD, submitted_at=timezone.now(), completed_at=None
+    )
+    active = Request.objects.filter(workflow__pk__in=[workflow for _, workflow in dags])
+    queued = list(Request.objects.exclude(pk__in=active).order_by("id").values_list("pk", flat=True)[:QUEUED])
+    Request.objects.filter(status__in=(RequestStatus.ACTIVE, RequestStatus.QUEUED)).update(status=RequestStatus.ARCHIVED)
+    Request.objects.filter(pk__in=queued).update(status=RequestStatus.QUEUED, hold_code="", hold_reason="")
+    active.update(status=RequestStatus.ACTIVE, hold_code="", hold_reason="")
+    Limit.objects.update_or_create(name="max_active_dags", defaults={"value": ACTIVE, "actor": "bench", "reason": "bench"})
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def _paths() -> dict[str, list[str]]:
+    """What is asked, by name; details of requests with and without work, pages far behind the first."""
+    from requests_app.models import Request
+
+    names = list(Request.objects.order_by("id").values_list("request_name", flat=True)[:200])
+    queries: dict[str, dict[str, str]] = {
+        "list, newest": {},
+        "list, held": {"status": "held"},
+        "list, by status_since": {"ordering": "status_since"},
+        "list, by priority": {"ordering": "-priority"},
+        "search": {"search": "task_0777"},
+    }
+    found = {name: [LIST + urlencode({"page_size": "50"} | query)] for name, query in queries.items()}
+    found["detail"] = [f"/api/v1/requests/{name}" for name in names]
+    found["status"] = ["/api/v1/status"]
+    found["metrics"] = ["/api/v1/metrics"]
+    return found
+
+
+@contextmanager
+def _process(kind: str, settings: Mapping[str, str]) -> Iterator[None]:
+    log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"bench-{kind}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        child = subprocess.Popen(
+            [ROOT / "deploy/process", kind], cwd=ROOT, env={**os.environ, **settings}, stdout=stream, stderr=stream
+        )
+    try:
+        yield
+    finally:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(60)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if _get(http.client.HTTPConnection("127.0.0.1", port, timeout=10), "/livez", "")[0] == 200:
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise SystemExit("the web server did not start; see logs/bench-web.log")
+
+
+def _counted(port: int, token: str) -> dict[str, float]:
+    """Cycles, their seconds, and evaluations so far, of all processes, as Prometheus would read them."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/api/v1/metrics", headers={"Authorization": f"Token {token}"})
+    found: dict[str, float] = dict.fromkeys(COUNTED, 0.0)
+    for line in connection.getresponse().read().decode().splitlines():
+        name, _, number = line.rpartition(" ")
+        for wanted in COUNTED:
+            if name.startswith(wanted):
+                found[wanted] += float(number)
+    return found
+
+
+def _wait_for_cycles(port: int, token: str, number: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    begun = _counted(port, token)[CYCLES]
+    while _counted(port, token)[CYCLES] < begun + number:
+        if time.monotonic() > deadline:
+            raise SystemExit("no cycle ran; see logs/bench-worker.log")
+        time.sleep(0.5)
+
+
+def _get(connection: http.client.HTTPConnection, path: str, token: str) -> tuple[int, float]:
+    begun = time.perf_counter()
+    connection.request("GET", path, headers={"Authorization": f"Token {token}"} if token else {})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status, time.perf_counter() - begun
+
+
+def _measure(port: int, token: str, paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
+    """Seconds of each answer by name; the clients go round over all names, so that each meets the same load."""
+
+    def client(number: int) -> dict[str, list[float]]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        found: dict[str, list[float]] = {name: [] for name in paths}
+        deadline, turn = time.monotonic() + seconds, number
+        while time.monotonic() < deadline:
+            turn += 1
+            for name, choices in paths.items():
+                status, took = _get(connection, choices[turn % len(choices)], token)
+                if status != 200:
+                    raise SystemExit(f"{name} was answered {status}")
+                found[name].append(took)
+        return found
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        parts = list(pool.map(client, range(CLIENTS)))
+    return {name: [took for part in parts for took in part[name]] for name in paths}
+
+
+def _print(number: int, rest: Mapping[str, list[float]], busy: Mapping[str, list[float]]) -> None:
+    print(f"{number:,} requests, {CLIENTS} clients; milliseconds at rest, with the life cycle at work, and their ratio")
+    print(f"{'':24} {'n':>5} {'p50':>7} {'p99':>7}   {'n':>5} {'p50':>7} {'p99':>7}   {'p50':>5} {'p99':>5}")
+    for name in rest:
+        (a50, a99), (b50, b99) = _quantiles(rest[name]), _quantiles(busy[name])
+        print(
+            f"{name:24} {len(rest[name]):5} {a50:7.1f} {a99:7.1f}   {len(busy[name]):5} {b50:7.1f} {b99:7.1f}   "
+            f"{b50 / a50:5.2f} {b99 / a99:5.2f}"
+        )
+
+
+def _quantiles(values: Sequence[float]) -> tuple[float, float]:
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    return cuts[49] * 1000, cuts[98] * 1000

@@ -1,0 +1,155 @@
+"""Board and alert rules speak of metrics and labels that exist, and every alert is explained to whoever is woken by it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+from prometheus_client import REGISTRY
+
+from dags_app.models import DAGStatus
+from deploy.stack import paths
+from outputs_app.models import EffectState
+from requests_app.models import Lease, RequestStatus
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.adapters.observe import OUTCOMES
+from wms2.metrics_collector import RowsCollector
+
+pytestmark = pytest.mark.django_db
+ROOT = paths.checkout()
+BOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/wms2.json").read_text())
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"] for rule in group["rules"]
+]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+METRIC = re.compile(r"\b((?:wms2|django)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?")
+MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
+#: Prometheus's own: whether a scrape went well.
+OWN = {"up": {"job", "instance"}}
+
+
+def exposed() -> dict[str, set[str]]:
+    """Name of a sample -> its labels."""
+    found = dict(OWN)
+    for collector in list(REGISTRY._collector_to_names):
+        labels = set(getattr(collector, "_labelnames", ()))
+        name, kind = getattr(collector, "_name", ""), getattr(collector, "_type", "")
+        if kind == "histogram":
+            found |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
+        elif kind:
+            found[f"{name}_total" if kind == "counter" else name] = labels
+    for family in RowsCollector().collect():
+        for sample in family.samples:
+            found[sample.name] = set(sample.labels)
+    return found
+
+
+@pytest.fixture
+def names() -> dict[str, set[str]]:
+    schedd = schedd_row()
+    dag_row(
+        workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name,
+        total_work_units=1,
+    )  # fmt: skip
+    Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00"})
+    Client().get("/livez")  # the web's own metrics begin with its first request
+    return exposed()
+
+
+def expressions() -> Iterator[tuple[str, str, str]]:
+    """Where, expression, and what is written beside it from its labels."""
+    for panel in PANELS:
+        for target in panel["targets"]:
+            yield f"panel {panel['title']}", target["expr"], target["legendFormat"]
+    for rule in RULES:
+        yield f"alert {rule['alert']}", rule["expr"], json.dumps(rule["annotations"])
+
+
+ALL = list(expressions())
+
+
+@pytest.mark.parametrize(("where", "expression", "text"), ALL, ids=[f"{w}: {e[:40]}" for w, e, _ in ALL])
+def test_metrics_and_labels_exist(names: dict[str, set[str]], where: str, expression: str, text: str) -> None:
+    spoken_of = METRIC.findall(expression)
+    assert spoken_of, "it speaks of no metric"
+    possible: set[str] = set()
+    for name, selector in spoken_of:
+        assert name in names, f"{where}: there is no metric {name}"
+        matched = {label for label, _, _ in MATCHER.findall(selector)}
+        assert matched <= names[name], f"{where}: {name} has no label {matched - names[name]}"
+        possible |= names[name]
+    grouped = {label.strip() for group in GROUPED.findall(expression) for label in group.split(",") if label.strip()}
+    assert grouped <= possible, f"{where}: grouped by {grouped - possible}"
+    shown = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", text)) - {"value"}
+    assert shown <= (possible if spoken_of[0][0] == "up" else grouped), f"{where} shows {shown - grouped}, which is summed away"
+
+
+@pytest.mark.parametrize(("where", "expression", "text"), ALL, ids=[f"{w}: {e[:40]}" for w, e, _ in ALL])
+def test_values_of_statuses_and_outcomes_are_ones_that_occur(where: str, expression: str, text: str) -> None:
+    known = {
+        "wms2_requests": {"status": set(RequestStatus.values)},
+        "wms2_state_age_seconds": {"status": set(RequestStatus.values)},
+        "wms2_workflows": {"status": set(RequestStatus.values)},
+        "wms2_effects_open": {"state": set(EffectState.values)},
+        "wms2_effects_oldest_age_seconds": {"state": set(EffectState.values)},
+        "wms2_external_call_seconds_count": {"outcome": set(OUTCOMES)},
+        "wms2_evaluations_total": {"outcome": {"ok", "stale", "error"}},
+        "wms2_lifecycle_cycles_total": {"outcome": {"ok", "not_leader", "deposed", "error"}},
+    }
+    for name, selector in METRIC.findall(expression):
+        for label, _, value in MATCHER.findall(selector):
+            values = known.get(name, {}).get(label)
+            if values is not None:
+                assert set(value.split("|")) <= values, f"{where}: {label}={value}"
+
+
+def test_the_patterns_see_what_they_should() -> None:
+    assert METRIC.findall('sum by (le) (rate(wms2_x_bucket{a="b",c=~"d|e"}[5m])) > up') == [
+        ("wms2_x_bucket", 'a="b",c=~"d|e"'), ("up", ""),
+    ]  # fmt: skip
+
+
+def test_every_alert_has_an_entry_in_the_runbook_and_no_entry_is_left_over() -> None:
+    text = (ROOT / "docs/runbook.md").read_text().split("\n## Alerts of Prometheus\n")[1].split("\n## ")[0]
+    entries = re.findall(r"^### `(\w+)`$", text, re.M)
+    assert entries == [rule["alert"] for rule in RULES]
+
+
+def test_every_alert_is_graded_and_says_what_it_saw() -> None:
+    for rule in RULES:
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+
+
+def test_every_metric_of_wms2_is_on_the_board(names: dict[str, set[str]]) -> None:
+    shown = {name for _, expression, _ in ALL for name, _ in METRIC.findall(expression)}
+    ours = {name for name in names if name.startswith("wms2_")}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in ours}
+    missing = {family for family in families if not any(name.startswith(family) for name in shown)}
+    assert missing == set()
+
+
+def test_panels_lie_beside_each_other_and_have_numbers_of_their_own() -> None:
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+
+
+def test_prometheus_reads_these_rules_and_asks_for_the_metrics_where_they_are() -> None:
+    configuration = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    assert configuration["rule_files"] == ["rules.yml"]
+    (job,) = configuration["scrape_configs"]
+    assert (job["job_name"], job["metrics_path"]) == ("wms2", "/api/v1/metrics")
+    assert Path(job["authorization"]["credentials_file"]).name == "prometheus_token"
