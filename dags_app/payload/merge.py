@@ -12,13 +12,14 @@ from pathlib import Path
 
 from . import documents, files, merging, names, storage
 from .codes import exit_status
-from .collecting import NodeReport, read_merge_input
+from .collecting import NodeReport, UnmergedFile, read_merge_input
 from .documents import JobDocument, Output, Step, UnitDocument
 from .formats import MANIFEST_FILE
 from .journal import Journal
 from .manifest import MergedFile, build_manifest
 from .merge_tools import run_merge
 from .merging import Content, MergeGroup
+from .parentage import Parentage
 from .processes import Finished, stop_requests_as_errors
 from .reports import AttemptReport, OutputRecord, StepRecord
 from .slot import read_slot
@@ -35,6 +36,7 @@ class PlannedFile:
     output: Output
     lfn: str
     group: MergeGroup
+    parents: tuple[str, ...]
 
 
 def run_merge_job(directory: Path, node: str, attempt: int) -> int:
@@ -62,13 +64,17 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
 
 def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...]) -> list[PlannedFile]:
     """Every merged file of the unit, in the order of the outputs."""
-    return [
-        PlannedFile(output, names.merged_lfn(job, unit, output, number), group)
+    groups = [
+        (output, names.merged_lfn(job, unit, output, number), group)
         for output in job.outputs
-        for number, group in enumerate(
-            merging.group_files(merging.files_of(output, reports, job.task_of(output.step)), job.merge)
-        )
+        for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
     ]
+    parentage = Parentage(reports, {file.lfn: lfn for _, lfn, group in groups for file in group.files})
+    return [PlannedFile(output, lfn, group, parentage.of(group)) for output, lfn, group in groups]
+
+
+def _files_of(job: JobDocument, output: Output, reports: tuple[NodeReport, ...]) -> list[UnmergedFile]:
+    return merging.files_of(output, reports, job.task_of(output.step))
 
 
 def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned: PlannedFile, work: Path) -> MergedFile:
@@ -86,7 +92,7 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     report.exit_step = "stageOut"
     stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.job_id)
     run.output.unlink()
-    output, parents = planned.output, planned.group.parents
+    output, parents = planned.output, planned.parents
     report.outputs.append(
         OutputRecord(output.step, output.module, output.dataset, stored, content.events, content.lumis, parents)
     )

@@ -34,11 +34,6 @@ class MergeGroup:
             lumis.add_counts(total, file.lumis)
         return Content(sum(file.events for file in self.files), total)
 
-    @property
-    def parents(self) -> tuple[str, ...]:
-        """Input files of the jobs whose output is in the group."""
-        return tuple(sorted({parent for file in self.files for parent in file.parents}))
-
 
 def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
     """The files of one output, exactly one of every node of the task that writes it."""

@@ -216,6 +216,8 @@ class Workbench:
         }[command]
         if command == "job" and (self.dag / "pileup.json").is_file():
             inputs.append("../pileup.json")
+        if (self.place / f"{node}.input.json").exists():
+            inputs.append(f"{node}.input.json")
         for name in inputs:
             shutil.copy(self.place / name, scratch)
         job_ad = f'ClusterId = {self.clusters}\nProcId = 0\nGlobalJobId = "schedd@test#{self.clusters}.0#1"\n'

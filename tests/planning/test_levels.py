@@ -71,7 +71,7 @@ def test_each_level_reads_every_upstream_node_exactly_once_and_keeps_its_limit(
     events: list[int], plans: tuple[LevelPlan, ...]
 ) -> None:
     made = unit(events, plans)
-    behind = {1: [(index,) for index in range(len(events))]}
+    behind: dict[int, list[tuple[int, ...]]] = {1: [(index,) for index in range(len(events))]}
     for plan, level in zip(plans, made.levels, strict=True):
         read = [index for node in level.nodes for index in node.reads]
         assert read == list(range(len(behind[plan.input_task]))), "in order, none left out, none twice"
