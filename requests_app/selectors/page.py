@@ -15,6 +15,7 @@ from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
 from requests_app.explain import Explanation, explain
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import Account, account_of
+from requests_app.selectors.errors import RequestErrors, errors_on_page
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
 from wms2.words import duration
 
@@ -103,6 +104,7 @@ class Work:
     cells_left_out: int
     dag: DagView | None
     dags: tuple[DAG, ...]
+    errors: RequestErrors | None
 
     @property
     def troubled(self) -> list[Trouble]:
@@ -152,14 +154,14 @@ def request_page(request: Request) -> RequestPage:
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
         effects_by_state=_effects_by_state(request),
-        work=_work(workflow) if workflow else None,
+        work=_work(request, workflow) if workflow else None,
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
         ),
     )
 
 
-def _work(workflow: Workflow) -> Work:
+def _work(request: Request, workflow: Workflow) -> Work:
     standing = workflow_standing(workflow)
     cells, left_out, problem = _cells(standing.dag)
     dags = tuple(DAG.objects.select_related("round").filter(workflow=workflow).order_by("-created_at")[:MOST_DAGS])
@@ -174,6 +176,7 @@ def _work(workflow: Workflow) -> Work:
         cells_left_out=left_out,
         dag=_dag_view(standing.dag, dags, problem),
         dags=dags,
+        errors=errors_on_page(request, workflow),
     )
 
 

@@ -13,7 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dags_app.models import DAG, WorkUnit
+from dags_app.failure_rules import failure_rules_load
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, WorkUnit
 from outputs_app.models import Effect, OutputFile, ProcessingBlock
 from requests_app.models import AuditEntry, InputFile, Installation, Limit, Request, RequestStatus, Workflow
 from sites_app.models import Schedd, SiteBan, SiteRse
@@ -51,6 +52,16 @@ def shown(client: Client, path: str) -> str:
     return text(response.content.decode())
 
 
+def failures_of(dag: DAG) -> None:
+    """A rule, and a failure of a DAG with a sample and a bad file."""
+    failure_rules_load()
+    now = dag.created_at
+    FailureLog.objects.create(directory_id=dag.directory_id)
+    group = FailureGroup.objects.create(workflow=dag.workflow, category="data", code=8021, first_at=now, last_at=now)
+    group.samples.create(dag=dag, unit="mg_000000", node="proc_000000", attempt=0, job_id="1.0", final=True, at=now)
+    FailedInputFile.objects.create(workflow=dag.workflow, lfn="/store/a.root", code=8021, last_at=now)
+
+
 @pytest.fixture
 def some(built: Scene) -> Scene:
     """At least one row of every model."""
@@ -72,6 +83,7 @@ def some(built: Scene) -> Scene:
     )
     dag = DAG.objects.get(workflow=workflow)
     dag.history.create(event_type="created", to_status="ready")
+    failures_of(dag)
     built.active.events.create(kind="alert")
     Installation.objects.create(instance="test", environment="test")
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)

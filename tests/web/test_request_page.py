@@ -19,7 +19,7 @@ from tests.web.html import links, text
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions
-PAGE_QUERIES = 24
+PAGE_QUERIES = 25
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:

@@ -1,0 +1,114 @@
+"""An operator's word on failure rules: add, change, enable, disable, take back; audited with what was and what is.
+
+A change holds for DAGs that are planned from now on; each DAG keeps the rules that it was planned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.forms.models import model_to_dict
+
+from dags_app.failure_rules import failure_rules_load, rule_of
+from dags_app.models import FailureRule
+from dags_app.payload.rules import pattern_problem, rule_problem
+from requests_app.audit import audit
+from wms2.errors import ConfigurationError, InvalidTransition
+
+#: What an operator may set.
+FIELDS = (
+    "name", "order", "first_code", "last_code", "message", "step", "site", "category", "action", "cooloff_seconds",
+    "memory_factor", "note",
+)  # fmt: skip
+
+
+def failure_rule_problem(row: FailureRule) -> str:
+    """What is wrong with a rule; empty when it can be used."""
+    try:
+        row.full_clean(validate_constraints=True)
+    except ValidationError as error:
+        return "; ".join(f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items())
+    for field in ("message", "step", "site"):
+        if problem := pattern_problem(getattr(row, field)):
+            return f"{field}: {problem}"
+    return rule_problem(rule_of(row))
+
+
+def failure_rule_add(*, values: Mapping[str, Any], actor: str, reason: str) -> FailureRule:
+    """A rule of the operators' own.
+
+    Raises:
+        ConfigurationError: it cannot be used as it is.
+    """
+    row = FailureRule(source=FailureRule.Source.OPERATOR, **{name: values[name] for name in FIELDS})
+    _save(row, old=None, action="failure_rule_add", actor=actor, reason=reason)
+    return row
+
+
+def failure_rule_change(*, row: FailureRule, values: Mapping[str, Any], actor: str, reason: str) -> None:
+    """Change a rule. A shipped one becomes the operators': later releases leave it alone.
+
+    Raises:
+        ConfigurationError: it could not be used like that.
+    """
+    old = _told(row)
+    for name in FIELDS:
+        if name != "name":
+            setattr(row, name, values[name])
+    row.source = FailureRule.Source.OPERATOR
+    _save(row, old=old, action="failure_rule_change", actor=actor, reason=reason)
+
+
+def failure_rule_enable(*, row: FailureRule, enabled: bool, actor: str, reason: str) -> None:
+    """Switch a rule on or off.
+
+    Raises:
+        InvalidTransition: it is so already.
+    """
+    action = "failure_rule_enable" if enabled else "failure_rule_disable"
+    if row.enabled == enabled:
+        why = f"the rule {row.name} is {'on' if enabled else 'off'} already"
+        audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, refused=True, why=why)
+        raise InvalidTransition(why)
+    old = _told(row)
+    row.enabled, row.source = enabled, FailureRule.Source.OPERATOR
+    _save(row, old=old, action=action, actor=actor, reason=reason)
+
+
+def failure_rule_take_back(*, row: FailureRule, actor: str, reason: str) -> None:
+    """Remove an operator's rule; a shipped one that was changed comes back as shipped.
+
+    Raises:
+        InvalidTransition: it is as shipped.
+    """
+    if row.source != FailureRule.Source.OPERATOR:
+        why = f"the rule {row.name} is as shipped; switch it off instead"
+        audit(
+            actor=actor, action="failure_rule_take_back", target=row.name, target_type="failure_rule", reason=reason,
+            refused=True, why=why,
+        )  # fmt: skip
+        raise InvalidTransition(why)
+    with transaction.atomic():
+        audit(
+            actor=actor, action="failure_rule_take_back", target=row.name, target_type="failure_rule", reason=reason,
+            old=_told(row),
+        )  # fmt: skip
+        FailureRule.objects.filter(pk=row.pk).delete()
+        failure_rules_load()
+
+
+def _save(row: FailureRule, *, old: Mapping[str, Any] | None, action: str, actor: str, reason: str) -> None:
+    problem = failure_rule_problem(row)
+    if problem:
+        audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, refused=True, why=problem)
+        raise ConfigurationError(problem)
+    with transaction.atomic():
+        row.save()
+        audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old, new=_told(row))
+
+
+def _told(row: FailureRule) -> dict[str, Any]:
+    return model_to_dict(row, fields=(*FIELDS, "enabled")) | {"source": str(row.source)}

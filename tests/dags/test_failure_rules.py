@@ -1,0 +1,55 @@
+"""The shipped failure rules as rows: loaded, kept up to date, and never over an operator's word."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dags_app.failure_rules import failure_rules_load, rules_in_force, rules_json, rules_shipped, shipped_rules
+from dags_app.models import FailureRule
+from dags_app.payload.reading import Value
+from dags_app.payload.rules import Evidence, first_match, rules_from
+from wms2.conf import conf
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_rows_are_the_shipped_set_and_loading_again_changes_nothing() -> None:
+    assert failure_rules_load() == (len(shipped_rules()), 0)
+    assert failure_rules_load() == (0, 0)
+    assert rules_in_force(conf()) == rules_shipped(conf())
+
+
+def test_an_operators_rule_is_left_alone_and_an_old_shipped_one_is_brought_up_to_date() -> None:
+    failure_rules_load()
+    FailureRule.objects.filter(name="cms-8021").update(action="retry", source="operator")
+    FailureRule.objects.filter(name="cms-8028").update(action="retry")
+    FailureRule.objects.create(
+        order=1, name="ours", first_code=1, category="transient", action="retry", source="operator", note="x"
+    )
+    FailureRule.objects.create(order=2, name="gone", first_code=1, category="transient", action="retry", source="shipped")
+    assert failure_rules_load() == (1, 1)
+    assert FailureRule.objects.get(name="cms-8021").action == "retry"
+    assert FailureRule.objects.get(name="cms-8028").action == "permanent_failure"
+    assert set(FailureRule.objects.filter(name__in=("ours", "gone")).values_list("name", flat=True)) == {"ours"}
+
+
+def test_a_rule_that_is_switched_off_is_passed_over() -> None:
+    failure_rules_load()
+    FailureRule.objects.filter(name="cms-8021").update(enabled=False, source="operator")
+    assert first_match(rules_in_force(conf()).rules, Evidence(8021)) is None
+
+
+def test_an_empty_table_gets_the_shipped_set_before_a_dag_is_planned() -> None:
+    assert rules_in_force(conf()).rules == rules_shipped(conf()).rules
+    assert FailureRule.objects.count() == len(shipped_rules())
+
+
+def test_what_goes_into_a_dag_directory_is_read_back_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_ERROR_SAME_UNITS", "9")
+    monkeypatch.setenv("WMS2_COOLOFF_BASE_SECONDS", "7")
+    conf.cache_clear()
+    book = rules_in_force(conf())
+    assert (book.limits.same_error_units, book.limits.cooloff_seconds) == (9, 7)
+    assert rules_from(Value(json.loads(rules_json(book)), "rules.json")) == book
