@@ -154,9 +154,9 @@ def programs(tmp_path: Path) -> Path:
     return place
 
 
-def run(programs: Path, kind: str, **environment: str) -> list[str]:
+def run(programs: Path, kind: str, *arguments: str, **environment: str) -> list[str]:
     settings = {"PATH": f"{programs}:{os.defpath}", "WMS2_STATE_DIR": str(programs.parent / "state"), **environment}
-    result = subprocess.run([DEPLOY / "process", kind], env=settings, cwd="/", capture_output=True, text=True, check=True)
+    result = subprocess.run([DEPLOY / "process", kind, *arguments], env=settings, cwd="/", capture_output=True, text=True, check=True)
     return result.stdout.splitlines()
 
 
@@ -184,6 +184,10 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
 )
 def test_each_kind_is_the_program_it_should_be(programs: Path, kind: str, begins: str) -> None:
     assert run(programs, kind)[0].startswith(begins)
+
+
+def test_commands_get_the_same_settings(programs: Path) -> None:
+    assert run(programs, "manage", "drf_create_token", "name of one")[0] == "python manage.py drf_create_token name of one"
 
 
 def test_an_unknown_kind_is_refused_by_name(programs: Path) -> None:
