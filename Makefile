@@ -23,7 +23,7 @@ test: ## all tests on their own stack; ARGS="..." goes to pytest
 bench: ## measurements on a stack of their own; ARGS="input_scale" names some
 	@deploy/bootstrap bench
 
-check: ## static checks: ruff, mypy, import contracts, migrations, deployment settings
+check: ## static checks: ruff, its format, mypy, import contracts, migrations, deployment settings
 	@deploy/bootstrap check
 
 ci: check test demo-check ## what .ci/run runs

@@ -115,10 +115,16 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "WMS2_LOG_FORMAT": ("json", "`json`: one object a line; anything else: lines for a terminal."),
         "WMS2_NODE": ("the host's name", "Name of this node in leases; tells several nodes on one host apart."),
         "WMS2_SECRETS": ("/run/secrets", "Directory of files named like variables, `WMS2_…`, that `deploy/process` reads."),
-        "WMS2_METRICS_ROOT": ("empty", "Directory above those in which web, workers and beat keep their counters; a scrape adds"
-        " them up. Empty: `PROMETHEUS_MULTIPROC_DIR` alone is read."),
-        "PROMETHEUS_MULTIPROC_DIR": ("empty", "Directory in which a process keeps its counters: one for each kind of process and"
-        " each container, made before it starts. Empty: a scrape shows the counters of the process that answers."),
+        "WMS2_METRICS_ROOT": (
+            "empty",
+            "Directory above those in which web, workers and beat keep their counters; a scrape adds"
+            " them up. Empty: `PROMETHEUS_MULTIPROC_DIR` alone is read.",
+        ),
+        "PROMETHEUS_MULTIPROC_DIR": (
+            "empty",
+            "Directory in which a process keeps its counters: one for each kind of process and"
+            " each container, made before it starts. Empty: a scrape shows the counters of the process that answers.",
+        ),
         "PORT": ("8000", "Port of the web server."),
         "FLOWER_PORT": ("5555", "Port of Flower."),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),

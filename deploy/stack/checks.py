@@ -20,6 +20,7 @@ def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
     """The checks by name. Caches lie in the state directory: the checkout may belong to another user."""
     return {
         "ruff": ("ruff", "check", "--cache-dir", str(cache / "ruff"), "."),
+        "format": ("ruff", "format", "--check", "--cache-dir", str(cache / "ruff"), "."),
         "mypy": ("mypy", "--cache-dir", str(cache / "mypy"), "."),
         "imports": ("lint-imports", "--cache-dir", str(cache / "imports")),
         # It warns that no database answers to compare applied migrations with.

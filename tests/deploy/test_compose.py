@@ -156,7 +156,9 @@ def programs(tmp_path: Path) -> Path:
 
 def run(programs: Path, kind: str, *arguments: str, **environment: str) -> list[str]:
     settings = {"PATH": f"{programs}:{os.defpath}", "WMS2_STATE_DIR": str(programs.parent / "state"), **environment}
-    result = subprocess.run([DEPLOY / "process", kind, *arguments], env=settings, cwd="/", capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [DEPLOY / "process", kind, *arguments], env=settings, cwd="/", capture_output=True, text=True, check=True
+    )
     return result.stdout.splitlines()
 
 
