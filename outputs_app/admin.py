@@ -59,7 +59,7 @@ class EffectAdmin(ReadOnlyAdmin):
     """What is still to be done outside, and what was done; newest first."""
 
     list_display = (
-        "key", badge_column("state"), "kind", link_column("request"), "attempts", since_column("next_attempt_at", "next attempt"),
+        "kind", badge_column("state"), link_column("request"), "attempts", since_column("next_attempt_at", "next attempt"),
         "last_error",
     )  # fmt: skip
     list_filter = ("state", "kind")

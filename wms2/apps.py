@@ -19,8 +19,10 @@ class Wms2Config(AppConfig):
         """Import for their registrations, once models can be imported."""
         from wms2 import checks, metrics_hooks  # noqa: F401
         from wms2.adapters.observe import add_observer
+        from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure
 
+        site_configure()
         add_observer(count_external_call)
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
 

@@ -50,9 +50,13 @@ class Conf(BaseModel):
     cycle_seconds: float = Field(60.0, gt=0)
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
     timeout_submitted_seconds: int = 3600
-    timeout_queued_seconds: int = 7 * 86400
+    timeout_queued_seconds: int = Field(
+        7 * 86400, description="A request that is QUEUED for longer raises an alert, and goes on waiting"
+    )
     timeout_planning_seconds: int = 3600
-    timeout_active_seconds: int = 30 * 86400
+    timeout_active_seconds: int = Field(
+        30 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
+    )
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
     retry_after_failure_seconds: int = Field(
@@ -65,13 +69,15 @@ class Conf(BaseModel):
     schedd_suspicion_seconds: int = 900
 
     # --- admission (spec 4.4)
-    max_active_dags: int = Field(300, ge=1)
+    max_active_dags: int = Field(300, ge=1, description="DAGs that may be live at the same time, in all")
     max_dagman_slots_per_schedd: int = Field(500, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
-    idle_job_budget: int = Field(1_000_000, ge=1)
+    idle_job_budget: int = Field(1_000_000, ge=1, description="Jobs that may wait in the pool, estimated over all live DAGs")
 
     # --- planning
-    jobs_per_work_unit: int = Field(8, ge=1)
-    block_target_bytes: int = Field(10**12, ge=1)
+    jobs_per_work_unit: int = Field(8, ge=1, description="Processing jobs that are merged together in the first round")
+    block_target_bytes: int = Field(
+        10**12, ge=1, description="A processing block takes work units until the next one would pass this size"
+    )
     max_nodes_per_dag: int = Field(50_000, ge=4)
     max_work_units_per_dag: int = Field(5_000, ge=1)
     default_memory_per_core_mb: int = Field(2000, ge=1)
@@ -81,7 +87,7 @@ class Conf(BaseModel):
     pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
     input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")
     generation_excess_factor: float = Field(2.0, ge=1.0)
-    dag_max_merge_groups: int = Field(10, ge=1)
+    dag_max_merge_groups: int = Field(10, ge=1, description="Work units of one DAG that run at the same time")
     dag_max_processing: int = 5000
     dag_max_merge: int = 100
     dag_max_cleanup: int = 50
@@ -93,8 +99,15 @@ class Conf(BaseModel):
     cooloff_base_seconds: int = 60
 
     # --- errors (error-handling 8.1)
-    error_hold_threshold: float = Field(0.20, gt=0, le=1)
-    error_max_rescue_attempts: int = 3
+    error_hold_threshold: float = Field(
+        0.20,
+        gt=0,
+        le=1,
+        description="Share of a round's work units, above 0 and at most 1, that hold the request when they fail",
+    )
+    error_max_rescue_attempts: int = Field(
+        3, description="Rescues after failures that a round gets, counted from the last release"
+    )
     error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
     job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
     job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")

@@ -96,6 +96,7 @@ class DAG(models.Model):
 
     class Meta:
         db_table = "dags"
+        verbose_name, verbose_name_plural = "DAG", "DAGs"
         ordering = ("-created_at",)
         constraints = (
             models.CheckConstraint(condition=Q(status__in=DAGStatus.values), name="dag_status_known"),

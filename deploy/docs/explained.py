@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from wms2.conf import Conf
+
+
+def limit(name: str) -> str:
+    """What a knob says of itself, because operators who may change it see that as well."""
+    return f"{Conf.model_fields[name].description}."
+
+
 #: Groups of fields of ``wms2.conf.Conf`` in the order of the page: heading -> {field: explanation}.
 KNOBS: dict[str, dict[str, str]] = {
     "Identity and places": {
@@ -35,9 +43,9 @@ KNOBS: dict[str, dict[str, str]] = {
         "cycle_seconds": "Pause between two cycles. Verbs and finished registrations nudge in between.",
         "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced.",
         "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",
-        "timeout_queued_seconds": "A request that is QUEUED for longer raises an alert, and goes on waiting.",
+        "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",
-        "timeout_active_seconds": "A request that is ACTIVE for longer raises an alert, and goes on.",
+        "timeout_active_seconds": limit("timeout_active_seconds"),
         "timeout_stopping_seconds": "A request that is STOPPING for longer raises an alert, and goes on.",
         "timeout_resubmitting_seconds": "A request that is RESUBMITTING for longer is held.",
         "retry_after_failure_seconds": "First pause after a failed import, planning or submission; doubles each time.",
@@ -47,14 +55,14 @@ KNOBS: dict[str, dict[str, str]] = {
         "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there.",
     },
     "Admission": {
-        "max_active_dags": "DAGs that may be live at the same time, in all.",
+        "max_active_dags": limit("max_active_dags"),
         "max_dagman_slots_per_schedd": "DAGMan processes, outer and inner ones together, that a schedd may run; taken over when"
         " the schedd is first added, then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows.",
-        "idle_job_budget": "Jobs that may wait in the pool, estimated over all live DAGs.",
+        "idle_job_budget": limit("idle_job_budget"),
     },
     "Planning": {
-        "jobs_per_work_unit": "Processing jobs that are merged together in the first round.",
-        "block_target_bytes": "A processing block takes work units until the next one would pass this size.",
+        "jobs_per_work_unit": limit("jobs_per_work_unit"),
+        "block_target_bytes": limit("block_target_bytes"),
         "max_nodes_per_dag": "Jobs of one DAG, of all roles; more work waits for a further round.",
         "max_work_units_per_dag": "Work units of one DAG.",
         "default_memory_per_core_mb": "Memory of a job that asks for less.",
@@ -66,7 +74,7 @@ KNOBS: dict[str, dict[str, str]] = {
         " there.",
         "input_reread_seconds": "Pause between two readings of an input dataset that may still grow (`OpenRunningTimeout`).",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
-        "dag_max_merge_groups": "Work units of one DAG that run at the same time.",
+        "dag_max_merge_groups": limit("dag_max_merge_groups"),
         "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",
         "dag_max_merge": "Merge jobs of one DAG that are in the queue at the same time.",
         "dag_max_cleanup": "Cleanup jobs of one DAG that are in the queue at the same time.",
@@ -78,8 +86,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "cooloff_base_seconds": "Pause between two calls of a POST script that defers its retry.",
     },
     "Errors": {
-        "error_hold_threshold": "Share of a round's work units, above 0 and at most 1; that many failed ones hold the request.",
-        "error_max_rescue_attempts": "Rescues after failures that a round gets, counted from the last release.",
+        "error_hold_threshold": limit("error_hold_threshold"),
+        "error_max_rescue_attempts": limit("error_max_rescue_attempts"),
         "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, and its node tried again; a person's hold stays.",
@@ -138,6 +146,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
     },
     "The stacks of `make`": {
         "WMS2_TOOLS_DIR": ("see below", "Where HTCondor and the Rucio server are installed, once for all checkouts of a user."),
+        "WMS2_CHROMIUM": ("Debian's Chromium", "The browser of the tests. Unset, one with fonts of its own is installed for them."),
         "WMS2_HTCONDOR": ("23", "Series of the private HTCondor, 23 or 25. When set, one on PATH is not used."),
         "WMS2_DEMO_TIMEOUT_SECONDS": ("600", "How long `make demo-check` waits for the requests to complete."),
         "WMS2_REAL_INPUTS": ("`../shared/real-inputs`", "Directory of real request documents, for the tests that read some."),

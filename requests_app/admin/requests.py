@@ -29,18 +29,26 @@ def why(row: Request) -> str:
     return text if len(text) <= 160 else text[:159] + "…"
 
 
+@admin.display(description="priority", ordering="priority")
+def place(row: Request) -> SafeString:
+    """Its priority, and whether it goes before all others."""
+    if row.urgent:
+        return format_html("{} {}", row.priority, badge("queued", "urgent"))
+    return format_html("{}", row.priority)
+
+
 @admin.register(Request)
 class RequestAdmin(ReadOnlyAdmin):
     """Requests, newest first; the page ``/`` shows first what needs somebody."""
 
     list_display = (
-        "request_name", badge_column("status", since="status_since"), why, "priority", "urgent", "campaign", "requestor",
+        "request_name", badge_column("status", since="status_since"), why, place, "campaign", "requestor",
     )  # fmt: skip
     list_filter = ("status", "hold_code", "urgent")
     search_fields = ("request_name", "campaign", "prep_id", "input_dataset", "requestor")
     search_help_text = "Part of a name, campaign, prep id, input dataset or requestor."
     ordering = ("-created_at",)
-    sortable_by = ("request_name", "priority")
+    sortable_by = ("request_name", "place")
     readonly_fields = ("standing", "related", "history")
     fieldsets = (
         (None, {"fields": ("standing", "related", "history")}),

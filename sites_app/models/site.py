@@ -58,6 +58,7 @@ class SiteRse(models.Model):
 
     class Meta:
         db_table = "site_rses"
+        verbose_name, verbose_name_plural = "site RSE", "site RSEs"
         constraints = (models.UniqueConstraint(fields=("site", "rse"), name="site_rse_once"),)
         indexes = (models.Index(fields=("rse",), name="site_rse_by_rse"),)
 

@@ -272,8 +272,10 @@ LIMITS = "/admin/requests_app/limit"
 def test_all_limits_are_listed_changed_or_not(operator: Client, staff: Client) -> None:
     Limit.objects.create(name="jobs_per_work_unit", value=4, reason="small test", actor="dan")
     html = operator.get(f"{LIMITS}/").content.decode()
-    assert "max_active_dags 300 300" in text(html)
-    assert "jobs_per_work_unit 4 8 dan" in text(html)
+    assert "max_active_dags DAGs that may be live at the same time, in all 300 300" in text(html)
+    assert "jobs_per_work_unit Processing jobs that are merged together in the first round 4 8 dan" in text(html)
+    assert "1,000,000,000,000 (1.0 TB)" in text(html)
+    assert "604,800 (7 d)" in text(html)
     assert f"{LIMITS}/verb/change/?id=max_active_dags" in links(html)
     assert not [link for link in links(staff.get(f"{LIMITS}/").content.decode()) if "/verb/" in link]
 

@@ -59,6 +59,21 @@ def thousands(number: int | None) -> str:
 
 
 @register.filter
+def knob(value: float, name: str) -> str:
+    """A limit's value as a person reads it; its name carries its unit."""
+    plain = f"{value:,}" if isinstance(value, int) or value >= 1 else f"{value:g}"
+    if name.endswith("_seconds"):
+        return f"{plain} ({words.duration(value)})"
+    return f"{plain} ({words.size(int(value))})" if name.endswith("_bytes") else plain
+
+
+@register.filter
+def spoken(code: str) -> str:
+    """``request_import`` as ``request import``."""
+    return code.replace("_", " ")
+
+
+@register.filter
 def site_words(name: str) -> str:
     """A site's name with places where a line may break."""
     return name.replace("_", "_\u200b")

@@ -1,0 +1,142 @@
+"""Every page as a person sees it: no complaint of the browser, nothing wider than the window, and as kept in docs/screenshots.
+
+``make screenshots`` renews the pictures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Browser
+
+from outputs_app.models import Effect, EffectState
+from requests_app.installation import installation_claim
+from tests.support import scene
+from tests.support.browser import WIDTH, Window, window
+from tests.support.pictures import compare
+from wms2.admin.verbs import verb_url
+
+KEPT = Path(__file__).resolve().parents[2] / "docs/screenshots"
+RENEW = "WMS2_RENEW_SCREENSHOTS"
+#: The afternoon of the scene.
+NOW = datetime(2026, 9, 4, 8, 31, 11, tzinfo=UTC)
+SHOWN_PLACE = "/var/lib/wms2/submit"
+PHONE = 420
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: its name, the address, who looks and how.
+
+    ``whole``: all of the page, else what fits into the window. ``awaits``: an element that a script has to make first.
+    """
+
+    name: str
+    path: Callable[[scene.Scene], str]
+    signed_in: bool = True
+    dark: bool = False
+    width: int = WIDTH
+    whole: bool = True
+    awaits: str = "body"
+
+
+def _page(which: str) -> Callable[[scene.Scene], str]:
+    return lambda built: reverse("request-page", args=[getattr(built, which).request_name])
+
+
+def _admin(name: str, query: str = "") -> Callable[[scene.Scene], str]:
+    return lambda _: reverse(f"admin:{name}") + query
+
+
+def _verb(verb: str, which: str) -> Callable[[scene.Scene], str]:
+    def path(built: scene.Scene) -> str:
+        row = getattr(built, which)
+        return verb_url(type(row), verb, [row.pk])
+
+    return path
+
+
+def _retry(_: scene.Scene) -> str:
+    effect = Effect.objects.get(state=EffectState.REFUSED)
+    return verb_url(Effect, "retry", [effect.pk])
+
+
+SHOTS = (
+    Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
+    Shot("board", lambda _: "/"),
+    Shot("board-dark", lambda _: "/", dark=True),
+    Shot("board-narrow", lambda _: "/", width=PHONE),
+    Shot("request", _page("active")),
+    Shot("request-held", _page("held")),
+    Shot("request-dark", _page("refused"), dark=True),
+    Shot("request-narrow", _page("completed"), width=PHONE),
+    Shot("admin", _admin("index")),
+    Shot("admin-requests", _admin("requests_app_request_changelist")),
+    Shot("admin-requests-dark", _admin("requests_app_request_changelist"), dark=True),
+    Shot("admin-request", lambda built: reverse("admin:requests_app_request_change", args=[built.held.pk])),
+    Shot("admin-effects", _admin("outputs_app_effect_changelist", "?state__exact=refused")),
+    Shot("admin-limits", _admin("requests_app_limit_changelist")),
+    Shot("admin-abort", _verb("abort", "active")),
+    Shot("admin-retry", _retry),
+    Shot("admin-release-dark", _verb("release", "held"), dark=True),
+    Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock"),
+)
+
+
+@pytest.fixture
+def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[scene.Scene]:
+    """The scene at a time that stands still, with the same identifiers each time."""
+    with time_machine.travel(NOW, tick=False), monkeypatch.context() as patch:
+        patch.setattr("tests.support.rows._numbers", itertools.count(4711))
+        patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(20260904).randbytes))
+        installation_claim()
+        built = scene.build(tmp_path)
+        patch.undo()
+        yield built
+
+
+def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
+    opened.go(shot.path(built))
+    opened.page.locator(shot.awaits).first.wait_for()
+    opened.hide_place(str(place), SHOWN_PLACE)
+    made = Path(os.environ["WMS2_STATE_DIR"]) / "screenshots" / f"{shot.name}.png"
+    made.parent.mkdir(exist_ok=True)
+    opened.page.screenshot(path=made, full_page=shot.whole, animations="disabled", caret="hide")
+    return made
+
+
+def test_every_page_looks_as_it_should(
+    chromium: Browser, live_server: Any, afternoon: scene.Scene, operator: User, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for shot in SHOTS:
+        with subtests.test(shot.name), window(chromium, live_server.url, dark=shot.dark, width=shot.width) as opened:
+            if shot.signed_in:
+                opened.sign_in_as(operator)
+            made = _taken(opened, shot, afternoon, tmp_path)
+            assert opened.complaints == []
+            assert opened.overflow <= 0, "the page is wider than the window"
+            if not os.environ.get(RENEW):
+                _assert_as_kept(made)
+
+
+def _assert_as_kept(made: Path) -> None:
+    kept = KEPT / made.name
+    assert kept.exists(), f"there is no {kept}: run `make screenshots` and look at it"
+    difference = compare(kept, made)
+    assert difference.small, f"{made} is not like {kept}: {difference}. If it should be so: `make screenshots`"
+
+
+def test_every_picture_that_is_kept_is_made() -> None:
+    assert {file.stem for file in KEPT.glob("*.png")} == {shot.name for shot in SHOTS}

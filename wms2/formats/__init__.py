@@ -1,0 +1,1 @@
+"""How dates are written (Django's FORMAT_MODULE_PATH)."""

@@ -1,0 +1,1 @@
+"""English, which is all there is."""
