@@ -45,8 +45,14 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
     document = small_reprocessing(seeded_input(tmp_path, files_per_site=1))  # only input has something to import
     request = request_import(document=document, request_name=None, actor="tester")
     mark = tmp_path / "mark"
-    with worker(WMS2_CRASH_AT=",".join(ON_THE_WAY), WMS2_CRASH_MARK=str(mark)) as running:
-        running.wait(lambda: ended(request), seconds=480, restart=True)
+    crash = {"WMS2_CRASH_AT": ",".join(ON_THE_WAY), "WMS2_CRASH_MARK": str(mark)}
+
+    def over() -> bool:
+        second.revive()
+        return ended(request)
+
+    with worker(**crash, WMS2_NODE="one") as first, worker(**crash, WMS2_NODE="two") as second:  # one goes on at once
+        first.wait(over, seconds=600, restart=True)
     assert set(mark.read_text().split()) == set(ON_THE_WAY), "every kill point was met"
     assert_completed_once(request)
 

@@ -70,6 +70,11 @@ class Worker:
                 cwd=ROOT, env=self.environment, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
 
+    def revive(self) -> None:
+        """Start it again if it was killed."""
+        if self.was_killed:
+            self.start()
+
     def stop(self) -> None:
         """End it, however it is."""
         if self.process is not None and self.process.poll() is None:
@@ -93,8 +98,8 @@ class Worker:
         """
         deadline = time.monotonic() + seconds
         while not done():
-            if restart and self.was_killed:
-                self.start()
+            if restart:
+                self.revive()
             assert time.monotonic() < deadline, f"not reached in {seconds} s; the worker's log ends:\n{self.tail()}"
             assert self.was_killed or self.process is None or self.process.poll() is None, f"the worker ended:\n{self.tail()}"
             time.sleep(0.3)
