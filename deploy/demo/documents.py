@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.demo.facts import Asked, LumiId
 
-_STEP = re.compile(r"Step\d+", re.ASCII)
+_PART = re.compile(r"(?:Step|Task)(\d+)", re.ASCII)
 #: Name of the one step of a document without steps, as ReqMgr2 calls it.
 _ONLY_STEP = "DataProcessing"
 
@@ -24,9 +24,9 @@ def merged(document: Mapping[str, Any]) -> dict[str, Any]:
 def asked(document: Mapping[str, Any]) -> Asked:
     """The numbers to be generated or the dataset to be read, and which steps' outputs stay."""
     top = merged(document)
-    names = sorted((key for key in top if _STEP.fullmatch(key)), key=lambda key: int(key[4:]))
-    steps = [top[name] for name in names]
-    kept = tuple(step["StepName"] for step in steps if step.get("KeepOutput", True)) or (_ONLY_STEP,)
+    numbered = sorted((int(found.group(1)), key) for key in top if (found := _PART.fullmatch(key)))
+    steps = [top[key] for _, key in numbered]
+    kept = tuple(step.get("StepName") or step["TaskName"] for step in steps if step.get("KeepOutput", True)) or (_ONLY_STEP,)
     first = steps[0] if steps else top
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
     if first.get("InputDataset"):
@@ -43,7 +43,7 @@ def unmerged_base(document: Mapping[str, Any]) -> str:
 def wants(document: Mapping[str, Any], lumi: LumiId, block: str) -> bool:
     """Whether the document's lists let this lumi of this block through."""
     top = merged(document)
-    part = {**top, **top.get("Step1", {})}
+    part = {**top, **top.get("Step1", {}), **top.get("Task1", {})}
     run, number = lumi
     if part.get("RunWhitelist") and run not in map(int, part["RunWhitelist"]):
         return False

@@ -27,7 +27,7 @@ class InputFile:
     """One file of a seed; ``lumis`` are (run, lumi, events)."""
 
     lfn: str
-    rse: str
+    rse: str  # one for each RSE that holds it
     first_event: int
     lumis: tuple[tuple[int, int, int], ...]
 
@@ -46,7 +46,8 @@ def input_files(seed_file: Path) -> Iterator[InputFile]:
                     raise ValueError(
                         f"{record['lfn']}: first_event is missing, or its lumis do not add up to {record['events']} events"
                     )
-                yield InputFile(record["lfn"], block["origin_site_name"], record["first_event"], lumis)
+                for rse in block.get("rses", [block["origin_site_name"]]):
+                    yield InputFile(record["lfn"], rse, record["first_event"], lumis)
 
 
 def write_inputs(seed_file: Path, storage_root: Path) -> tuple[int, int]:

@@ -28,12 +28,13 @@ def register(seed_file: Path, storage_root: Path) -> int:
     for dataset in json.loads(seed_file.read_text())["dbs"]["datasets"]:
         rucio.ensure_container(dataset["dataset"])
         for block in dataset["blocks"]:
-            name, rse = block["block_name"], block["origin_site_name"]
+            name = block["block_name"]
             rucio.ensure_block(dataset["dataset"], name)
-            files = [_file(storage_root / rse, record["lfn"]) for record in block["files"]]
-            rucio.register_files(rse, name, files)
+            for rse in block.get("rses", [block["origin_site_name"]]):
+                files = [_file(storage_root / rse, record["lfn"]) for record in block["files"]]
+                rucio.register_files(rse, name, files)
             rucio.close_block(name)
-            count += len(files)
+            count += len(block["files"])
     return count
 
 

@@ -23,14 +23,18 @@ ADMIN = "admin"
 POLL_SECONDS = 1.0
 SEED = "deploy/demo/seed.json"
 INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
+#: The copy of a document that the mock world can run.
+RUNNABLE = "request.json"
 REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests/rereco_input.json")
 
 
 def start(stack: Stack, supervisor: Supervisor) -> str:
     """Start all services and import the requests; returns the administrator's password, made afresh."""
     wanted, password = documents(stack), secrets.token_urlsafe(12)
+    worlds = [_world(stack, document) for document in wanted] if os.environ.get("REQUEST") else []
+    wanted = [world / RUNNABLE for world in worlds] or wanted
     stacks.start_doors(stack, supervisor)
-    side_by_side(lambda: _seed_all(stack), lambda: _own_rows(stack, password))
+    side_by_side(lambda: _seed_all(stack, worlds), lambda: _own_rows(stack, password))
     side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
     return password
@@ -46,9 +50,26 @@ def _seed(stack: Stack) -> None:
     simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
 
 
-def _seed_all(stack: Stack) -> None:
+def _seed_all(stack: Stack, worlds: list[Path]) -> None:
+    """The demo's own seeds, and those of the documents that somebody else wrote."""
     _seed(stack)
     _input_dataset(stack, stack.layout.source / INPUT_DATASET)
+    for world in worlds:
+        _input_dataset(stack, world / "seed.json")
+
+
+def _world(stack: Stack, document: Path) -> Path:
+    """A directory with what ``deploy.demo.world`` makes of a document; what it had to change is said."""
+    directory = stack.directory / "demo" / document.stem
+    argv = (str(stack.layout.python), "-m", "deploy.demo.world", "--file", str(document.resolve()), "--out", str(directory))
+    said, errors = stack.directory / f"logs/world-{document.stem}.txt", stack.directory / f"logs/world-{document.stem}.log"
+    said.parent.mkdir(parents=True, exist_ok=True)
+    code = run_for_code(argv, output=said, errors=errors, environment=stack.environment, cwd=stack.layout.source, seconds=60)
+    if code != 0:
+        raise StackError(f"{document} cannot be read; the end of {errors}:\n{tail(errors)}")
+    for line in said.read_text().splitlines():
+        say(f"{document.name}: {line}")
+    return directory
 
 
 def _own_rows(stack: Stack, password: str) -> None:
@@ -82,8 +103,8 @@ def documents(stack: Stack) -> list[Path]:
 def import_request(stack: Stack, document: Path) -> None:
     """Import one document; one that an earlier run imported goes on where it was."""
     argv = (str(stack.layout.python), "manage.py", "import_request", "--file", str(document), "--json")
-    answer_file = stack.directory / f"logs/import-{document.name}"
-    errors = stack.directory / f"logs/import-{document.name}.log"
+    answer_file = stack.directory / f"logs/import-{_label(document)}.json"
+    errors = stack.directory / f"logs/import-{_label(document)}.log"
     code = run_for_code(
         argv, output=answer_file, errors=errors, environment=stack.environment, cwd=stack.layout.source, seconds=300
     )  # fmt: skip
@@ -92,12 +113,17 @@ def import_request(stack: Stack, document: Path) -> None:
     except ValueError:
         raise StackError(f"import_request printed no JSON for {document}; the end of {errors}:\n{tail(errors)}") from None
     if code == 0:
-        say(f"imported {answer['request_name']} from {document.name}")
+        say(f"imported {answer['request_name']}")
         return
     problems = "\n".join(f"  {p['field']}: {p['problem']}" for p in answer.get("problems", []))
     if "already" not in problems:
         raise StackError(f"{document} was refused:\n{problems}")
-    say(f"{document.name} was imported before: going on with it")
+    say(f"{_label(document)} was imported before: going on with it")
+
+
+def _label(document: Path) -> str:
+    """What a document is called: the copy of one is named after the original."""
+    return document.parent.name if document.name == RUNNABLE else document.stem
 
 
 def stay_up(stack: Stack, supervisor: Supervisor) -> None:

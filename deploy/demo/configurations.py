@@ -1,0 +1,162 @@
+"""Configurations made up for a request document: for every step a PSet that the simulated cmsRun runs, as ConfigCache keeps it.
+
+The output modules are those that later steps read, those that are not merged, and those that ``OutputDatasets`` declares; a step
+of which nothing is known writes one module. Owns the text of these PSets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Tiers for modules of which no document tells the tier; each is used once in a request.
+TIERS = (
+    "GEN-SIM", "GEN-SIM-DIGI-RAW", "GEN-SIM-RAW", "AODSIM", "MINIAODSIM", "NANOAODSIM", "RECO", "AOD", "MINIAOD", "NANOAOD",
+    "DQMIO", "ALCARECO", "USER", "GEN", "SIM", "DIGI", "RAW", "RAW-RECO", "LHE", "PREMIX",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An output module."""
+
+    label: str
+    tier: str
+    filter_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One ConfigCache document to be made."""
+
+    config_id: str
+    process: str
+    generates: bool
+    mixing: tuple[str, ...]  # kinds of pileup
+    modules: tuple[Module, ...]
+
+
+def needed(top: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterator[Configuration]:
+    """The configuration of each step or task, in order."""
+    free = list(TIERS)
+    for dataset in top.get("OutputDatasets") or ():
+        if dataset.rpartition("/")[2] in free:
+            free.remove(dataset.rpartition("/")[2])
+    for number, part in enumerate(parts, start=1):
+        name = part.get("StepName") or part.get("TaskName") or "DataProcessing"
+        if not part.get("ConfigCacheID"):
+            continue  # a request of a kind that WMS2 refuses
+        yield Configuration(
+            config_id=part["ConfigCacheID"],
+            process=f"P{number}",
+            generates=number == 1 and not part.get("InputDataset"),
+            mixing=tuple(kind for kind, key in (("mc", "MCPileup"), ("data", "DataPileup")) if part.get(key)),
+            modules=_modules(top, part, name, parts, free),
+        )
+
+
+def _modules(
+    top: Mapping[str, Any], part: Mapping[str, Any], name: str, parts: Sequence[Mapping[str, Any]], free: list[str]
+) -> tuple[Module, ...]:
+    dropped = [*(part.get("TransientOutputModules") or ()), *(part.get("IgnoredOutputModules") or ())]
+    read = [other["InputFromOutputModule"] for other in parts if (other.get("InputStep") or other.get("InputTask")) == name]
+    declared = list(_declared(top, part, name)) if part.get("KeepOutput", True) else []
+    modules: dict[str, Module] = {}
+    for label in dict.fromkeys([*read, *dropped]):
+        plain = [one for one in declared if not one.filter_name and one.tier != "LHE"]
+        if label not in dropped and plain:  # one of the declared datasets is what the next step reads
+            declared.remove(plain[0])
+            modules[label] = Module(label, plain[0].tier)
+        else:
+            modules[label] = Module(label, free.pop(0))
+    for one in declared:
+        modules[one.label] = one
+    if not modules:
+        tier = free.pop(0)
+        label = f"{tier.replace('-', '')}output"
+        modules[label] = Module(label, tier)
+    return tuple(modules.values())
+
+
+def _declared(top: Mapping[str, Any], part: Mapping[str, Any], name: str) -> Iterator[Module]:
+    """What ``OutputDatasets`` says of one step: the datasets with its era, string and version."""
+
+    def value(key: str) -> str:
+        above = top.get(key)
+        if isinstance(above, dict):
+            return str(above.get(name) or part.get(key) or "")
+        return str(part.get(key) or above or "")
+
+    era, end = value("AcquisitionEra"), f"{value('ProcessingString')}-v{value('ProcessingVersion') or 1}"
+    for dataset in top.get("OutputDatasets") or ():
+        _, _, processed, tier = dataset.split("/")
+        if processed.startswith(f"{era}-") and processed.endswith(end):
+            filter_name = processed[len(era) + 1 : len(processed) - len(end)].strip("-")
+            yield Module(f"{tier.replace('-', '')}{filter_name}output", tier, filter_name)
+
+
+def entry(config: Configuration) -> dict[str, Any]:
+    """The entry of a seed: document and PSet."""
+    text = pset(config)
+    process: dict[str, Any] = {
+        module.label: {
+            "dataset": {"dataTier": module.tier, "filterName": module.filter_name},
+            "fileName": f"file:{module.label}.root",
+        }
+        for module in config.modules
+    }
+    process["outputModules_"] = [module.label for module in config.modules]
+    document = {
+        "_id": config.config_id,
+        "type": "config",
+        "pset_hash": hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
+        "pset_tweak_details": {"process": process},
+    }
+    return {"document": document, "pset": text}
+
+
+def pset(config: Configuration) -> str:
+    """The PSet as text."""
+    source = '"EmptySource"' if config.generates else '"PoolSource", fileNames=cms.untracked.vstring()'
+    parts = [_HEAD.format(process=config.process, source=source)]
+    parts += [_MIXING.format(label=f"mix_{kind}", type=_MIXING_TYPES[kind]) for kind in config.mixing]
+    parts += [_OUTPUT.format(label=one.label, tier=one.tier, filter=one.filter_name) for one in config.modules]
+    return "".join(parts)
+
+
+_MIXING_TYPES = {"mc": "PreMixingModule", "data": "DataMixingModule"}
+_HEAD = """\
+import FWCore.ParameterSet.Config as cms
+
+process = cms.Process("{process}")
+process.source = cms.Source({source})
+process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(10))
+process.options = cms.untracked.PSet(numberOfThreads=cms.untracked.uint32(1), numberOfStreams=cms.untracked.uint32(0))
+process.RandomNumberGeneratorService = cms.Service(
+    "RandomNumberGeneratorService",
+    generator=cms.PSet(initialSeed=cms.untracked.uint32(123456789), engineName=cms.untracked.string("MixMaxRng")),
+)
+# Read by the simulated cmsRun only: what one event takes.
+process.simulation = cms.untracked.PSet(
+    timePerEvent=cms.untracked.double(0.001),
+    cpuEfficiency=cms.untracked.double(0.9),
+    memoryMB=cms.untracked.int32(200),
+    sizePerEventKB=cms.untracked.double(0.5),
+)
+"""
+_MIXING = """\
+process.{label} = cms.EDProducer(
+    "{type}",
+    input=cms.SecSource("EmbeddedRootSource", fileNames=cms.untracked.vstring("/store/mc/of/the/configuration.root")),
+)
+"""
+_OUTPUT = """\
+process.{label} = cms.OutputModule(
+    "PoolOutputModule",
+    fileName=cms.untracked.string("file:{label}.root"),
+    dataset=cms.untracked.PSet(dataTier=cms.untracked.string("{tier}"), filterName=cms.untracked.string("{filter}")),
+)
+process.{label}_step = cms.EndPath(process.{label})
+"""

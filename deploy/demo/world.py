@@ -1,0 +1,164 @@
+"""What a request document needs of the mock world: a runnable copy of it, and a seed for the simulators, the storage and Rucio.
+
+``python -m deploy.demo.world --file REQUEST.json --out DIR`` writes ``DIR/request.json`` and ``DIR/seed.json``. A template's
+placeholders are filled in, sites that the mock pool lacks are left out; configurations, input datasets (with masks, listed blocks
+and parents) and pileup that no seed of the demo has are made up. What was changed is printed, one line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deploy.demo import configurations, datasets
+from deploy.htcondor.sites import SITES
+
+_HERE = Path(__file__).parent
+_PLACEHOLDER = "-OVERRIDE-ME"
+_PART = re.compile(r"(?:Step|Task)(\d+)", re.ASCII)
+_FILLED: dict[str, Any] = {
+    "AcquisitionEra": "DemoEra", "ProcessingString": "DemoString", "ProcessingVersion": 1, "Campaign": "DemoCampaign",
+    "SiteWhitelist": "", "Team": "wms2", "Dashboard": "test",
+}  # fmt: skip
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class World:
+    """A document that the mock world can run, what it needs of that world, and what had to be changed."""
+
+    document: Document
+    seed: Document
+    notes: list[str] = field(default_factory=list)
+
+
+def make(document: Mapping[str, Any], *, name: str, known_configs: set[str], known_datasets: set[str]) -> World:
+    """The world of a document; ``name`` replaces a placeholder of the request's name.
+
+    ``known_configs`` and ``known_datasets`` are there already and are left alone.
+    """
+    notes: list[str] = []
+    runnable = _runnable(document, name, notes)
+    top = flat(runnable)
+    parts = list(parts_of(top))
+    rses = _rses(top)
+    configs = [
+        configurations.entry(config) for config in configurations.needed(top, parts) if config.config_id not in known_configs
+    ]
+    made = [
+        dataset
+        for dataset in (*datasets.inputs(top, parts, rses), *datasets.pileups(parts, rses))
+        if dataset["dataset"] not in known_datasets
+    ]
+    tiers = sorted({dataset["dataset"].rpartition("/")[2] for dataset in made} | set(configurations.TIERS))
+    return World(runnable, {"configcache": configs, "dbs": {"data_tiers": tiers, "datasets": made}}, notes)
+
+
+def flat(document: Mapping[str, Any]) -> Document:
+    """One map of a document that comes as one, or as a creation and an assignment (which wins)."""
+    if "createRequest" not in document:
+        return dict(document)
+    return {**document["createRequest"], **document.get("assignRequest", {})}
+
+
+def parts_of(top: Mapping[str, Any]) -> Iterator[Document]:
+    """Steps or tasks in order; a document without them is its own only part."""
+    numbered = sorted((int(found.group(1)), top[key]) for key in top if (found := _PART.fullmatch(key)))
+    yield from (part for _, part in numbered) if numbered else (dict(top),)
+
+
+def _runnable(document: Mapping[str, Any], name: str, notes: list[str]) -> Document:
+    found: Document = _fill(copy.deepcopy(dict(document)), name, "", notes)
+    for part in (found, *(part for part in found.values() if isinstance(part, dict))):
+        if "SiteWhitelist" in part:
+            part["SiteWhitelist"] = _mock_sites(part["SiteWhitelist"], notes)
+    for part in _maps(found):
+        if part.get("RequiresGPU") == "required":
+            part["RequiresGPU"] = "optional"
+            _note(notes, "RequiresGPU: the mock pool has no GPUs, so they are optional here")
+        if part.pop("JobExtraMatchRequirements", ""):
+            _note(notes, "JobExtraMatchRequirements: left out, the mock pool has nothing that would match")
+    return found
+
+
+def _fill(value: Any, name: str, key: str, notes: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {inner_key: _fill(inner, name, key if key in _FILLED else inner_key, notes) for inner_key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fill(inner, name, key, notes) for inner in value]
+    if not (isinstance(value, str) and value.endswith(_PLACEHOLDER)):
+        return value
+    filled = _FILLED.get(key, name)
+    if filled:
+        _note(notes, f"{key}: the placeholder is {filled!r} here")
+    return filled
+
+
+def _mock_sites(listed: Any, notes: list[str]) -> list[str]:
+    mock = [site.cms_name for site in SITES]
+    named = [site for site in ([listed] if isinstance(listed, str) else listed) if site in mock]
+    if sorted(named) != sorted(set(listed)):
+        _note(notes, f"SiteWhitelist: {', '.join(named or mock)}, which the mock pool has")
+    return named or mock
+
+
+def _rses(top: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = top.get("SiteWhitelist") or [site.cms_name for site in SITES]
+    black = top.get("SiteBlacklist") or ()
+    return tuple(site.disk_rse for site in SITES if site.cms_name in listed and site.cms_name not in black)
+
+
+def _maps(document: Document) -> Iterator[Document]:
+    yield document
+    for value in document.values():
+        if isinstance(value, dict):
+            yield from _maps(value)
+
+
+def _note(notes: list[str], line: str) -> None:
+    if line not in notes:
+        notes.append(line)
+
+
+def known() -> tuple[set[str], set[str]]:
+    """ConfigCache ids and datasets that the demo's own seeds have."""
+    configs: set[str] = set()
+    names: set[str] = set()
+    for path in (_HERE / "seed.json", _HERE / "rereco_input_dataset.json"):
+        seed = json.loads(path.read_text())
+        for entry in seed.get("configcache", ()):
+            configs.add(json.loads((_HERE / entry["document_file"]).read_text())["_id"])
+        names.update(dataset["dataset"] for dataset in seed["dbs"].get("datasets", ()))
+    return configs, names
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.demo.world", description=__doc__)
+    parser.add_argument("--file", type=Path, required=True, help="the request document")
+    parser.add_argument("--out", type=Path, required=True, help="directory for request.json and seed.json")
+    options = parser.parse_args(arguments)
+    document = json.loads(options.file.read_text())
+    if isinstance(document, dict) and set(document) == {"result"}:
+        document = next(iter(document["result"][0].values()))
+    configs, names = known()
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", options.file.stem)
+    world = make(document, name=f"demo_{stem}", known_configs=configs, known_datasets=names)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for file, content in (("request.json", world.document), ("seed.json", world.seed)):
+        (options.out / file).write_text(json.dumps(content, indent=1) + "\n")
+    for line in world.notes:
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
