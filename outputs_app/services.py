@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import structlog
@@ -87,7 +88,8 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
     """Store a completed unit's files and ask for their registration and protection; returns the number of files.
 
     Raises:
-        LedgerViolation: a file for a dataset the unit does not belong to, or a known LFN with other content.
+        LedgerViolation: a file for a dataset the unit does not belong to, a known LFN with other content, or files that are
+            parents of each other.
     """
     memberships = {
         m.dataset.name: m for m in BlockWorkUnit.objects.select_related("block", "dataset").filter(unit_id=outputs.unit_id)
@@ -118,9 +120,26 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
         size = sum(f.size_bytes for f in outputs.files if f.dataset == name)
         BlockWorkUnit.objects.filter(pk=member.pk).update(done=True, size_bytes=size)
         _recount(member.block)
-        if any(f.dataset == name for f in outputs.files):
-            _ask_unit_effects(request_id, request_epoch, member, outputs)
+    asked: dict[str, Effect] = {}
+    for name, parents in _parents_first(outputs):
+        after = [asked[parent] for parent in parents]
+        asked[name] = _ask_unit_effects(request_id, request_epoch, memberships[name], outputs, after)
     return len(outputs.files)
+
+
+def _parents_first(outputs: UnitOutputs) -> list[tuple[str, list[str]]]:
+    """Datasets of a unit's files with those of its other datasets that hold parents of them, which come before them: DBS
+    takes no file whose parent it does not know.
+    """
+    dataset_of = {file.lfn: file.dataset for file in outputs.files}
+    parents: dict[str, set[str]] = {file.dataset: set() for file in outputs.files}
+    for file in outputs.files:
+        parents[file.dataset] |= {dataset_of[parent] for parent in file.parents if parent in dataset_of} - {file.dataset}
+    try:
+        order = list(TopologicalSorter(parents).static_order())
+    except CycleError as error:
+        raise LedgerViolation(f"{outputs.unit_name}: files of {sorted(set(error.args[1]))} are parents of each other") from error
+    return [(name, sorted(parents[name])) for name in order]
 
 
 def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
@@ -199,16 +218,20 @@ class _Asker:
         return effect
 
 
-def _ask_unit_effects(request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs) -> None:
+def _ask_unit_effects(
+    request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs, after: Sequence[Effect]
+) -> Effect:
+    """Ask for all that a unit's files of one dataset need; their registration in DBS, which follows ``after``."""
     block, dataset = member.block, member.dataset
     ask = _Asker(request_id, request_epoch, block)
     known = ask(EffectKind.DBS_DATASET, key=str(dataset.pk), dataset_id=dataset.pk)
     opened = ask(EffectKind.DBS_BLOCK_OPEN, after=[known], rse=outputs.rse)
     per_unit = f"{block.pk}:{outputs.unit_id}"
-    ask(EffectKind.DBS_FILES, key=per_unit, after=[opened], unit_id=outputs.unit_id)
+    registered = ask(EffectKind.DBS_FILES, key=per_unit, after=[opened, *after], unit_id=outputs.unit_id)
     there = ask(EffectKind.RUCIO_BLOCK)
     attached = ask(EffectKind.RUCIO_FILES, key=per_unit, after=[there], unit_id=outputs.unit_id)
     ask(EffectKind.RUCIO_PROTECT, key=per_unit, after=[attached], unit_id=outputs.unit_id)
+    return registered
 
 
 def _refuse_changed_files(outputs: UnitOutputs) -> None:

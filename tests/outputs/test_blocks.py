@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from dags_app.models import WorkUnit
-from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
 from outputs_app.services import (
     blocks_advance,
     blocks_seal,
@@ -19,6 +21,7 @@ from outputs_app.services import (
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_row, workflow_row
+from wms2.errors import LedgerViolation
 
 pytestmark = pytest.mark.django_db
 
@@ -109,3 +112,27 @@ def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]
     closing = (EffectKind.DBS_BLOCK_CLOSE, EffectKind.RUCIO_BLOCK_CLOSE, EffectKind.RUCIO_TAPE)
     assert Effect.objects.filter(kind__in=closing, state=EffectState.PENDING).count() == 3
+
+
+def test_files_wait_for_the_registration_of_their_parents_from_the_same_unit(workflow: Workflow) -> None:
+    (unit,) = join(workflow, 0)
+    parent = workflow.output_datasets.get()
+    child = OutputDataset.objects.create(workflow=workflow, name="/A/B-v1/AODSIM", step="Reco", module="AOD", tier="AODSIM")
+    members = [Membership(unit.pk, child.name, 0, 10)]
+    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    content = (100, "0000000a", 10, {"1": ((1, 10),)})
+    files = (
+        MergedFile(child.name, "/store/mc/child.root", *content, parents=("/store/mc/parent.root",)),
+        MergedFile(parent.name, "/store/mc/parent.root", *content, parents=("/store/data/input.root",)),
+    )
+    register = partial(unit_register, request_id=workflow.request.pk, request_epoch=1)
+
+    register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files))
+
+    registered = {e.block.dataset_name: e for e in Effect.objects.filter(kind=EffectKind.DBS_FILES) if e.block}
+    assert registered[parent.name] in registered[child.name].depends_on.all()
+    assert registered[child.name] not in registered[parent.name].depends_on.all()
+
+    each_other = (files[0], replace(files[1], parents=("/store/mc/child.root",)))
+    with pytest.raises(LedgerViolation, match="parents of each other"):
+        register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", each_other))

@@ -45,6 +45,8 @@ def work(command, node, attempt):
         "merge": {"merge_input.json"},
         "cleanup": {"merge_input.json", "merge_output.json"},
     }[command]
+    if node.startswith("t"):
+        needed.add(f"{node}.input.json")
     if not needed <= given:
         sys.exit(f"not transferred: {sorted(needed - given)}")
     unit = Path(DAG_DIRECTORY) / ad_value("_CONDOR_JOB_AD", "WMS2_Unit")
@@ -77,6 +79,9 @@ def main():
         os.execv(sys.executable, [sys.executable, str(Path(__file__).parent / REAL), command, *rest])
     if command == "collect":
         Path("merge_input.json").write_text("{}")
+        return 0
+    if command == "gather":
+        Path(f"{rest[0]}.input.json").write_text("{}")
         return 0
     if command == "post":
         return post(rest[0], int(rest[1]), int(rest[2]), int(rest[3]), rest[4])
