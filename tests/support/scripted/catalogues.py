@@ -76,6 +76,9 @@ class ScriptedDbs:
     def dataset_exists(self, name: str) -> bool:
         return self.script.call("dataset", lambda: name in self.sources)
 
+    def dataset(self, name: str) -> DatasetInfo | None:
+        return DatasetInfo(name, "VALID", "data") if self.dataset_exists(name) else None
+
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         rows = [BlockInfo(name, False, len(files), 1, "") for name, files in self.sources[dataset].blocks.items()]
         return iter(self.script.call("blocks", lambda: rows))
