@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import errors, sites, system, verb_views, views
+from requests_app.api import dags, errors, sites, system, verb_views, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -26,6 +26,10 @@ urlpatterns = [
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
+    path("dags/<uuid:pk>/hold", dags.DagHoldView.as_view(), name="dag-hold"),
+    path("dags/<uuid:pk>/release", dags.DagReleaseView.as_view(), name="dag-release"),
+    path("dags/<uuid:pk>/remove", dags.DagRemoveView.as_view(), name="dag-remove"),
+    path("dags/<uuid:pk>/rescue", dags.DagRescueView.as_view(), name="dag-rescue"),
     path("sites/<name:pk>/enable", sites.SiteEnableView.as_view(), name="site-enable"),
     path("sites/<name:pk>/disable", sites.SiteDisableView.as_view(), name="site-disable"),
     path("sites/<name:pk>/drain", sites.SiteDrainView.as_view(), name="site-drain"),

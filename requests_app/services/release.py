@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
-from dags_app.planning.specs import ExcludedFile
 from requests_app import states
-from requests_app.inputs import exclude_files
+from requests_app.bad_inputs import bad_files_exclude, files_exclude, files_taken
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory
 from requests_app.rounds import RESCUABLE, rescue_file, round_close, round_open
@@ -149,6 +148,7 @@ def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Chang
         round_ = round_open(workflow)
         if round_ is not None:
             round_close(round_=round_, reason=f"released for the next round: {reason}")
+            bad_files_exclude(workflow)
     if asked.excluded_files:
         _exclude(workflow, asked.excluded_files, actor, reason)
 
@@ -156,17 +156,14 @@ def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Chang
 def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
     if len(lfns) > MAX_FILES:
         raise InvalidTransition(f"excluded_files: {len(lfns)} are too many; at most {MAX_FILES} at a time")
-    rows = InputFile.objects.filter(workflow=workflow, lfn__in=lfns)
-    known = set(rows.values_list("lfn", flat=True))
+    known = set(InputFile.objects.filter(workflow=workflow, lfn__in=lfns).values_list("lfn", flat=True))
     strangers = sorted(set(lfns) - known)
     if strangers:
         raise InvalidTransition(f"excluded_files: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
-    taken = rows.filter(claims__live=True).values_list("lfn", flat=True).first()
+    taken = sorted(files_taken(workflow, lfns))
     if taken:
-        raise InvalidTransition(f"excluded_files: {taken} is processed already; its output would have to be invalidated")
-    exclude_files(
-        workflow=workflow, excluded=[ExcludedFile(lfn, f"excluded by {actor}: {reason}") for lfn in sorted(known)], actor=actor
-    )
+        raise InvalidTransition(f"excluded_files: {taken[0]} is processed already; its output would have to be invalidated")
+    files_exclude(workflow, dict.fromkeys(lfns, f"excluded by {actor}: {reason}"), actor=actor)
 
 
 def _refuse_without_workflow(asked: Changes) -> None:

@@ -150,6 +150,14 @@ class HtcondorAdapter:
         """Release a held outer DAGMan job; it starts in recovery mode. 0 when it is not held."""
         return self._act("Release", cluster, reason, "release")
 
+    def hold_tree(self, cluster: int, reason: str) -> int:
+        """Hold the outer DAGMan and the inner ones: nothing more is submitted, jobs that run go on. Returns how many."""
+        return self._act_on(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
+
+    def release_tree(self, cluster: int, reason: str) -> int:
+        """Release them; each starts in recovery mode and goes on."""
+        return self._act_on(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
+
     def set_priority(self, dag_id: str, value: int) -> int:
         """Give the DAG's node jobs in the queue another base priority; returns how many were changed.
 
@@ -171,7 +179,9 @@ class HtcondorAdapter:
     # --- calls
 
     def _act(self, action: str, cluster: int, reason: str, operation: str) -> int:
-        constraint = ads.of_cluster(cluster, self._instance)
+        return self._act_on(ads.of_cluster(cluster, self._instance), action, cluster, reason, operation)
+
+    def _act_on(self, constraint: str, action: str, cluster: int, reason: str, operation: str) -> int:
         call = {"op": "act", "action": action, "constraint": constraint, "reason": ads.reason_text(reason)}
         (totals,) = self._ask([call], operation)
         if totals.get("TotalPermissionDenied"):

@@ -110,6 +110,12 @@ def of_cluster(cluster: int, instance: str) -> str:
     return f"ClusterId == {int(cluster)} && {_OUTER} && {INSTANCE} =?= {literal(instance)}"
 
 
+def tree_of(cluster: int, instance: str) -> str:
+    """Constraint: an outer DAGMan job of ours and the inner ones under it."""
+    outer = f"ClusterId == {int(cluster)} && {INSTANCE} =?= {literal(instance)}"
+    return f"{_DAGMAN} && ({outer} || DAGManJobId == {int(cluster)})"
+
+
 def all_dagmans(instance: str) -> str:
     """Constraint: all outer DAGMan jobs of an instance, and all inner ones of anybody (``dagman_ads`` keeps ours)."""
     return f"{_DAGMAN} && (DAGManJobId isnt undefined || {INSTANCE} =?= {literal(instance)})"

@@ -1,0 +1,62 @@
+"""Taking input files out of a request's work: an operator's word, or the failures that name them (error-handling 5.2).
+
+A file of which anything is planned or done stays: its output is registered, and leaving it out would break the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dags_app.models import FailedInputFile, FailureCategory, FailureGroup, WorkUnitClaim
+from dags_app.planning import lumis
+from dags_app.planning.specs import ExcludedFile, LumiRanges
+from requests_app.inputs import exclude_files
+from requests_app.models import InputFile, Workflow
+from requests_app.work_left import LeftOut, record_left_out
+from requests_app.workflow_spec import spec_of
+
+ACTOR = "lifecycle"
+
+
+def files_exclude(workflow: Workflow, reasons: Mapping[str, str], *, actor: str) -> list[str]:
+    """Take out the files of ``reasons`` (LFN -> why) that are not taken; returns them. In the caller's transaction."""
+    taken = files_taken(workflow, reasons)
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(reasons), excluded_at__isnull=True).exclude(lfn__in=taken)
+    lfns = sorted(rows.values_list("lfn", flat=True))
+    if not lfns:
+        return []
+    spec = spec_of(workflow)
+    files = [ExcludedFile(lfn, reasons[lfn]) for lfn in lfns]
+    exclude_files(workflow=workflow, excluded=files, actor=actor)
+    record_left_out(workflow, spec, LeftOut())  # the lumis of what is left are counted anew
+    return lfns
+
+
+def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
+    """Those of the files of which something is planned or done."""
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(lfns))
+    if not spec_of(workflow).splitting.algorithm.by_lumi:
+        return set(rows.filter(claims__live=True).values_list("lfn", flat=True))
+    claimed = _claimed_lumis(workflow)
+    found = rows.values_list("lfn", "lumis")
+    return {lfn for lfn, held in found if lumis.intersect(_ranges(held), claimed)}
+
+
+def bad_files_exclude(workflow: Workflow) -> list[str]:
+    """Take out what failures named as unreadable and nothing of which is done; returns the LFNs. In the caller's transaction."""
+    if not FailureGroup.objects.filter(workflow=workflow, category=FailureCategory.DATA).exists():
+        return []
+    reasons = {
+        file.lfn: f"unreadable: {file.attempts} failed attempts named it, the last with {file.code} at {file.site or 'no site'}"
+        for file in FailedInputFile.objects.filter(workflow=workflow)
+    }
+    return files_exclude(workflow, reasons, actor=ACTOR)
+
+
+def _claimed_lumis(workflow: Workflow) -> LumiRanges:
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=True, kind__contains=WorkUnitClaim.KIND_RUN_LUMIS)
+    return lumis.from_intervals((claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims.iterator())
+
+
+def _ranges(held: Mapping[str, Iterable[tuple[int, int]]]) -> LumiRanges:
+    return lumis.from_intervals((int(run), first, last) for run, spans in held.items() for first, last in spans)
