@@ -12,7 +12,6 @@ from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
 from outputs_app.services import units_leave_blocks
-from requests_app.bad_inputs import bad_files_exclude
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
 from requests_app.overrides import max_rescues
@@ -117,4 +116,3 @@ def job_priority(evaluation: Evaluation) -> int:
 def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
     with evaluation.fenced():
         round_close(round_=round_, reason=reason)
-        bad_files_exclude(evaluation.request.workflow)

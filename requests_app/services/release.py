@@ -9,7 +9,7 @@ from typing import Any
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from requests_app import states
-from requests_app.bad_inputs import bad_files_exclude, files_exclude, files_taken
+from requests_app.excluding import files_exclude, files_taken
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory
 from requests_app.rounds import RESCUABLE, rescue_file, round_close, round_open
@@ -148,7 +148,6 @@ def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Chang
         round_ = round_open(workflow)
         if round_ is not None:
             round_close(round_=round_, reason=f"released for the next round: {reason}")
-            bad_files_exclude(workflow)
     if asked.excluded_files:
         _exclude(workflow, asked.excluded_files, actor, reason)
 

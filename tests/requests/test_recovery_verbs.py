@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dags_app.models import DAG, DAGKind, FailedInputFile, FailureGroup, WorkUnit
+from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
 from dags_app.services.stop import halt_file
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.models import AuditEntry, CleanupPolicy, HoldCode, InputFile, Request, RequestStatus, StopIntent
@@ -411,33 +411,6 @@ def failures(request: Request, site: str, attempts: int, category: str = "infras
     )  # fmt: skip
 
 
-def test_a_site_whose_attempts_fail_is_banned_before_the_rescue_which_avoids_it(world: World) -> None:
-    request, job = started(world)
-    failures(request, "T2_CH_CERN", 6)
-    world.schedd.unit_failed(job, "mg_000002")
-    world.schedd.end(job, End.FINISHED)
-    for _ in range(4):
-        world.cycle()
-    assert bans_active("T2_CH_CERN").get().workflow == request.workflow
-    directory = Path(DAG.objects.filter(workflow__request=request)[0].submit_dir)
-    assert (directory / "avoid.inc").read_text() == "DAG_AVOID = T2_CH_CERN\n"
-
-
-def test_a_lifted_ban_does_not_come_back_from_the_same_failures(world: World) -> None:
-    request, job = started(world)
-    failures(request, "T2_CH_CERN", 6)
-    for number in range(2):
-        world.schedd.unit_failed(job, "mg_000002")
-        world.schedd.end(job, End.FINISHED)
-        for _ in range(4):
-            world.cycle()
-        if number == 0:
-            bans_active("T2_CH_CERN").update(removed_at=timezone.now(), removed_by="olga")
-            job = world.job_of(request)
-    assert fresh(request).hold_code == HoldCode.RESCUES
-    assert not bans_active("T2_CH_CERN").exists()
-
-
 def test_a_hold_says_what_failed_most(world: World) -> None:
     request, job = started(world)
     failures(request, "T2_CH_CERN", 2)
@@ -447,34 +420,6 @@ def test_a_hold_says_what_failed_most(world: World) -> None:
     for _ in range(4):
         world.cycle()
     assert "most often 60311 (infrastructure) in stageOut at T2_CH_CERN, 2 times" in fresh(request).hold_reason
-
-
-def test_a_file_that_failures_name_is_left_out_of_the_next_round_and_one_that_is_done_is_not(world: World) -> None:
-    dataset = world.source("Bad", 100, 100, 100)
-    request = world.request(documents.reprocessing(dataset, files_per_job=1))
-    world.cycle()
-    job = world.job_of(request)
-    first, *others = job.open_nodes
-    for unit in others:
-        world.schedd.unit_failed(job, unit)
-    world.schedd.end(job, End.FINISHED)
-    for _ in range(4):
-        world.cycle()
-    assert fresh(request).status == S.HELD
-    failures(request, "T2_CH_CERN", 1, "data", 8021)
-    now = timezone.now()
-    done = InputFile.objects.get(workflow__request=request, claims__unit__name=first)
-    bad = InputFile.objects.filter(workflow__request=request, claims__unit__name=others[0]).get()
-    for file in (done, bad):
-        FailedInputFile.objects.create(
-            workflow=request.workflow, lfn=file.lfn, attempts=3, site="T2_CH_CERN", code=8021, last_at=now
-        )
-    request_release(request=request, mode=ReleaseMode.NEXT_ROUND, **BY)
-    assert run_on(world, request) is S.COMPLETED
-    bad.refresh_from_db()
-    done.refresh_from_db()
-    assert "8021" in bad.excluded_reason
-    assert done.excluded_at is None
 
 
 # --- verbs on a DAG

@@ -1,4 +1,4 @@
-"""Taking input files out of a request's work: an operator's word, or the failures that name them (error-handling 5.2).
+"""Taking input files out of a request's work by an operator's word, and which files may be taken out (error-handling 5.2).
 
 A file of which anything is planned or done stays: its output is registered, and leaving it out would break the account.
 """
@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dags_app.models import FailedInputFile, FailureCategory, FailureGroup, WorkUnitClaim
+from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExcludedFile, LumiRanges
 from requests_app.inputs import exclude_files
 from requests_app.models import InputFile, Workflow
 from requests_app.work_left import LeftOut, record_left_out
 from requests_app.workflow_spec import spec_of
-
-ACTOR = "lifecycle"
 
 
 def files_exclude(workflow: Workflow, reasons: Mapping[str, str], *, actor: str) -> list[str]:
@@ -40,17 +38,6 @@ def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
     claimed = _claimed_lumis(workflow)
     found = rows.values_list("lfn", "lumis")
     return {lfn for lfn, held in found if lumis.intersect(_ranges(held), claimed)}
-
-
-def bad_files_exclude(workflow: Workflow) -> list[str]:
-    """Take out what failures named as unreadable and nothing of which is done; returns the LFNs. In the caller's transaction."""
-    if not FailureGroup.objects.filter(workflow=workflow, category=FailureCategory.DATA).exists():
-        return []
-    reasons = {
-        file.lfn: f"unreadable: {file.attempts} failed attempts named it, the last with {file.code} at {file.site or 'no site'}"
-        for file in FailedInputFile.objects.filter(workflow=workflow)
-    }
-    return files_exclude(workflow, reasons, actor=ACTOR)
 
 
 def _claimed_lumis(workflow: Workflow) -> LumiRanges:
