@@ -90,7 +90,7 @@ KNOBS: dict[str, dict[str, str]] = {
         "error_max_rescue_attempts": limit("error_max_rescue_attempts"),
         "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
-        "job_held_seconds": "A job that HTCondor put on hold is removed after this, and its node tried again; a person's hold stays.",
+        "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",
         "site_ban_min_failures": "Fewer failures than these never ban a site.",
