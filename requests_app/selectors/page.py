@@ -169,7 +169,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         workflow=workflow,
         datasets=tuple(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True)),
         standing=standing,
-        account=account_of(workflow),
+        account=account_of(request, workflow),
         rounds=_rounds(workflow),
         sites=_sites(workflow),
         cells=cells,

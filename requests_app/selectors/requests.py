@@ -50,7 +50,7 @@ def request_picture(request: Request) -> RequestPicture:
         workflow=workflow,
         transitions=list(reversed(latest)),
         units=unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts(),
-        account=account_of(workflow) if workflow else None,
+        account=account_of(request, workflow) if workflow else None,
         dag=dag_last(workflow.pk) if workflow else None,
         output_datasets=_datasets(workflow) if workflow else [],
         effects_open=effects_open_counts(request.pk),
