@@ -53,7 +53,7 @@ def finish(evaluation: Evaluation) -> None:
         return
     if wait_for_input(evaluation):
         return
-    if ledger.all_files and not ledger.work_done:
+    if workflow.input_imported_at is not None and not ledger.work_done:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
         evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.REFUSED, why))
         return
@@ -69,7 +69,7 @@ def _first_reason(workflow: Workflow) -> str:
     if refused is not None:
         return f"e.g. run {refused.run} lumi {refused.span.lower}: {refused.reason}"
     file = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False).order_by("lfn").first()
-    return f"e.g. {file.lfn}: {file.excluded_reason}" if file is not None else "no file is excluded"
+    return f"e.g. {file.lfn}: {file.excluded_reason}" if file is not None else "the dataset has no valid file"
 
 
 def _refuse_forgotten_units(round_: Round) -> None:

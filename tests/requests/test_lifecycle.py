@@ -53,7 +53,7 @@ def test_a_generation_completes_over_two_rounds(world: World) -> None:
     assert len(world.schedd.jobs) == 2
 
 
-@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}])
+@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}, {"lumis_per_job": 4}])
 def test_a_reprocessing_completes_with_every_file_once(world: World, split: dict[str, int]) -> None:
     dataset = world.source("Plain", 100, 30, 0, 200, 10)
     request = world.request(documents.reprocessing(dataset, **split))

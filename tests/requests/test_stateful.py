@@ -91,7 +91,7 @@ def machine(world: World) -> type[RuleBasedStateMachine]:
         @precondition(lambda self: len(self.requests) < MOST_REQUESTS)
         @rule(
             files=st.lists(st.sampled_from([0, 1, 90, 250]), min_size=1, max_size=5),
-            split=st.sampled_from([{"files_per_job": 1}, {"files_per_job": 3}, {"events_per_job": 100}]),
+            split=st.sampled_from([{"files_per_job": 1}, {"files_per_job": 3}, {"events_per_job": 100}, {"lumis_per_job": 7}]),
         )
         def ask_for_a_reprocessing(self, files: list[int], split: dict[str, int]) -> None:
             dataset = world.source(f"Source{len(world.sources)}", *files)

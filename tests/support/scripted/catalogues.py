@@ -29,11 +29,18 @@ from wms2.errors import NotFoundInService, ServiceRejected
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a scripted input dataset; ten events a lumi, in run 1."""
+    """A file of a scripted input dataset; ten events a lumi, in run 1, unless its lumis are ``held``."""
 
     lfn: str
     events: int
     first_lumi: int
+    held: tuple[tuple[int, int], ...] | None = None
+    parents: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Its (run, lumi)."""
+        return list(self.held) if self.held is not None else [(1, lumi) for lumi in self.lumis]
 
     @property
     def lumis(self) -> list[int]:
@@ -43,10 +50,11 @@ class SourceFile:
 
 @dataclass
 class Source:
-    """An input dataset: block -> its files; block -> RSEs that hold it whole."""
+    """An input dataset: block -> its files; block -> RSEs that hold it whole; parent file -> RSEs that hold it."""
 
     blocks: dict[str, list[SourceFile]] = field(default_factory=dict)
     locations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def files(self) -> Iterator[SourceFile]:
         """All files."""
@@ -88,11 +96,12 @@ class ScriptedDbs:
         return iter(self.script.call("files", lambda: rows))
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
-        rows = [FileLumi(f.lfn, 1, lumi, None) for f in self._source_block(block_name) for lumi in f.lumis]
+        rows = [FileLumi(f.lfn, run, lumi, None) for f in self._source_block(block_name) for run, lumi in f.pairs]
         return iter(self.script.call("file_lumis", lambda: rows))
 
     def file_parents(self, block_name: str) -> Iterator[FileParent]:
-        return iter(self.script.call("file_parents", list))
+        rows = [FileParent(f.lfn, parent) for f in self._source_block(block_name) for parent in f.parents]
+        return iter(self.script.call("file_parents", lambda: rows))
 
     def _source_block(self, name: str) -> list[SourceFile]:
         return self.sources[name.partition("#")[0]].blocks[name]
@@ -189,6 +198,13 @@ class ScriptedRucio:
             return {b: dict.fromkeys(self.sources[b.partition("#")[0]].locations.get(b, ()), True) for b in blocks}
 
         return self.script.call("block_locations", act)
+
+    def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
+        def act() -> dict[str, list[str]]:
+            known = {lfn: rses for source in self.sources.values() for lfn, rses in source.parents.items()}
+            return {lfn: sorted(known.get(lfn, ())) for lfn in lfns}
+
+        return self.script.call("file_replicas", act)
 
     def ensure_container(self, dataset: str) -> None:
         self.script.call("ensure_container", lambda: self.containers.setdefault(dataset, set()))

@@ -110,6 +110,8 @@ def _processed(asked: dict[str, Any]) -> dict[str, Any]:
     if made is not None:
         spans = {str(made["run"]): [[made["first_lumi"], made["last_lumi"]]]}
         return {"events": made["last_event"] - made["first_event"] + 1, "lumis": spans, "files": []}
+    if asked["mask"] is not None:
+        return _masked(asked)
     files = []
     for file in asked["files"]:
         first = file["first_event"] or 0
@@ -119,12 +121,23 @@ def _processed(asked: dict[str, Any]) -> dict[str, Any]:
     return {"events": sum(f["events"] for f in files), "lumis": {}, "files": files}
 
 
+def _masked(asked: dict[str, Any]) -> dict[str, Any]:
+    """All files opened, exactly the mask read; the first file stands for the events of all."""
+    files = [{"lfn": file["lfn"], "events": 0 if n else asked["events"]} for n, file in enumerate(asked["files"])]
+    return {"events": asked["events"], "lumis": asked["mask"], "files": files}
+
+
 def _bend(jobs: list[dict[str, Any]], account: Account) -> None:
     if account not in (Account.SHORT, Account.EXTRA):
         return
     processed = jobs[0]["processed"]
     more = 1 if account is Account.EXTRA else -1
     processed["events"] = max(0, processed["events"] + more)
+    if processed["files"] and processed["lumis"]:
+        run = next(iter(processed["lumis"]))
+        kept = processed["lumis"][run][1:] if account is Account.SHORT else [*processed["lumis"][run], [10**6, 10**6]]
+        processed["lumis"] = {**processed["lumis"], run: kept}
+        return
     if processed["files"] and account is Account.SHORT:
         processed["files"].pop(0)
     elif processed["files"]:

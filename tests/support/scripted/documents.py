@@ -70,15 +70,17 @@ def generation(events: int = 400) -> dict[str, Any]:
     }
 
 
-def reprocessing(dataset: str, *, files_per_job: int = 0, events_per_job: int = 0) -> dict[str, Any]:
-    """Over an input dataset, FileBased or EventBased, whichever number is given."""
+def reprocessing(
+    dataset: str, *, files_per_job: int = 0, events_per_job: int = 0, lumis_per_job: int = 0, **more: Any
+) -> dict[str, Any]:
+    """Over an input dataset, FileBased, EventBased or LumiBased, whichever number is given; ``more`` keys of the document."""
     tag = f"r{next(_numbers)}"
-    split = (
-        {"SplittingAlgo": "FileBased", "FilesPerJob": files_per_job}
-        if files_per_job
-        else {"SplittingAlgo": "EventBased", "EventsPerJob": events_per_job}
-    )
-    return _common(tag) | split | {
+    split: dict[str, Any] = {"SplittingAlgo": "EventBased", "EventsPerJob": events_per_job}
+    if files_per_job:
+        split = {"SplittingAlgo": "FileBased", "FilesPerJob": files_per_job}
+    if lumis_per_job:
+        split = {"SplittingAlgo": "LumiBased", "LumisPerJob": lumis_per_job}
+    return _common(tag) | split | more | {
         "RequestType": "ReReco",
         "AcquisitionEra": "Era",
         "ProcessingString": tag,

@@ -18,7 +18,17 @@ from dags_app.planning import layout
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
-from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import (
+    TERMINAL,
+    Event,
+    InputFile,
+    InputLumis,
+    LumiFate,
+    Request,
+    RequestStatus,
+    RequestTransition,
+    Workflow,
+)
 from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
 from tests.support.scripted.world import World
 
@@ -100,10 +110,11 @@ def _accounts(world: World) -> None:
         ledger = ledger_of(workflow)
         ledger_check(ledger)
         if status in (S.ABORTED, S.FAILED, S.COMPLETED):
-            assert ledger.planned_events == ledger.planned_files == 0, f"{name}: {ledger}"
+            assert ledger.planned_events == ledger.planned_files == ledger.planned_lumis == 0, f"{name}: {ledger}"
         if status == S.COMPLETED:
-            assert (ledger.left_events, ledger.left_files, ledger.attempted_files) == (0, 0, 0), f"{name}: {ledger}"
+            assert not ledger.work_left, f"{name}: {ledger}"
             _completed(name, workflow)
+            (_every_lumi_once if ledger.by_lumi else _every_event_once)(name, workflow)
         world.checked[name] = picture
 
 
@@ -113,9 +124,26 @@ def _completed(name: str, workflow: Workflow) -> None:
     blocks = ProcessingBlock.objects.filter(workflow=workflow)
     assert {block.status for block in blocks} <= {BlockStatus.ARCHIVED}, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
     assert not WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists(), name
-    _every_event_once(name, workflow)
     unprotected = OutputFile.objects.filter(dataset__workflow=workflow, rule_id="")
     assert not unprotected.exists(), f"{name}: {unprotected.count()} files without a rule"
+
+
+def _every_lumi_once(name: str, workflow: Workflow) -> None:
+    """By the manifests on disk of the units that count: the wanted lumis, none twice."""
+    seen: Counter[tuple[int, int]] = Counter()
+    for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
+        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MERGE_OUTPUT).read_text())
+        for job in manifest["jobs"]:
+            seen.update(_each(job["processed"]["lumis"]))
+    wanted = set()
+    for row in InputLumis.objects.filter(workflow=workflow, fate=LumiFate.WANTED):
+        wanted.update((row.run, lumi) for lumi in range(row.span.lower, row.span.upper))
+    assert set(seen) == wanted, f"{name}: missing {wanted - set(seen)}, extra {set(seen) - wanted}"
+    assert not [lumi for lumi, times in seen.items() if times > 1], f"{name}: {seen}"
+
+
+def _each(ranges: dict[str, list[list[int]]]) -> list[tuple[int, int]]:
+    return [(int(run), lumi) for run, spans in ranges.items() for first, last in spans for lumi in range(first, last + 1)]
 
 
 def _every_event_once(name: str, workflow: Workflow) -> None:

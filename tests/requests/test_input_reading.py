@@ -1,0 +1,219 @@
+"""Input read from the catalogues: block lists, masks, parents, empty and lost files; datasets that grow while they are open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import WorkUnitClaim
+from requests_app.ledger import ledger_check, ledger_of
+from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
+from tests.support.scripted import documents
+from tests.support.scripted.catalogues import Source, SourceFile
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.invariants import check
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+FNAL, CERN = "T1_US_FNAL_Disk", "T2_CH_CERN"
+DATASET = "/Read/Era-v1/RAW"
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(tmp_path, monkeypatch, INPUT_REREAD_SECONDS="300")
+    world.furnish()
+    world.sources[DATASET] = Source()
+    return world
+
+
+def block(world: World, name: str, *files: SourceFile, at: tuple[str, ...] = (CERN,)) -> None:
+    source = world.sources[DATASET]
+    source.blocks.setdefault(f"{DATASET}#{name}", []).extend(files)
+    source.locations[f"{DATASET}#{name}"] = at
+
+
+def file(name: str, *held: tuple[int, int], events: int = 100, parents: tuple[str, ...] = ()) -> SourceFile:
+    return SourceFile(f"/store/data/{name}.root", events, 1, held or ((1, 1),), parents)
+
+
+def ask(world: World, **changes: Any) -> Request:
+    return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
+
+
+def status(request: Request) -> RequestStatus:
+    request.refresh_from_db()
+    return RequestStatus(request.status)
+
+
+def run(world: World, request: Request, cycles: int = 12, seconds: float = 60) -> RequestStatus:
+    """Cycles in which every DAG finishes."""
+    for _ in range(cycles):
+        world.cycle()
+        check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(seconds)
+        if status(request) in (S.COMPLETED, S.HELD):
+            break
+    return status(request)
+
+
+def excluded(request: Request) -> dict[str, str]:
+    rows = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False)
+    return {row.lfn.rpartition("/")[2].removesuffix(".root"): row.excluded_reason for row in rows}
+
+
+def read(request: Request) -> set[str]:
+    rows = InputFile.objects.filter(workflow__request=request)
+    return {row.lfn.rpartition("/")[2].removesuffix(".root") for row in rows}
+
+
+def test_block_lists_choose_the_blocks(world: World) -> None:
+    for name in "abc":
+        block(world, name, file(name))
+    request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#b"], BlockBlacklist=[f"{DATASET}#b"])
+    assert run(world, request) is S.COMPLETED
+    assert read(request) == {"a"}
+
+
+def test_a_white_listed_block_that_is_not_there_is_warned_of(world: World) -> None:
+    block(world, "a", file("a"))
+    request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#gone"])
+    assert run(world, request) is S.COMPLETED
+    assert any("#gone" in warning for warning in request.warnings)
+
+
+def test_block_lists_that_leave_nothing_hold_the_request(world: World) -> None:
+    block(world, "a", file("a"))
+    request = ask(world, BlockBlacklist=[f"{DATASET}#a"])
+    assert run(world, request) is S.HELD
+    assert request.hold_code == HoldCode.REFUSED
+    assert "block lists" in request.hold_reason
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"files_per_job": 0, "lumis_per_job": 2}])
+def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_mask(world: World, split: dict[str, int]) -> None:
+    block(world, "a", file("cut", (1, 1), (1, 2), (2, 1)), file("out", (1, 9)), file("run", (3, 1)), file("whole", (2, 2)))
+    request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]], "3": [[1, 1]]}, RunBlacklist=[3], **split)
+    if "lumis_per_job" in split:
+        assert run(world, request) is S.COMPLETED
+        ledger = ledger_of(request.workflow)
+        ledger_check(ledger)
+        assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
+    else:
+        world.cycle()
+        world.cycle()
+    assert set(excluded(request)) == {"out", "run"}
+
+
+def test_files_without_lumis_or_replicas_are_left_out_by_name_and_empty_ones_are_read(world: World) -> None:
+    block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("empty", (1, 7), events=0), file("good", (1, 1)))
+    block(world, "b", file("lost", (1, 3)), at=())
+    request = ask(world, files_per_job=0, lumis_per_job=2)
+    assert run(world, request) is S.COMPLETED
+    reasons = excluded(request)
+    assert set(reasons) == {"bare", "lost"}
+    assert "no lumis" in reasons["bare"]
+    assert "no replica" in reasons["lost"]
+    ledger = ledger_of(request.workflow)
+    assert ledger.summary() == "2 lumis done, 0 planned, 0 attempted, 1 excluded, 0 left of 3"
+
+
+def test_a_request_of_which_nothing_can_be_done_is_held_with_the_reason(world: World) -> None:
+    block(world, "b", file("lost", (1, 3)), at=())
+    request = ask(world, files_per_job=0, lumis_per_job=2)
+    assert run(world, request) is S.HELD
+    assert request.hold_code == HoldCode.REFUSED
+    assert "no replica" in request.hold_reason
+
+
+def test_refused_lumis_do_not_keep_the_rest_from_completing(world: World) -> None:
+    block(world, "a", file("good", (1, 1), (1, 2), events=200), file("huge", (1, 5), events=10**7))
+    request = ask(world, files_per_job=0, SplittingAlgo="EventAwareLumiBased", EventsPerJob=100)  # 0.1 s an event, 48 h a job
+    assert run(world, request) is S.COMPLETED
+    ledger = ledger_of(request.workflow)
+    assert (ledger.done_lumis, ledger.refused_lumis, ledger.all_lumis) == (2, 1, 3)
+    (alert,) = Event.objects.filter(request=request, kind="alert", data__code="lumis_refused")
+    assert "1:5" in alert.data["message"]
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}])
+def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int]) -> None:
+    parents = {"/store/p1.root": (FNAL, CERN), "/store/p2.root": (CERN,), "/store/p3.root": ()}
+    world.sources[DATASET].parents.update(parents)
+    block(world, "a", file("both", (1, 1), parents=("/store/p1.root", "/store/p2.root")), at=(FNAL, CERN))
+    block(
+        world,
+        "b",
+        file("apart", (1, 2), parents=("/store/p2.root",)),
+        file("orphan", (1, 3), parents=("/store/p3.root",)),
+        at=(FNAL,),
+    )
+    request = ask(world, IncludeParents=True, **split)
+    assert run(world, request) is S.COMPLETED
+    reasons = excluded(request)
+    assert set(reasons) == {"apart", "orphan"}
+    assert all("no site has both the file and its parents" in reason for reason in reasons.values())
+    job = world.schedd.jobs[0]
+    assert '"parents": ["/store/p1.root", "/store/p2.root"]' in (job.directory / "mg_000000/unit.json").read_text()
+    assert 'sites="T2_CH_CERN"' in (job.directory / "mg_000000/group.dag").read_text()
+
+
+def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: World) -> None:
+    block(world, "a", file("a1", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    assert status(request) is S.ACTIVE
+    assert "new files" in request.waiting_for
+
+    block(world, "a", file("a2", (1, 1), (1, 2)))  # shares a lumi that is done already
+    block(world, "b", file("b1", (1, 3)))
+    world.clock.advance(300)
+    run(world, request, cycles=5)
+    assert status(request) is S.ACTIVE, request.waiting_for
+    assert read(request) == {"a1", "a2", "b1"}
+    ledger = ledger_of(request.workflow)
+    assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
+
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+    assert [event.data["files"] for event in Event.objects.filter(request=request, kind="input.grew")] == [2]
+    assert WorkUnitClaim.objects.filter(unit__workflow=request.workflow, live=True).count() == 2
+
+
+def test_an_open_dataset_without_files_is_waited_for_without_a_slot(world: World) -> None:
+    request = ask(world, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    assert status(request) is S.QUEUED
+    assert "new files" in request.waiting_for
+    block(world, "a", file("a1"))
+    world.clock.advance(300)
+    run(world, request, cycles=6)
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+    assert read(request) == {"a1"}
+
+
+def test_an_open_dataset_that_stays_empty_is_held_at_the_end(world: World) -> None:
+    request = ask(world, OpenRunningTimeout=1000)
+    assert run(world, request, cycles=30, seconds=100) is S.HELD
+    assert request.hold_code == HoldCode.REFUSED
+
+
+def test_a_silent_dbs_does_not_close_the_input(world: World) -> None:
+    block(world, "a", file("a1"))
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    world.dbs.script.arm(Mode.DOWN, 500)
+    world.clock.advance(2000)
+    run(world, request, cycles=3)
+    assert status(request) is S.ACTIVE
+    world.dbs.script.heal()
+    block(world, "b", file("b1"))
+    run(world, request, cycles=8)
+    assert read(request) == {"a1", "b1"}, "what came before the last reading is taken"
