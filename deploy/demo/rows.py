@@ -127,6 +127,9 @@ def account(workflow: Workflow) -> facts.Ledger:
         ledger.ledger_check(counted)
     except LedgerViolation as error:
         return facts.Ledger("events", 0, 0, 0, 0, 0, str(error))
+    if counted.by_lumi:
+        gone, left = counted.excluded_lumis + counted.refused_lumis, counted.left_lumis + counted.attempted_lumis
+        return facts.Ledger("lumis", counted.all_lumis, counted.done_lumis, counted.planned_lumis, gone, left, violation)
     if counted.all_files:
         left = counted.left_files + counted.attempted_files
         numbers = (counted.all_files, counted.done_files, counted.planned_files, counted.excluded_files, left)

@@ -73,11 +73,15 @@ class DagView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """One line of the account; files only where there is an input. ``is_sum``: the others add up to it."""
+    """One line of the account; files only where there is an input, lumis where they are the unit of work.
+
+    ``is_sum``: the others add up to it.
+    """
 
     name: str
     events: int | None
     files: int | None
+    lumis: int | None = None
     is_sum: bool = False
 
 
@@ -239,16 +243,18 @@ def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     if not numbers:
         return []
     parts = [
-        LedgerLine("done", numbers["done_events"], numbers["done_files"]),
-        LedgerLine("planned or running", numbers["planned_events"], numbers["planned_files"]),
-        LedgerLine("tried, to be tried again", None, numbers["attempted_files"]),
-        LedgerLine("excluded", numbers["excluded_events"], numbers["excluded_files"]),
-        LedgerLine("left", numbers["left_events"], numbers["left_files"]),
+        LedgerLine("done", numbers["done_events"], numbers["done_files"], numbers["done_lumis"]),
+        LedgerLine("planned or running", numbers["planned_events"], numbers["planned_files"], numbers["planned_lumis"]),
+        LedgerLine("tried, to be tried again", None, numbers["attempted_files"], numbers["attempted_lumis"]),
+        LedgerLine("excluded", numbers["excluded_events"], numbers["excluded_files"], numbers["excluded_lumis"]),
+        LedgerLine("refused", None, None, numbers["refused_lumis"]),
+        LedgerLine("left", numbers["left_events"], numbers["left_files"], numbers["left_lumis"]),
     ]
-    shown = [line for line in parts if line.events or line.files or line.name in ("done", "left")]
+    shown = [line for line in parts if line.events or line.files or line.lumis or line.name in ("done", "left")]
     lost = numbers["lost_events"]
     after = [LedgerLine("lost numbers, never made again", lost, None)] if lost else []
-    return [*shown, LedgerLine("asked for", numbers["all_events"], numbers["all_files"], is_sum=True), *after]
+    asked = LedgerLine("asked for", numbers["all_events"], numbers["all_files"], numbers["all_lumis"], is_sum=True)
+    return [*shown, asked, *after]
 
 
 def _numbers() -> dict[str, Any]:
