@@ -7,7 +7,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pytest
 from dags_app.payload.build import payload_bytes
 from dags_app.payload.rules import Limits, rules_document
 from dags_app.planning.layout import JOBSTATE_LOG
-from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec
+from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
 from tests.payload.workbench import shipped_rules
-from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow
+from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
 from tests.pool import condor
 from tests.pool.standin_payload import REAL
 
@@ -76,10 +76,11 @@ def new_dag() -> Iterator[Callable[[], RunningDag]]:
     base.mkdir(exist_ok=True)
     made: list[Path] = []
 
-    def make() -> RunningDag:
+    def make(chain: Callable[..., WorkflowSpec] = generation_workflow) -> RunningDag:
         generation = GenerationSpec(run=1, first_event=1, first_lumi=1, events=400, events_per_job=100, events_per_lumi=50)
         resources = ResourceSpec(cores=1, memory_mb=64, time_per_event_seconds=1.0, size_per_event_kb=1.0)
-        workflow = generation_workflow(generation=generation, resources=resources)
+        workflow = chain(generation=generation, resources=resources)
+        workflow = replace(workflow, tasks=tuple(replace(task, resources=resources) for task in workflow.tasks))
         spec = dag_spec(workflow, jobs_per_work_unit=2, dag_id=str(uuid.uuid4()), limits=FAST)
         stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
         directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", RULES), parent=base).directory
@@ -184,6 +185,33 @@ def test_a_unit_whose_site_is_at_fault_lands_elsewhere_and_starts_anew(new_dag: 
     assert sorted(dag.starts("mg_000001")) == ["cleanup", "merge", "proc_000000", "proc_000001"]
     inner = dag.ads('JobUniverse == 7 && DAGNodeName == "mg_000000"')
     assert [ad["ExitCode"] for ad in inner] == [1, 0]
+
+
+def test_a_later_task_that_fails_fails_its_unit_and_a_rescue_goes_on_with_what_the_others_left(
+    new_dag: Callable[..., RunningDag],
+) -> None:
+    dag = new_dag(task_tree)
+    dag.plan("mg_000000", "t2_000000", "exit 42")
+    first = dag.submit(1)
+    condor.wait_gone(first, seconds=180)
+
+    before = ["proc_000000", "proc_000001", "t2_000000", "t3_000000", "t3_000001"]
+    whole = ["cleanup", "merge", "proc_000000", "proc_000001", "t2_000000", "t3_000000", "t3_000001", "t4_000000"]
+    assert dag.outer(first)[:2] == (4, 1)
+    assert sorted(dag.starts("mg_000000")) == before
+    assert sorted(dag.starts("mg_000001")) == whole
+    starts = dag.starts("mg_000001")
+    for earlier, later in (("proc_000001", "t2_000000"), ("proc_000000", "t3_000000"), ("t2_000000", "t4_000000")):
+        assert starts.index(earlier) < starts.index(later)
+    assert starts[-2:] == ["merge", "cleanup"]
+
+    dag.plan("mg_000000", "t2_000000", "")
+    second = dag.submit(2)
+    condor.wait_gone(second, seconds=180)
+    assert dag.outer(second) == (4, 0, 0)
+    assert dag.starts("mg_000000")[len(before) :] == ["t2_000000", "t4_000000", "merge", "cleanup"]
+    assert len(dag.sites("mg_000000")) == 1
+    assert sorted(dag.starts("mg_000001")) == whole, "nothing of the other unit ran again"
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
