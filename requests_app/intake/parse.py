@@ -94,8 +94,15 @@ def read_work(
     refuse_lists_of_later_parts(views[1:], findings)
     if has_input(views):
         warn_of_generation_fields(document, views[0], findings)
-        return read_input(document, views[0], time_per_event_seconds, findings)
+        return _checked(read_input(document, views[0], time_per_event_seconds, findings), findings)
     return read_generation(document, views[0], time_per_event_seconds, findings)
+
+
+def _checked(work: Work, findings: Findings) -> Work:
+    """Refuse now what no planner can do later."""
+    if work.input is not None and work.input.lumi_list and work.splitting.algorithm is SplittingAlgo.EVENT_BASED:
+        findings.problem("LumiList", "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased")
+    return work
 
 
 def _draft(

@@ -55,11 +55,13 @@ def _create(request: Request, fenced: Fence) -> Workflow:
     )
     configs = configs_of(draft)
     spec = intake.complete(draft, configs)
+    primary_ds_type = _primary_ds_type(spec)
     crash_point("import.claimed")
     with fenced():
         workflow = Workflow.objects.create(**_fields(request, spec, configs))
         workflow.refresh_from_db()
-        datasets_ensure(workflow_id=workflow.pk, records=[_record(request, spec, output) for output in spec.outputs])
+        records = [_record(request, spec, output, primary_ds_type) for output in spec.outputs]
+        datasets_ensure(workflow_id=workflow.pk, records=records)
         if tuple(request.warnings) != spec.warnings:
             Request.objects.filter(pk=request.pk).update(warnings=list(spec.warnings))
     return workflow
@@ -81,7 +83,15 @@ def _fields(request: Request, spec: WorkflowSpec, configs: Mapping[str, ConfigDo
     }
 
 
-def _record(request: Request, spec: WorkflowSpec, output: OutputSpec) -> DatasetRecord:
+def _primary_ds_type(spec: WorkflowSpec) -> str:
+    """What DBS is to call the primary dataset: as its input is called there. One that DBS lacks is refused when it is read."""
+    if spec.input is None:
+        return conf().primary_ds_type
+    known = factory.dbs().dataset(spec.input.dataset)
+    return known.primary_ds_type if known else "data"
+
+
+def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds_type: str) -> DatasetRecord:
     step = next(step for step in spec.steps if step.name == output.step)
     return DatasetRecord(
         name=output.dataset,
@@ -96,6 +106,6 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec) -> Dataset
         pset_hash=step.pset_hash,
         global_tag=step.global_tag,
         prep_id=request.prep_id,
-        primary_ds_type=conf().primary_ds_type if spec.input is None else "data",
+        primary_ds_type=primary_ds_type,
         physics_group=conf().physics_group,
     )

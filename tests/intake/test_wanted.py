@@ -95,3 +95,9 @@ def test_lists_that_leave_nothing_or_name_a_stranger_are_refused(lists: dict[str
 
     assert set(found) == {field}
     assert says in found[field]
+
+
+def test_a_mask_that_event_ranges_cannot_keep_is_refused() -> None:
+    found = problems(reprocessing(SplittingAlgo="EventBased", LumiList={"1": [[1, 2]]}))
+
+    assert found == {"LumiList": "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased"}
