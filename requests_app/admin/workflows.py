@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from requests_app.models import InputFile, Round, Workflow
+from requests_app.models import InputFile, InputLumis, Round, Workflow
 from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 
 
@@ -42,4 +42,16 @@ class InputFileAdmin(ReadOnlyAdmin):
     list_select_related = ("workflow",)
     exact_search = ("workflow__request__request_name", "lfn")
     search_help_text = "A request's whole name, or a whole LFN."
+    ordering = ("-id",)
+
+
+@admin.register(InputLumis)
+class InputLumisAdmin(ReadOnlyAdmin):
+    """Lumis that requests split by lumi want, and those that nobody can give."""
+
+    list_display = ("id", link_column("workflow"), "run", "span", "fate", "reason")
+    list_filter = ("fate",)
+    list_select_related = ("workflow",)
+    exact_search = ("workflow__request__request_name",)
+    search_help_text = "A request's whole name."
     ordering = ("-id",)

@@ -69,7 +69,7 @@ class TransitionSerializer(serializers.ModelSerializer):
 
 
 class AccountSerializer(serializers.Serializer):
-    """The ledger: planned + done + attempted + excluded + left = all, in events and files, or, for a request split by lumi, in lumis
+    """The ledger: planned + done + attempted + excluded + left = all, in events and files; for a request split by lumi, in lumis
     (with ``refused_lumis``). Empty numbers with a violation."""
 
     numbers = serializers.DictField(child=serializers.IntegerField())
