@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -53,15 +54,20 @@ def input_files(seed_file: Path) -> Iterator[InputFile]:
 def write_inputs(seed_file: Path, storage_root: Path) -> tuple[int, int]:
     """Write the files that are not there; returns how many there are and how many of them are new."""
     total = new = 0
+    written: dict[str, Path] = {}
     for file in input_files(seed_file):
         total += 1
         path = storage_root / file.rse / file.lfn.lstrip("/")
+        original = written.setdefault(file.lfn, path)
         if path.exists():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
-        blocks = [(run, lumi) for run, lumi, _ in file.lumis]
-        write_events(partial, _events(file), blocks, PAYLOAD_BYTES_PER_EVENT, seed=zlib.crc32(file.lfn.encode()))
+        if original != path:
+            shutil.copyfile(original, partial)  # replicas of a file have the same bytes
+        else:
+            blocks = [(run, lumi) for run, lumi, _ in file.lumis]
+            write_events(partial, _events(file), blocks, PAYLOAD_BYTES_PER_EVENT, seed=zlib.crc32(file.lfn.encode()))
         partial.rename(path)
         new += 1
     return total, new

@@ -114,6 +114,9 @@ def test_the_files_of_a_world_can_be_written_and_registered(tmp_path: Path) -> N
     total, new = write_inputs(seed, tmp_path / "storage")
 
     (pileup,) = made.seed["dbs"]["datasets"]
+    first = pileup["blocks"][0]
+    copies = [(tmp_path / "storage" / rse / first["files"][0]["lfn"].lstrip("/")).read_bytes() for rse in first["rses"]]
+    assert copies[0] == copies[1]
     assert (total, new) == (18, 18), "three blocks of three files at two sites each"
     bodies = list(bulkblocks_of(pileup, tmp_path / "storage"))
     assert [body["block"]["file_count"] for body in bodies] == [3, 3, 3]
