@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from dags_app.planning.specs import JobSpec, PileupDataset, WorkflowSpec
 from wms2.errors import PlanningRefused
@@ -84,7 +83,7 @@ def jobs_at(jobs: Iterable[JobSpec], sites: frozenset[str] | None) -> Iterator[J
         if sites is None:
             yield job
         elif job.sites & sites:
-            yield replace(job, sites=job.sites & sites)
+            yield job._replace(sites=job.sites & sites)
         else:
             raise PlanningRefused(_apart(job, sites))
 

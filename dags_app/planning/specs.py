@@ -241,8 +241,7 @@ class JobFile(NamedTuple):  # a tuple: there is one for each file of each job, a
     parents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(NamedTuple):  # a tuple, as JobFile
     """One processing job before it has a place in a work unit."""
 
     events: int

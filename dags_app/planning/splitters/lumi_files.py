@@ -7,7 +7,7 @@ the number of intervals in the input, never with the number of lumis. How lumis 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
@@ -32,35 +32,36 @@ class HeldFile:
     """A file that can be read, with the lumis of it that are to be dealt.
 
     Attributes:
+        job_file: as jobs name it: whole, since the mask says what of it they read.
         group: files with the same answer may share a job (``SiteChoice.group``).
         todo: wanted lumis that are left, shared ones included.
         lumis: number of all its lumis, unwanted ones included; its events are taken to be spread evenly over them.
         place: in the order of all files.
     """
 
-    lfn: str
-    size_bytes: int
-    events: int
-    parents: tuple[str, ...]
+    job_file: JobFile
     group: Group
     todo: LumiRanges
     lumis: int
     place: int = 0
     _dealt: int = 0
-    _job_file: JobFile | None = field(default=None, repr=False)
 
     @property
-    def job_file(self) -> JobFile:
-        """The file as jobs name it: whole, since the mask says what of it they read."""
-        if self._job_file is None:
-            self._job_file = JobFile(self.lfn, self.size_bytes, self.events, None, None, self.parents)
-        return self._job_file
+    def lfn(self) -> str:
+        """Its name."""
+        return self.job_file.lfn
+
+    @property
+    def events(self) -> int:
+        """Its events, of all lumis."""
+        return self.job_file.events
 
     def deal(self, lumis: int) -> int:
         """Take the next lumis; their estimated events. Over all lumis of the file these add up to its events."""
         before = self._dealt
         self._dealt = before + lumis
-        return self.events * self._dealt // self.lumis - self.events * before // self.lumis
+        events = self.job_file.events
+        return events * self._dealt // self.lumis - events * before // self.lumis
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,10 @@ def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec])
         _check_whole(file)
         if file.left_lumis is not None:
             todo = lumis.intersect(todo, file.left_lumis)
-        run = next(iter(file.lumis))
-        parents = file.parents if with_parents else ()
-        group = choice.group(file.locations)
-        mine = HeldFile(file.lfn, file.size_bytes, file.events, parents, group, todo, lumis.count(file.lumis))
         if todo:
+            run = next(iter(file.lumis))
+            job_file = JobFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
+            mine = HeldFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis))
             held.append(((run, file.lumis[run], file.lfn), mine))
     held.sort(key=lambda each: each[0])
     excluded.sort(key=lambda each: each.lfn)
