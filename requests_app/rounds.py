@@ -12,6 +12,7 @@ from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
 from outputs_app.services import units_leave_blocks
+from requests_app.bad_input import bad_input_exclude
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
 from requests_app.overrides import max_rescues
@@ -27,7 +28,8 @@ def round_open(workflow: Workflow) -> Round | None:
 
 
 def round_close(*, round_: Round, reason: str) -> int:
-    """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end.
+    """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end. Input files
+    that their jobs gave up over are excluded, the others are tried again later.
 
     In the caller's transaction. Returns the number of units given up.
     """
@@ -35,6 +37,7 @@ def round_close(*, round_: Round, reason: str) -> int:
     if lost:
         units_fail(units=lost, problem=reason)
         units_leave_blocks(unit_ids=[u.pk for u in lost])
+        bad_input_exclude(round_=round_, units=lost)
     Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
     log.info("round closed", round=round_.index, given_up=len(lost), reason=reason)
     return len(lost)

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import structlog
 from django.db import transaction
+from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample
-from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit, WorkUnitState
+from dags_app.payload.codes import NOT_SUBMITTED
+from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, read_failures
+from dags_app.payload.formats import post_name
+from dags_app.payload.rules import DATA, INFRASTRUCTURE
+from sites_app.bans import SiteFailures
 
 log = structlog.get_logger(__name__)
 
@@ -184,3 +189,47 @@ def _count_files(workflow_id: uuid.UUID, lines: Sequence[FailureLine]) -> None:
         row.site, row.code, row.last_at = line.site[:100], line.code, line.at
     for row in rows.values():
         row.save()
+
+
+def site_failures(dag: DAG) -> dict[str, SiteFailures]:
+    """Attempts by site in one submission, and those that speak against the site (error-handling 6.1).
+
+    Failed attempts are the failure log's; those that did well are the jobs of the units that were done in this submission. A job
+    that could not be submitted was at no site.
+    """
+    failed: dict[str, list[str]] = {}
+    for line in read_failures(Path(dag.submit_dir) / FAILURES_FILE):
+        if line.get("fence") == dag.fence and line.get("site") and line.get("code") != NOT_SUBMITTED:
+            failed.setdefault(str(line["site"]), []).append(str(line.get("category")))
+    done = WorkUnit.objects.filter(round_id=dag.round_id, fence=dag.fence, state=WorkUnitState.DONE, site__in=failed)
+    well = dict(done.order_by().values_list("site").annotate(jobs=Sum("jobs") + Count("id")))
+    return {
+        site: SiteFailures(
+            attempts=len(categories) + int(well.get(site, 0)),
+            against_site=sum(category in (INFRASTRUCTURE, DATA) for category in categories),
+        )
+        for site, categories in failed.items()
+    }
+
+
+def bad_input_of(submit_dir: str, units: Collection[str]) -> dict[str, str]:
+    """LFN -> reason of the input files that the nodes of these units gave up over (error-handling 5.2).
+
+    The failure log says which nodes to look at; what counts is each node's last ``post.json``, for it may have done well since.
+    """
+    directory = Path(submit_dir)
+    suspects = {
+        (str(line.get("unit")), str(line.get("node")))
+        for line in read_failures(directory / FAILURES_FILE)
+        if line.get("category") == DATA and line.get("final") and line.get("unit") in units
+    }
+    found: dict[str, str] = {}
+    for unit, node in sorted(suspects):
+        try:
+            verdict = json.loads((directory / unit / post_name(node)).read_text(encoding="utf-8"))["classification"]
+            if verdict["category"] == DATA:
+                told = f"{unit}/{node}: {verdict['reason']}"[:2000]
+                found.update({str(lfn): told for lfn in verdict["bad_input_files"] if lfn not in found})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.error("post.json not readable, its input files stay", unit=unit, node=node, error=repr(error))
+    return found

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live
+from dags_app.services.failures import site_failures
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition
 from requests_app.accounting import account, account_final, unaccounted
@@ -15,6 +16,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import job_priority
+from requests_app.services.sites import sites_judge
 from requests_app.states import hold_changes
 from wms2.adapters import factory
 from wms2.adapters.types import JobStatus
@@ -99,8 +101,10 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
 def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
     status = outcome.status or DAGStatus.REMOVED
     kept = {"why": outcome.why, "aborted": outcome.aborted, **outcome.evidence}
+    failures = site_failures(dag)
     with evaluation.fenced():
         dag_transition(dag, status, event="ended", detail={"why": outcome.why}, outcome=kept)
+        sites_judge(request=evaluation.request, failures=failures)
         if outcome.aborted:
             why = f"the DAG aborted itself (code 43): {outcome.why}"
             evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.ABORT_CODE, why))

@@ -28,7 +28,15 @@ def dag(tmp_path: Path) -> DAG:
     """A DAG with two recorded failures."""
     failure_rules_load()
     dag = dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), submit_dir=str(tmp_path), fence=1)
-    bad = line(category="data", code=8021, rule="cms-8021", job_id="2.0", bad_input_files=["/store/a.root"], final=True)
+    bad = line(
+        message="unreadable",
+        category="data",
+        code=8021,
+        rule="cms-8021",
+        job_id="2.0",
+        bad_input_files=["/store/a.root"],
+        final=True,
+    )
     found = [line(message="<b>it broke</b>", job_id="1.0"), bad]
     (tmp_path / "failures.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
     failures_sweep(dag)

@@ -1,0 +1,113 @@
+"""What POST scripts say of input files and sites becomes the ledger's and the bans'. error-handling 5.2 and 6.1."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.services.failures import site_failures
+from requests_app.ledger import ledger_check, ledger_of
+from requests_app.models import Event, InputFile, RequestStatus, Workflow
+from requests_app.rounds import round_close
+from sites_app.bans import SiteFailures
+from tests.dags.test_failures import line
+from tests.support.rows import dag_row, input_spec, request_row, unit_row, workflow_row
+
+pytestmark = pytest.mark.django_db
+FILES = [f"/store/data/{letter}.root" for letter in "abcd"]
+
+
+@pytest.fixture
+def dag(tmp_path: Path) -> DAG:
+    """Two units of two files each: the first is done, the second was given up."""
+    workflow = workflow_row(request_row(RequestStatus.ACTIVE), input_spec())
+    dag = dag_row(workflow, submit_dir=str(tmp_path), fence=1, total_work_units=2)
+    rows = [InputFile.objects.create(workflow=workflow, lfn=lfn, block_name="/a#1", size_bytes=1, events=10) for lfn in FILES]
+    done = unit_row(dag, 0, state=WorkUnitState.DONE, manifest_sha256="x", fence=1, site="T1_US_FNAL", jobs=2)
+    lost = unit_row(dag, 1, jobs=2)
+    for unit, mine in ((done, rows[:2]), (lost, rows[2:])):
+        for row in mine:
+            claim(unit, row)
+    (tmp_path / "mg_000001").mkdir()
+    return dag
+
+
+def claim(unit: WorkUnit, row: InputFile, first: int = 0, last: int = 9) -> None:
+    WorkUnitClaim.objects.create(
+        unit=unit, input_file=row, kind=f"[{WorkUnitClaim.KIND_FILE_EVENTS},{WorkUnitClaim.KIND_FILE_EVENTS}]",
+        scope=f"[{row.pk},{row.pk}]", run="[0,0]", span=f"[{first},{last}]", events=last - first + 1,
+    )  # fmt: skip
+
+
+def gave_up(dag: DAG, lfn: str, *, now: str = "data", unit: str = "mg_000001", **changes: Any) -> None:
+    """A node gave up over a file; ``now``: what its last post.json says."""
+    failed = line(unit=unit, category="data", code=8021, final=True, bad_input_files=[lfn], **changes)
+    directory = Path(dag.submit_dir)
+    with (directory / "failures.jsonl").open("a") as stream:
+        stream.write(json.dumps(failed) + "\n")
+    verdict = {"category": now, "bad_input_files": [lfn], "reason": "exit code 8021: cannot read it"}
+    (directory / unit).mkdir(exist_ok=True)
+    (directory / unit / "proc_000000.post.json").write_text(json.dumps({"classification": verdict}))
+
+
+def excluded(workflow: Workflow) -> dict[str, str]:
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
+    return dict(rows.values_list("lfn", "excluded_reason"))
+
+
+def test_the_named_file_of_a_failed_unit_is_excluded_and_the_others_are_tried_again(dag: DAG) -> None:
+    gave_up(dag, FILES[2])
+    assert round_close(round_=dag.round, reason="test") == 1
+    assert excluded(dag.workflow) == {FILES[2]: "mg_000001/proc_000000: exit code 8021: cannot read it"}
+    ledger = ledger_of(dag.workflow)
+    ledger_check(ledger)
+    assert (ledger.done_files, ledger.excluded_files, ledger.attempted_files, ledger.left_files) == (2, 1, 1, 0)
+    assert Event.objects.get(kind="input.excluded").data["files"] == [FILES[2]]
+
+
+def test_a_node_that_did_well_later_blames_no_file(dag: DAG) -> None:
+    gave_up(dag, FILES[2], now="success")
+    round_close(round_=dag.round, reason="test")
+    assert excluded(dag.workflow) == {}
+
+
+def test_a_file_that_a_done_unit_has_read_is_not_excluded(dag: DAG) -> None:
+    gave_up(dag, FILES[0])
+    gave_up(dag, FILES[0], unit="mg_000000")
+    round_close(round_=dag.round, reason="test")
+    assert excluded(dag.workflow) == {}
+
+
+def test_files_that_are_no_input_of_the_request_change_nothing(dag: DAG) -> None:
+    gave_up(dag, "/store/mc/pileup.root")
+    round_close(round_=dag.round, reason="test")
+    assert excluded(dag.workflow) == {}
+
+
+def test_without_a_readable_post_json_the_file_stays(dag: DAG) -> None:
+    gave_up(dag, FILES[2])
+    (Path(dag.submit_dir) / "mg_000001/proc_000000.post.json").write_text("{")
+    round_close(round_=dag.round, reason="test")
+    assert excluded(dag.workflow) == {}
+
+
+def test_attempts_of_one_submission_are_counted_by_site(dag: DAG) -> None:
+    lines = [
+        *(line(category="infrastructure", code=60311) for _ in range(3)),
+        line(category="data", code=8021),
+        line(),
+        line(category="infrastructure", code=95010, site="T1_US_FNAL"),
+        line(category="infrastructure", fence=7),
+        line(category="permanent", site="T2_CH_CERN"),
+    ]
+    (Path(dag.submit_dir) / "failures.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    # at FNAL: five failed attempts, and two jobs and a merge of the unit that is done
+    assert site_failures(dag) == {"T1_US_FNAL": SiteFailures(8, 4), "T2_CH_CERN": SiteFailures(1, 0)}
+
+
+def test_a_dag_without_failures_speaks_against_no_site(dag: DAG) -> None:
+    assert site_failures(dag) == {}
