@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-check test bench check ci stop clean-state shell-env manage pool-check lock
+.PHONY: help setup demo demo-check test bench check ci stop clean-state shell-env manage pool-check screenshots lock
 export ARGS REQUEST
 
 help: ## this list
@@ -42,6 +42,9 @@ manage: ## manage.py with the demo's settings; ARGS="showmigrations"
 
 pool-check: ## start an HTCondor pool, run a hand-written DAG on it, stop the pool
 	@deploy/bootstrap pool-check
+
+screenshots: ## take the pictures of docs/screenshots anew
+	@docs/screenshots/renew
 
 lock: ## write requirements/*.txt anew from requirements/*.in
 	@requirements/lock

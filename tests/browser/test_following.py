@@ -92,7 +92,10 @@ def test_a_running_request_is_aborted_through_the_page_that_asks_for_confirmatio
         desk.page.get_by_role("link", name="Abort …").click()
         expect(desk.page.get_by_text("jobs that run now are lost")).to_be_visible()
         desk.page.get_by_role("button", name="Abort").click()
-        assert "verb/abort" in desk.page.url, "without a reason nothing is sent"
+        expect(desk.page.locator(".errorlist").first).to_be_visible()
+        assert [told for told in desk.complaints if "400" not in told] == []
+        desk.complaints.clear()  # the browser's word on the refusal just seen
+        assert not AuditEntry.objects.filter(target=request.request_name, action="request_abort").exists()
         desk.page.get_by_label("Reason:").fill("wrong global tag")
         desk.page.get_by_role("button", name="Abort").click()
         expect(desk.page.get_by_text(re.compile("aborted|Stopping|Abort")).first).to_be_visible()
