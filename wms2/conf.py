@@ -43,6 +43,7 @@ class Conf(BaseModel):
     collector: str
     condor_token_dir: str = ""
     team: str = "wms2"
+    flower_url: str = Field("", pattern=r"^(https?://.*)?$", description="the pages link to it when set")
     service_timeout_seconds: float = Field(30.0, gt=0)
     submit_timeout_seconds: float = Field(60.0, gt=0)
 

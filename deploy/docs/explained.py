@@ -36,6 +36,7 @@ KNOBS: dict[str, dict[str, str]] = {
         "collector": "The pool's collector, `host:port`.",
         "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",
         "team": "The `Team` of ReqMgr2 requests that are ours.",
+        "flower_url": "Where Flower shows the Celery workers. The pages link to it for the staff; empty: there is no link.",
         "service_timeout_seconds": "Limit of one call to an outside service, for each try.",
         "submit_timeout_seconds": "Limit of one submission. When it is over, the outcome is unknown and is looked for.",
     },
@@ -135,6 +136,8 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "PORT": ("8000", "Port of the web server."),
         "FLOWER_PORT": ("5555", "Port of Flower."),
+        "FLOWER_BASIC_AUTH": ("empty", "`name:password` that Flower asks for. Empty: whoever reaches its address sees the"
+        " tasks and may stop workers."),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
         "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads."),
         "WMS2_WORKER_PROCESSES": ("2", "Tasks that one Celery worker runs at the same time, each in a process of its own."),

@@ -25,6 +25,8 @@ from deploy.stack.supervisor import Supervisor
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PORTS_REGISTER = "ports.json"
+# Stacks that run Flower; the pages link to it.
+WITH_FLOWER = ("demo", "check", "bench")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
         database_url, broker_url, chosen["simulators"], chosen["web"], rucio.client_home, rucio.account
     )  # fmt: skip
     settings = environment.contract(kind, directory, own, pool, endpoints)
+    if kind in WITH_FLOWER:
+        settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
     settings |= environment.knobs(os.environ, settings)
     complete = {**bare, **settings}
     return Stack(
@@ -154,12 +158,12 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
     supervisor.start([*stack.neighbours, stack.htcondor])
 
 
-def start_doors(stack: Stack, supervisor: Supervisor) -> None:
-    """Start the databases, the other services, and beside those the processes that only show: the web and Flower."""
+def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
+    """Start the databases, the other services, and beside those what only shows: the web, and Flower behind ``login``."""
     write_env_file(stack)
     stack.wms2.metrics_begin()
     supervisor.start(stack.databases)
-    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower()])
+    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower(login)])
 
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:

@@ -15,6 +15,7 @@ from requests_app.models import HoldCode, Lease, Request, RequestStatus
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
 from tests.web.html import links, text
+from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -174,3 +175,11 @@ def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
     assert "<b>bold" not in html
     assert "<img src=x" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_the_staff_find_flower_where_there_is_one(staff: Client, reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Flower" not in staff.get("/").content.decode()
+    monkeypatch.setenv("WMS2_FLOWER_URL", "http://127.0.0.1:5555/")
+    conf.cache_clear()
+    assert '<a href="http://127.0.0.1:5555/"' in staff.get("/").content.decode()
+    assert "Flower" not in reader.get("/").content.decode()

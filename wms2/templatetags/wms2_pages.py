@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from wms2 import words
+from wms2.conf import conf
 from wms2.tones import tone
 
 register = template.Library()
@@ -20,6 +21,12 @@ register = template.Library()
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
     return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.simple_tag
+def flower_url() -> str:
+    """Where the Celery workers are shown; empty when nowhere."""
+    return conf().flower_url
 
 
 @register.filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.stack.paths import Layout
@@ -118,7 +118,10 @@ class Wms2:
         options = ("beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO")
         return self._service("beat", "celery", "-A", "wms2", *options, problem=problem)
 
-    def flower(self) -> Service:
+    def flower(self, login: str) -> Service:
+        """Flower, which asks for ``login`` (``name:password``): whoever gets in may stop workers and revoke tasks."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}")
-        return self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
+        service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
+        # In the environment, because a command line can be read by everybody on the machine.
+        return replace(service, environment={**service.environment, "FLOWER_BASIC_AUTH": login})
