@@ -7,17 +7,13 @@ involved. Its prefix cannot be moved, because the loader's path is part of the p
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from deploy import debian
 
 MULTIARCH = "x86_64-linux-gnu"
 LOADER = "ld-linux-x86-64.so.2"
-
-
-def _anything(_: str) -> bool:
-    return True
 
 
 def shared_libraries(stage: Path) -> Iterator[Path]:
@@ -27,12 +23,12 @@ def shared_libraries(stage: Path) -> Iterator[Path]:
             yield from (f for f in directory.iterdir() if ".so" in f.name and (f.is_file() or f.is_symlink()))
 
 
-def copy_libraries(stage: Path, runtime: Path, wanted: Callable[[str], bool] = _anything) -> None:
-    """Copy loader and libraries of an unpacked tree, those whose file names are wanted, into one directory."""
+def copy_libraries(stage: Path, runtime: Path) -> None:
+    """Copy loader and libraries of an unpacked tree into one directory."""
     runtime.mkdir(parents=True)
     for library in shared_libraries(stage):
         target = runtime / library.name
-        if wanted(library.name) and not target.exists() and not target.is_symlink():
+        if not target.exists() and not target.is_symlink():
             shutil.copy2(library, target, follow_symlinks=False)
     if not (runtime / LOADER).exists():
         shutil.copy2(stage / "usr/lib64" / LOADER, runtime / LOADER)
