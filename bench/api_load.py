@@ -38,7 +38,7 @@ def main() -> None:
 
     django.setup()
     number = int(os.environ.get("BENCH_REQUESTS", REQUESTS))
-    token = _prepare(number)
+    token = prepare(number)
     port = _free_port()
     settings = {
         "PORT": str(port),
@@ -63,7 +63,7 @@ def main() -> None:
     print(f"meanwhile {cycles:.0f} cycles of {cycle_seconds / max(cycles, 1):.2f} s and {evaluations:,.0f} evaluations")
 
 
-def _prepare(number: int) -> str:
+def prepare(number: int) -> str:
     """Rows, an installation, and a reader's token."""
     from django.contrib.auth.models import User
     from django.core.management import call_command
