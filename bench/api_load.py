@@ -37,6 +37,8 @@ def main() -> None:
     import django
 
     django.setup()
+    from wms2.celery import app
+
     number = int(os.environ.get("BENCH_REQUESTS", REQUESTS))
     token = prepare(number)
     port = _free_port()
@@ -52,6 +54,7 @@ def main() -> None:
         paths = _paths()
         _measure(port, token, paths, 2.0)  # warm
         rest = _measure(port, token, paths, seconds)
+        app.control.purge()  # hints of an earlier run
         for name in ("worker", "beat"):
             stack.enter_context(_process(name, settings))
         _wait_for_cycles(port, token, 2)

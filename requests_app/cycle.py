@@ -6,9 +6,10 @@ Missed, doubled or late ticks are harmless: everything is re-read from rows, and
 from __future__ import annotations
 
 import time
+import uuid
 
 import structlog
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from dags_app.models import LIVE_DAG
@@ -23,6 +24,8 @@ from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
+#: So many hints are given between two renewals of the lease.
+_HINTS_A_RENEWAL = 200
 
 
 def run_cycle(*, force: bool = False) -> bool:
@@ -55,6 +58,16 @@ def _due() -> bool:
     return timezone.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
 
 
+def requests_to_evaluate() -> list[uuid.UUID]:
+    """Those that waited longest for an evaluation come first.
+
+    Hints that nobody takes in time are dropped; with more requests than the workers manage in that time, any fixed order would
+    leave its end without a turn for ever. Who starts next is admission's word, not this.
+    """
+    rows = Request.objects.filter(status__in=EVALUATED).order_by(F("evaluated_at").asc(nulls_first=True), "created_at")
+    return list(rows.values_list("pk", flat=True))
+
+
 def _cycle(leadership: Leadership) -> None:
     now = timezone.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
@@ -63,13 +76,11 @@ def _cycle(leadership: Leadership) -> None:
     for schedd in Schedd.objects.filter(watched).distinct():
         schedd_observe(schedd=schedd, instance=conf().instance)
         leadership.renew()
-    requests = list(
-        Request.objects.filter(status__in=EVALUATED)
-        .order_by("-urgent", "-priority", "queued_at", "created_at")
-        .values_list("pk", "status")
-    )
-    for pk, _ in requests:
+    requests = requests_to_evaluate()
+    for number, pk in enumerate(requests):
         nudge(EVALUATE_REQUEST, str(pk))
+        if number % _HINTS_A_RENEWAL == 0:
+            leadership.renew()  # thousands of hints take longer than a lease
     nudge(RUN_EFFECTS)
     ended = timezone.now()
     leadership.renew(cycle_ended_at=ended.isoformat(), requests=len(requests), seconds=round((ended - now).total_seconds(), 3))
