@@ -19,6 +19,9 @@ from wms2.errors import PlanningRefused
 
 Document = dict[str, Any]
 
+#: Reason for a file of which nothing is left to read.
+ALL_REFUSED = "every lumi of the file that is wanted is refused"
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
@@ -52,7 +55,7 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     warning = too_long(workflow, jobs, max_wall_seconds=limits.max_wall_seconds)
     return {
         "jobs": [_job(job, unit_of[id(job)]) for job in jobs],
-        "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in excluded],
+        "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in [*excluded, *_refused_whole(jobs, refused)]],
         "refused": [{"reason": each.reason, "run": each.run, "lumi": each.lumi} for each in refused],
         "warnings": [*workflow.warnings, *([warning] if warning else [])],
     }
@@ -71,6 +74,14 @@ def _jobs(
                 refused.append(item)
             else:
                 excluded.append(item)
+
+
+def _refused_whole(jobs: Sequence[JobSpec], refused: Sequence[RefusedLumi]) -> list[ExcludedFile]:
+    """Files that no job reads because each of their lumis is refused: so every file of the input is in a job or named."""
+    if not refused:
+        return []
+    unread = {lfn for each in refused for lfn in each.lfns} - {file.lfn for job in jobs for file in job.files}
+    return [ExcludedFile(lfn, ALL_REFUSED) for lfn in sorted(unread)]
 
 
 def _groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[list[InputFileSpec]]:

@@ -9,7 +9,7 @@ import pytest
 
 from dags_app.planning.files_document import read_files
 from dags_app.planning.report import PlanLimits, plan_document
-from dags_app.planning.specs import ResourceSpec, SplittingAlgo
+from dags_app.planning.specs import InputFileSpec, ResourceSpec, SplittingAlgo
 from tests.planning.factories import CERN, FNAL, generation_workflow, input_file, input_workflow
 from wms2.errors import DocumentRefused
 
@@ -78,6 +78,32 @@ def test_a_request_that_cannot_be_planned_has_no_jobs_and_says_why() -> None:
     assert (refusal["run"], refusal["lumi"]) == (None, None)
     assert "EventBased cannot apply a LumiList" in refusal["reason"]
     assert answer["warnings"] == ["harvesting is ignored"]
+
+
+def test_jobs_by_lumi_are_reported_over_all_location_groups_at_once_with_what_is_refused() -> None:
+    def file(number: int, first: int, last: int, events: int, *locations: str) -> InputFileSpec:
+        return input_file(number, ranges={1: ((first, last),)}, events=events, locations=locations)
+
+    files = [
+        file(0, 1, 3, 30, CERN, FNAL),
+        file(1, 3, 5, 30, FNAL),
+        file(2, 6, 6, 5000, FNAL),
+        file(3, 3, 7, 50, FNAL, CERN),
+    ]
+    workflow = input_workflow(
+        SplittingAlgo.EVENT_AWARE_LUMI_BASED,
+        events_per_job=100,
+        job_time_limit_seconds=1000,
+        resources=ResourceSpec(1, 2000, 1.0, 1.0),
+    )
+    answer = plan_document(workflow, files)
+    assert [([lfn[-6:-5] for lfn in job["files"]], job["mask"], job["sites"]) for job in answer["jobs"]] == [
+        (["0", "3"], {"1": [[1, 2], [7, 7]]}, [FNAL, CERN]),
+        (["0", "1", "3"], {"1": [[3, 5]]}, [FNAL]),
+    ]
+    assert [(each["run"], each["lumi"]) for each in answer["refused"]] == [(1, 6)]
+    assert answer["excluded"] == [{"lfn": "/store/data/0002.root", "reason": "every lumi of the file that is wanted is refused"}]
+    assert plan_document(workflow, files[::-1]) == answer
 
 
 def test_jobs_beyond_the_wall_clock_cap_are_warned_about() -> None:

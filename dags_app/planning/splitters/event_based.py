@@ -28,7 +28,8 @@ class EventBasedSplitter:
         self._wanted = WantedLumis(workflow.input)
         if self._wanted.has_lumi_list:
             raise PlanningRefused(
-                "EventBased cannot apply a LumiList: an event range and a lumi selection exclude each other; use FileBased"
+                "EventBased cannot apply a LumiList: an event range and a lumi selection exclude each other; "
+                "use FileBased, LumiBased or EventAwareLumiBased"
             )
         self._with_parents = workflow.input.include_parents
         self._choice = SiteChoice(workflow)
@@ -77,6 +78,6 @@ class EventBasedSplitter:
         if wanted and wanted != file.lumis:
             raise PlanningRefused(
                 f"EventBased cannot apply the run lists inside a file: of {file.lfn} they want the runs {sorted(wanted)} "
-                f"and not {sorted(file.lumis.keys() - wanted.keys())}; use FileBased"
+                f"and not {sorted(file.lumis.keys() - wanted.keys())}; use FileBased, LumiBased or EventAwareLumiBased"
             )
         return bool(wanted)
