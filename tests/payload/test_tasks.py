@@ -125,8 +125,11 @@ def test_a_file_that_has_gone_fails_the_job_and_leaves_nothing(bench: Workbench)
     assert bench.script("gather", "t2_000000") == 0
     bench.stored(bench.read("t2_000000.input.json")["files"][1]["lfn"]).unlink()
     done = bench.run("job", "t2_000000")
-    assert done.value != 0
+    assert done.report["exit_code"] == 8020
     assert done.report["outputs"] == []
+    assert bench.post(done) == 1
+    verdict = bench.read("t2_000000.post.json")["classification"]
+    assert (verdict["category"], verdict["bad_input_files"]) == ("infrastructure", []), "it is no file of the request's input"
 
 
 def test_each_level_reads_exactly_what_the_one_before_it_wrote(whole: Workbench) -> None:
