@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from typing import Any
 
 import pytest
@@ -16,7 +17,18 @@ from django.urls import reverse
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, WorkUnit
 from outputs_app.models import Effect, OutputFile, ProcessingBlock
-from requests_app.models import AuditEntry, InputFile, Installation, Limit, Request, RequestStatus, Workflow
+from requests_app.models import (
+    AuditEntry,
+    InputFile,
+    InputLumis,
+    Installation,
+    Limit,
+    PileupBlock,
+    PileupDataset,
+    Request,
+    RequestStatus,
+    Workflow,
+)
 from sites_app.models import Schedd, SiteBan, SiteRse
 from tests.support import many
 from tests.support.rows import dag_row, request_row, workflow_row
@@ -69,6 +81,7 @@ def some(built: Scene) -> Scene:
     block = ProcessingBlock.objects.filter(workflow=workflow).first()
     assert block is not None
     InputFile.objects.create(workflow=workflow, lfn="/store/a.root", block_name="/a#1", size_bytes=1, events=1)
+    InputLumis.objects.create(workflow=workflow, run=1, span=(1, 2))
     unit = WorkUnit.objects.filter(workflow=workflow).first()
     OutputFile.objects.create(
         lfn="/store/b.root",
@@ -88,6 +101,8 @@ def some(built: Scene) -> Scene:
     Installation.objects.create(instance="test", environment="test")
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
+    pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
+    PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
     return built
 
