@@ -20,6 +20,8 @@ import pytest
 import redis
 from django.db import connection
 
+from wms2.celery import app
+
 START_SECONDS = 60.0
 
 
@@ -74,9 +76,9 @@ def valkey_lose_everything() -> None:
 
 
 def broker_tasks() -> int:
-    """How many Celery tasks wait in the default queue or are held by a worker that has not finished them."""
+    """How many Celery tasks wait in the queues or are held by a worker that has not finished them."""
     with redis.Redis(unix_socket_path=str(_state("valkey/valkey.sock"))) as client:
-        return int(client.llen("celery")) + int(client.hlen("unacked"))
+        return sum(int(client.llen(name)) for name in app.amqp.queues) + int(client.hlen("unacked"))
 
 
 @contextmanager
