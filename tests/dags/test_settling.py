@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dags_app.manifest import Manifest, ManifestProblem
+from dags_app.manifest import Manifest, ManifestJob, ManifestProblem, Processed, ProcessedFile
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec, InputSpec, LumiRanges
 from dags_app.planning.wanted import WantedLumis
@@ -71,6 +71,15 @@ def test_whole_files_are_settled_by_their_events() -> None:
 def test_a_whole_file_that_was_read_in_part_is_missing() -> None:
     with pytest.raises(ManifestProblem, match="not read whole"):
         settle(unit_with(whole(A)), manifest({A: 99}, {"1": [[1, 10]]}))
+
+
+def test_only_the_first_tasks_jobs_are_compared_with_the_claim() -> None:
+    read = manifest({A: 100}, {"1": [[1, 10]]})
+    unmerged = Processed(events=60, lumis={1: [(1, 10)]}, files=[ProcessedFile(lfn="/store/unmerged/x.root", events=60)])
+    later = ManifestJob(node="t2_000000", task=2, processed=unmerged)
+    assert settle(unit_with(whole(A)), read.model_copy(update={"jobs": [*read.jobs, later]})) == 100
+    with pytest.raises(LedgerViolation, match="read what it did not claim"):
+        settle(unit_with(whole(A)), read.model_copy(update={"jobs": [*read.jobs, later.model_copy(update={"task": 1})]}))
 
 
 MASKED = replace(EVERYTHING, lumi_list={1: ((3, 4), (8, 12))})
