@@ -28,6 +28,9 @@ _FILLED: dict[str, Any] = {
     "SiteWhitelist": "", "Team": "wms2", "Dashboard": "test",
 }  # fmt: skip
 
+#: The made-up input does not grow.
+_OPEN_SECONDS = 10
+
 Document = dict[str, Any]
 
 
@@ -84,6 +87,9 @@ def _runnable(document: Mapping[str, Any], name: str, notes: list[str]) -> Docum
         if part.get("RequiresGPU") == "required":
             part["RequiresGPU"] = "optional"
             _note(notes, "RequiresGPU: the mock pool has no GPUs, so they are optional here")
+        if isinstance(part.get("OpenRunningTimeout"), int) and part["OpenRunningTimeout"] > _OPEN_SECONDS:
+            part["OpenRunningTimeout"] = _OPEN_SECONDS
+            _note(notes, f"OpenRunningTimeout: {_OPEN_SECONDS} s, since nothing is added to the dataset here")
         if part.pop("JobExtraMatchRequirements", ""):
             _note(notes, "JobExtraMatchRequirements: left out, the mock pool has nothing that would match")
     return found

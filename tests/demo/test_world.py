@@ -86,6 +86,7 @@ def test_what_was_changed_is_said() -> None:
 
     for word in ("RequiresGPU", "JobExtraMatchRequirements", "SiteWhitelist", "'demo_test'"):
         assert word in notes
+    assert "OpenRunningTimeout: 10 s" in " ".join(_world(real_document("ReReco_LumiMask.json")).notes)
     assert _world(json.loads((DEMO / "requests/stepchain_scratch.json").read_text())).notes == []
 
 
