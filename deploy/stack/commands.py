@@ -24,6 +24,9 @@ from deploy.stack.supervisor import Supervisor, holder, interruptible
 VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
 WATCH_SECONDS = 0.5
+_ON_THE_STACK = "pool or rucio or simulators"
+#: Arguments of pytest: tests that use the stack's services may take them away, so nothing runs beside them.
+TEST_PARTS = (("-m", _ON_THE_STACK), ("-m", f"not ({_ON_THE_STACK})", "-n", "2", "--dist", "loadfile"))
 
 
 def command_setup(layout: Layout) -> int:
@@ -65,7 +68,11 @@ def command_demo_check(layout: Layout) -> int:
 
 
 def command_test(layout: Layout) -> int:
-    """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything."""
+    """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything.
+
+    Without arguments all tests run, in two parts: those that have the stack's services to themselves, one after the other; then
+    all others, two at a time.
+    """
     with _stack(layout, "test", tests=True) as (stack, supervisor):
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
@@ -76,7 +83,10 @@ def command_test(layout: Layout) -> int:
             tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
         # SIGINT: pytest ends its fixtures and says how far it came.
-        return _run_with_args(stack, supervisor, ("pytest", *places), settings, signal.SIGINT)
+        if os.environ.get("ARGS", "").strip():
+            return _run_with_args(stack, supervisor, ("pytest", *places), settings, signal.SIGINT)
+        codes = [_run(stack, supervisor, ("pytest", *places, *part), settings, signal.SIGINT) for part in TEST_PARTS]
+        return next((code for code in codes if code), 0)
 
 
 def command_bench(layout: Layout) -> int:
@@ -90,11 +100,13 @@ def command_bench(layout: Layout) -> int:
 def _run_with_args(
     stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int
 ) -> int:
-    """Run a module with the arguments the person gave in ARGS; returns its exit code.
+    """Run a module with the arguments the person gave in ARGS; returns its exit code."""
+    return _run(stack, supervisor, (*module, *shlex.split(os.environ.get("ARGS", ""))), settings, stop_signal)
 
-    Services that die meanwhile are started again: tests kill them to see what comes of it.
-    """
-    argv = (str(stack.layout.python), "-m", *module, *shlex.split(os.environ.get("ARGS", "")))
+
+def _run(stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int) -> int:
+    """Services that die meanwhile are started again: tests kill them to see what comes of it."""
+    argv = (str(stack.layout.python), "-m", *module)
     with process.attached(
         argv, environment={**stack.environment, **settings}, cwd=stack.layout.source, stop_signal=stop_signal
     ) as run:
