@@ -1,13 +1,13 @@
 """Counting the work of a request split by lumi: in lumis, exactly; in files; in events, estimated (``model.md`` section 3).
 
-Owns the queries. PostgreSQL's multiranges do the set algebra, so a lumi in several files counts once, and costs go with the
-number of files and intervals. A file is done when all its wanted lumis are. Events are those that planning gave to units, and
-for what is not planned a file's average per lumi.
+Owns the queries. PostgreSQL's multiranges do the set algebra of lumis, so that one in several files counts once; files are
+looked up in what comes out. Costs go with the number of files and intervals. A file is done when all its wanted lumis are.
+Events are those that planning gave to units, and for what is not planned a file's average per lumi.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,13 @@ from django.db import connection
 from django.db.models import Sum
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
-from requests_app.models import LumiFate, Workflow
+from dags_app.planning import lumis
+from dags_app.planning.specs import LumiRanges
+from requests_app.models import InputFile, LumiFate, Workflow
 
 _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)
+#: What a file holds of wanted lumis -> its state; the first that fits.
+_STATES = {"tried": "attempted", "fresh": "left", "planned": "planned"}
 
 
 def _length(multirange: str) -> str:
@@ -54,30 +58,12 @@ SELECT coalesce(sum(listed), 0), coalesce(sum({_length("done")}), 0), coalesce(s
 FROM runs
 """  # noqa: S608
 
-#: Files by state, with the events of their lumis that are gone and of those that are left.
-_COUNT_FILES = f"""{_RUNS}
-, shares AS (
-  SELECT file.id, file.events, file.excluded_at IS NOT NULL AS out, {_length("spans")} AS lumis,
-    coalesce(spans && wanted, false) AS of_wanted, coalesce(spans && planned, false) AS of_planned,
-    coalesce(spans && (unclaimed * tried), false) AS of_tried,
-    {_length("spans * unclaimed")} AS unclaimed, {_length("spans * (excluded + refused)")} AS gone
-  FROM input_files file
-  LEFT JOIN LATERAL jsonb_each(file.lumis) entry ON true
-  LEFT JOIN LATERAL (
-    SELECT range_agg(int8range((pair->>0)::bigint, (pair->>1)::bigint, '[]')) AS spans FROM jsonb_array_elements(entry.value) pair
-  ) intervals ON true
-  LEFT JOIN runs ON runs.run = entry.key::bigint
-  WHERE file.workflow_id = %(workflow)s
-), files AS (
-  SELECT
-    CASE WHEN bool_or(out) OR NOT bool_or(of_wanted) THEN 'excluded' WHEN bool_or(of_tried) THEN 'attempted'
-      WHEN sum(unclaimed) > 0 THEN 'left' WHEN bool_or(of_planned) THEN 'planned' ELSE 'done' END AS state,
-    CASE WHEN bool_or(out) THEN 0 ELSE min(events) * sum(unclaimed) / greatest(sum(lumis), 1) END AS left_events,
-    min(events) * sum(gone) / greatest(sum(lumis), 1) AS gone_events
-  FROM shares GROUP BY id
-)
-SELECT state, count(*), coalesce(round(sum(left_events)), 0)::bigint, coalesce(round(sum(gone_events)), 0)::bigint
-FROM files GROUP BY state
+#: The intervals that say in which state a file is.
+_RANGES = f"""{_RUNS}
+SELECT kind, run, lower(part), upper(part) - 1 FROM runs
+CROSS JOIN LATERAL (VALUES ('wanted', wanted), ('planned', planned), ('gone', excluded + refused), ('fresh', unclaimed - tried),
+  ('tried', unclaimed * tried)) kinds(kind, ranges)
+CROSS JOIN LATERAL unnest(ranges) part
 """  # noqa: S608
 
 
@@ -122,13 +108,29 @@ def count_lumis(workflow: Workflow) -> LumiCounts:
 
 
 def count_files(workflow: Workflow) -> FileCounts:
-    """Where the files stand. A file whose wanted lumis are all refused is excluded too."""
-    counts: dict[str, int] = {}
-    left = gone = 0
-    for state, files, left_events, gone_events in _rows(_COUNT_FILES, workflow):
-        counts[state] = files
-        left, gone = left + left_events, gone + gone_events
-    return FileCounts(**counts, left_events=left, gone_events=gone)
+    """Where the files stand, looked up in the intervals one by one. One whose wanted lumis are all refused is excluded too."""
+    ranges = _ranges(workflow)
+    counts: Counter[str] = Counter()
+    left = gone = 0.0
+    rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "events", "excluded_at")
+    for stored, events, excluded_at in rows.iterator(chunk_size=2000):
+        held = lumis.from_json(stored)
+        share = {kind: lumis.count(lumis.intersect(held, each)) for kind, each in ranges.items()}
+        total = max(lumis.count(held), 1)
+        gone += events * share.get("gone", 0) / total
+        if excluded_at is not None or not share.get("wanted"):
+            counts["excluded"] += 1
+            continue
+        left += events * (share.get("fresh", 0) + share.get("tried", 0)) / total
+        counts[next((state for kind, state in _STATES.items() if share.get(kind)), "done")] += 1
+    return FileCounts(**counts, left_events=round(left), gone_events=round(gone))
+
+
+def _ranges(workflow: Workflow) -> dict[str, LumiRanges]:
+    intervals: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for kind, *interval in _rows(_RANGES, workflow):
+        intervals[kind].append(tuple(interval))
+    return {kind: lumis.from_intervals(each) for kind, each in intervals.items()}
 
 
 def count_unit_events(workflow: Workflow) -> UnitEvents:
@@ -137,8 +139,8 @@ def count_unit_events(workflow: Workflow) -> UnitEvents:
     return UnitEvents(sums.get(WorkUnitState.DONE, 0), sum(sums.get(state, 0) for state in _PLANNED))
 
 
-def _rows(query: str, workflow: Workflow) -> Iterable[tuple[Any, ...]]:
-    parameters = {
+def _rows(query: str, workflow: Workflow) -> list[tuple[Any, ...]]:
+    parameters: dict[str, Any] = {
         "workflow": workflow.pk,
         "kind": WorkUnitClaim.KIND_RUN_LUMIS,
         "wanted": LumiFate.WANTED.value,
@@ -149,4 +151,5 @@ def _rows(query: str, workflow: Workflow) -> Iterable[tuple[Any, ...]]:
     }
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
