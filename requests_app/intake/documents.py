@@ -57,13 +57,13 @@ def check_storable(raw: object) -> None:
         elif isinstance(value, list):
             pending.extend((path, inner, depth + 1) for inner in value)
         elif isinstance(value, float) and not math.isfinite(value):
-            findings.problem(path, "must be a finite number, not NaN or infinity")
+            findings.problem(path or "document", "must be a finite number, not NaN or infinity")
         elif isinstance(value, str):
             _check_text(path or "document", value, "text", findings)
         elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            findings.problem(path, f"must be a number of a usual size, not {shown(value)}")
+            findings.problem(path or "document", f"must be a number of a usual size, not {shown(value)}")
         elif value is not None and not isinstance(value, bool | int | float):
-            findings.problem(path, f"{type(value).__name__} is not a JSON type")
+            findings.problem(path or "document", f"{type(value).__name__} is not a JSON type")
     findings.refuse_if_any()
 
 
