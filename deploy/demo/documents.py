@@ -26,13 +26,31 @@ def asked(document: Mapping[str, Any]) -> Asked:
     top = merged(document)
     numbered = sorted((int(found.group(1)), key) for key in top if (found := _PART.fullmatch(key)))
     steps = [top[key] for _, key in numbered]
-    kept = tuple(step.get("StepName") or step["TaskName"] for step in steps if step.get("KeepOutput", True)) or (_ONLY_STEP,)
+    kept = tuple(_name(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (_ONLY_STEP,)
     first = steps[0] if steps else top
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
     if first.get("InputDataset"):
         return Asked(kept, None, share, first["InputDataset"])
     events = int(int(first["RequestNumEvents"]) / float(first.get("FilterEfficiency") or 1.0))
     return Asked(kept, (int(top.get("FirstEvent") or 1), events, int(top.get("FirstLumi") or 1)), share)
+
+
+def _name(step: Mapping[str, Any]) -> str:
+    return str(step.get("StepName") or step["TaskName"])
+
+
+def _writes(top: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+    """Whether a kept step has a dataset: with ``OutputDatasets``, one of its era and string; all its modules may be transient."""
+    declared = top.get("OutputDatasets")
+    if not declared:
+        return True
+    era, string = (_value(top, step, key) for key in ("AcquisitionEra", "ProcessingString"))
+    return any(name.split("/")[2].startswith(f"{era}-") and f"{string}-v" in name.split("/")[2] for name in declared)
+
+
+def _value(top: Mapping[str, Any], step: Mapping[str, Any], key: str) -> str:
+    above = top.get(key)
+    return str(above.get(_name(step), step.get(key, "")) if isinstance(above, dict) else step.get(key) or above or "")
 
 
 def unmerged_base(document: Mapping[str, Any]) -> str:

@@ -41,6 +41,17 @@ def test_steps_are_taken_in_the_order_of_their_numbers():
     assert documents.asked(document).steps_kept == ("s1", "s2", "s10")
 
 
+def test_tasks_are_named_and_one_without_a_declared_dataset_keeps_nothing():
+    tasks = {
+        "Task1": {**STEP1, "TaskName": "HLT", "StepName": None, "ProcessingString": "HLT_x"},
+        "Task2": {"TaskName": "Reco"},
+        "AcquisitionEra": "Era",
+        "ProcessingString": {"HLT": "HLT_x", "Reco": "Reco_x"},
+    }
+    assert documents.asked(tasks).steps_kept == ("HLT", "Reco")
+    assert documents.asked({**tasks, "OutputDatasets": ["/P/Era-Filter-Reco_x-v1/RECO"]}).steps_kept == ("Reco",)
+
+
 def test_a_request_with_input_names_its_dataset():
     assert documents.asked({"InputDataset": "/A/B-v1/RAW"}) == Asked(("DataProcessing",), None, 1.0, "/A/B-v1/RAW")
 
