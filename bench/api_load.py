@@ -26,7 +26,7 @@ REQUESTS, SECONDS, CLIENTS = 100_000, 30.0, 2
 ACTIVE, QUEUED = 300, 1_000
 CYCLE_SECONDS = "10"
 SCHEDD = "bench-schedd"
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 CYCLES = 'wms2_lifecycle_cycles_total{outcome="ok"}'
 COUNTED = (CYCLES, "wms2_lifecycle_cycle_seconds_sum", "wms2_evaluations_total")
 LIST = "/api/v1/requests?"
@@ -57,7 +57,7 @@ def main() -> None:
         app.control.purge()  # hints of an earlier run
         for name in ("worker", "beat"):
             stack.enter_context(_process(name, settings))
-        _wait_for_cycles(port, token, 2)
+        _wait_for_cycles(port, token, 1)
         before = _counted(port, token)
         busy = _measure(port, token, paths, seconds)
         after = _counted(port, token)
