@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kombu import Queue
+from kombu import Queue  # type: ignore[attr-defined]
 
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
@@ -127,7 +127,7 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "inte
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 # The broker takes turns between queues: a tick never waits behind the hints that it gave, nor effects behind evaluations.
-CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"))
+CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"))  # type: ignore[no-untyped-call]
 CELERY_TASK_ROUTES = {
     "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
     "sites_app.tasks.*": {"queue": "ticks"},
