@@ -13,6 +13,7 @@ from dags_app.payload.collecting import NodeReport, UnmergedFile
 from dags_app.payload.documents import MergeLimits, Output
 from dags_app.payload.lumis import compact
 from dags_app.payload.merging import Content, check_same, files_of, group_files
+from dags_app.payload.parentage import Parentage
 
 OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x")
 
@@ -64,7 +65,13 @@ def test_a_small_rest_stays_when_the_group_before_would_become_small() -> None:
 
 def test_files_without_events_are_merged_too_so_their_lumis_are_kept() -> None:
     (group,) = group_files([unmerged(1, events=0), unmerged(2, events=0)], MergeLimits(1, 1000, 10))
-    assert group.content == Content(0, {1: {1: 0, 2: 0}}) and group.parents == ("/store/in.root",)
+    assert group.content == Content(0, {1: {1: 0, 2: 0}})
+
+
+def test_parents_of_a_first_tasks_merged_file_are_the_input_files_of_its_jobs() -> None:
+    (group,) = group_files([unmerged(1), unmerged(2)], MergeLimits(1, 1000, 1000))
+    reports = [NodeReport(file.node, "T1_US_FNAL", {"files": []}, (), (file,)) for file in group.files]
+    assert Parentage(reports, {file.lfn: "/store/merged.root" for file in group.files}).of(group) == ("/store/in.root",)
 
 
 def test_a_lumi_in_two_files_is_added_up() -> None:
