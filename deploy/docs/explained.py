@@ -136,8 +136,10 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "PORT": ("8000", "Port of the web server."),
         "FLOWER_PORT": ("5555", "Port of Flower."),
-        "FLOWER_BASIC_AUTH": ("empty", "`name:password` that Flower asks for. Empty: whoever reaches its address sees the"
-        " tasks and may stop workers."),
+        "FLOWER_BASIC_AUTH": (
+            "empty",
+            "`name:password` that Flower asks for. Empty: whoever reaches its address sees the tasks and may stop workers.",
+        ),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
         "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads."),
         "WMS2_WORKER_PROCESSES": ("2", "Tasks that one Celery worker runs at the same time, each in a process of its own."),
