@@ -19,7 +19,7 @@ from dags_app.payload.files import tail_text
 from dags_app.payload.formats import attempts_name, logs_name, report_name
 from dags_app.payload.post import JOB_LOG
 
-NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9})*")
+NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
 JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")
 #: The most of each file that one answer carries.
 MOST_BYTES = 4 * 1024 * 1024
@@ -103,8 +103,11 @@ def _inside(dag: DAG, unit: str, name: str) -> Path | None:
     if not UNIT_NAME.fullmatch(unit):
         raise ValueError(f"{unit!r} is no work unit's name")
     base = Path(dag.submit_dir).resolve()
-    path = (base / unit / name).resolve()
-    return path if path.is_file() and path.parent == base / unit else None
+    try:
+        path = (base / unit / name).resolve()
+        return path if path.is_file() and path.parent == base / unit else None
+    except OSError:
+        return None  # no file system has such a name
 
 
 def _checked_node(node: str) -> str:
