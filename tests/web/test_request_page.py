@@ -158,7 +158,8 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
     verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
-    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}" for verb in ("release", "priority", "abort")]
+    offered = ("release", "priority", "restart", "fail", "abort")
+    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}" for verb in offered]
     for client in (staff, reader):
         assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
 
