@@ -8,6 +8,7 @@ the dataset become invalid (spec 6.3).
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,12 +18,12 @@ from django.utils import timezone
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
-    Effect,
     EffectKind,
     OutputDataset,
     OutputFile,
     ProcessingBlock,
 )
+from outputs_app.services import effect_ask
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
@@ -42,10 +43,7 @@ def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
 
 def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     """Ask for the file that lists what has to be invalidated; asked twice it is written once."""
-    Effect.objects.get_or_create(
-        key=f"{EffectKind.INVALIDATION_MANIFEST}:{request_id}",
-        defaults={"kind": EffectKind.INVALIDATION_MANIFEST, "request_id": request_id, "epoch": request_epoch},
-    )
+    effect_ask(EffectKind.INVALIDATION_MANIFEST, key=request_id, request_id=request_id, request_epoch=request_epoch)
 
 
 def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> int:
@@ -55,26 +53,11 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     """
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     for dataset in datasets:
-        rules, _ = Effect.objects.get_or_create(
-            key=f"{EffectKind.RUCIO_RELEASE}:{dataset.pk}",
-            defaults={
-                "kind": EffectKind.RUCIO_RELEASE,
-                "request_id": request_id,
-                "epoch": request_epoch,
-                "payload": {"dataset_id": dataset.pk},
-            },
+        ask = partial(
+            effect_ask, key=dataset.pk, request_id=request_id, request_epoch=request_epoch, payload={"dataset_id": dataset.pk}
         )
-        invalid, created = Effect.objects.get_or_create(
-            key=f"{EffectKind.DBS_INVALIDATE}:{dataset.pk}",
-            defaults={
-                "kind": EffectKind.DBS_INVALIDATE,
-                "request_id": request_id,
-                "epoch": request_epoch,
-                "payload": {"dataset_id": dataset.pk},
-            },
-        )
-        if created:
-            invalid.depends_on.set([rules])  # the files stay valid as long as a rule keeps them
+        rules = ask(EffectKind.RUCIO_RELEASE)
+        ask(EffectKind.DBS_INVALIDATE, after=[rules])  # the files stay valid as long as a rule keeps them
     return len(datasets)
 
 

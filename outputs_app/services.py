@@ -193,6 +193,18 @@ def effect_retry(*, effect: Effect) -> None:
         failed.update(status=BlockStatus.OPEN, updated_at=timezone.now())
 
 
+def effect_ask(
+    kind: EffectKind, *, key: object, request_id: uuid.UUID, request_epoch: int, after: Iterable[Effect] = (), **fields: Any
+) -> Effect:
+    """The effect of this kind and key, made with what it waits for unless it is there already."""
+    effect, created = Effect.objects.get_or_create(
+        key=f"{kind}:{key}", defaults={"kind": kind, "request_id": request_id, "epoch": request_epoch, **fields}
+    )
+    if created:
+        effect.depends_on.set(after)
+    return effect
+
+
 class _Asker:
     """Creates the effects of one block, once each."""
 
@@ -202,20 +214,10 @@ class _Asker:
     def __call__(
         self, kind: EffectKind, *, key: str = "", after: Iterable[Effect] = (), unit_id: int | None = None, **payload: Any
     ) -> Effect:
-        effect, created = Effect.objects.get_or_create(
-            key=f"{kind}:{key or self.block.pk}",
-            defaults={
-                "kind": kind,
-                "request_id": self.request_id,
-                "epoch": self.request_epoch,
-                "block": self.block,
-                "unit_id": unit_id,
-                "payload": payload,
-            },
-        )
-        if created:
-            effect.depends_on.set(after)
-        return effect
+        return effect_ask(
+            kind, key=key or self.block.pk, request_id=self.request_id, request_epoch=self.request_epoch, after=after,
+            block=self.block, unit_id=unit_id, payload=payload,
+        )  # fmt: skip
 
 
 def _ask_unit_effects(

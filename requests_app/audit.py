@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.db import transaction
+
 from requests_app.models import AuditEntry
+from wms2.errors import InvalidTransition, StaleState
 
 
 def audit(
@@ -27,3 +32,18 @@ def audit(
         outcome="refused" if refused else "done",
         evidence=evidence,
     )
+
+
+@contextmanager
+def audited(*, actor: str, action: str, target: object, target_type: str, reason: str, **evidence: Any) -> Iterator[None]:
+    """Do what is inside in one transaction with its entry; refusals get theirs too, and go on."""
+    try:
+        with transaction.atomic():
+            yield
+            audit(actor=actor, action=action, target=target, target_type=target_type, reason=reason, **evidence)
+    except (InvalidTransition, StaleState) as error:
+        audit(
+            actor=actor, action=action, target=target, target_type=target_type, reason=reason, refused=True,
+            why=str(error), **evidence,
+        )  # fmt: skip
+        raise

@@ -34,9 +34,7 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit]) -> int:
     files = [ExcludedFile(lfn, named[lfn]) for lfn in rows.order_by("lfn").values_list("lfn", flat=True)]
     if not files:
         return 0
-    left_out = LeftOut()
-    left_out.files.extend(files)
-    record_left_out(workflow, spec, left_out)
+    record_left_out(workflow, spec, LeftOut(files=files))
     told = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
     Event.objects.create(request=workflow.request, kind="input.excluded", data=told)
     log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)

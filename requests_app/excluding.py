@@ -1,4 +1,4 @@
-"""Taking input files out of a request's work by an operator's word, and which files may be taken out (error-handling 5.2).
+"""Which input files an operator may take out of a request's work (error-handling 5.2).
 
 A file of which anything is planned or done stays: its output is registered, and leaving it out would break the account.
 """
@@ -9,25 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
-from dags_app.planning.specs import ExcludedFile, LumiRanges
-from requests_app.inputs import exclude_files
+from dags_app.planning.specs import LumiRanges
 from requests_app.models import InputFile, Workflow
-from requests_app.work_left import LeftOut, record_left_out
 from requests_app.workflow_spec import spec_of
-
-
-def files_exclude(workflow: Workflow, reasons: Mapping[str, str], *, actor: str) -> list[str]:
-    """Take out the files of ``reasons`` (LFN -> why) that are not taken; returns them. In the caller's transaction."""
-    taken = files_taken(workflow, reasons)
-    rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(reasons), excluded_at__isnull=True).exclude(lfn__in=taken)
-    lfns = sorted(rows.values_list("lfn", flat=True))
-    if not lfns:
-        return []
-    spec = spec_of(workflow)
-    files = [ExcludedFile(lfn, reasons[lfn]) for lfn in lfns]
-    exclude_files(workflow=workflow, excluded=files, actor=actor)
-    record_left_out(workflow, spec, LeftOut())  # the lumis of what is left are counted anew
-    return lfns
 
 
 def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:

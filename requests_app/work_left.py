@@ -56,9 +56,9 @@ def jobs_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, left_out: 
     return _jobs(_by_file(workflow, spec, left_out), left_out)
 
 
-def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut) -> None:
+def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut, *, actor: str = "planner") -> None:
     """Exclusions and refusals as rows; in the caller's transaction."""
-    exclude_files(workflow=workflow, excluded=left_out.files)
+    exclude_files(workflow=workflow, excluded=left_out.files, actor=actor)
     if spec.input is not None and spec.splitting.algorithm.by_lumi:
         lumis_refuse(workflow, left_out.lumis)
         lumis_rebuild(workflow, spec.input)

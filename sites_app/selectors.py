@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
-from django.utils import timezone
 
-from sites_app.models import Site, SiteBan, SiteRse
+from sites_app.bans import bans_active
+from sites_app.models import Site, SiteRse
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -33,6 +33,6 @@ def candidate_sites(workflow: Any) -> frozenset[str]:
 
 def sites_shown() -> QuerySet[Site]:
     """Sites with their storage and the bans in force."""
-    active = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now()).order_by("expires_at")
+    active = bans_active().order_by("expires_at")
     rses = SiteRse.objects.order_by("rse")
     return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))

@@ -44,11 +44,11 @@ def sites_drained() -> list[str]:
     over = Q(status=SiteStatus.DRAINING, drain_until__lte=timezone.now())
     with transaction.atomic():
         names = list(Site.objects.select_for_update().filter(over).values_list("name", flat=True))
-        Site.objects.filter(over, name__in=names).update(
-            status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=timezone.now()
-        )
-    if names:
-        log.info("drains ended", sites=names)
+        if names:
+            Site.objects.filter(name__in=names).update(
+                status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=timezone.now()
+            )
+            log.info("drains ended", sites=names)
     return names
 
 

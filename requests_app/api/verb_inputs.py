@@ -13,7 +13,6 @@ from requests_app.services.release import MAX_FILES, Changes, ReleaseMode
 from wms2.api.serializers import NameField, ReasonSerializer, TextField
 
 _MAX_SITES, _MAX_LFN = 200, 500
-_OVERRIDES = ("error_hold_threshold", "error_max_rescue_attempts", "retry_processing", "retry_merge", "memory_mb")
 
 
 class StopInputSerializer(ReasonSerializer):
@@ -62,7 +61,7 @@ class ReleaseInputSerializer(ReasonSerializer):
         """As the service wants them."""
         data: dict[str, Any] = self.validated_data
         return Changes(
-            overrides=Overrides(**{name: data[name] for name in _OVERRIDES if name in data}),
+            overrides=Overrides(**{name: data[name] for name in Overrides.model_fields if name in data}),
             site_bans=tuple(data.get("site_bans", ())),
             excluded_files=tuple(data.get("excluded_files", ())),
         )

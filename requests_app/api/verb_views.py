@@ -5,6 +5,7 @@ Each parses, calls one service, and shows what came of it; what a release or a r
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
@@ -69,9 +70,9 @@ class RequestVerbView(ApiView):
         row = on_request(request_name, lambda row: self.verb(row, actor, reason))
         return shown(row, status.HTTP_202_ACCEPTED)
 
+    @abstractmethod
     def verb(self, row: Request, actor: str, reason: str) -> None:
         """The service."""
-        raise NotImplementedError
 
 
 class RequestHoldView(RequestVerbView):

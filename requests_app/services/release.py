@@ -8,13 +8,15 @@ from enum import StrEnum
 from typing import Any
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.planning.specs import ExcludedFile
 from requests_app import states
-from requests_app.excluding import files_exclude, files_taken
+from requests_app.excluding import files_taken
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory
 from requests_app.rounds import RESCUABLE, rescue_file, round_close, round_open
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
+from requests_app.work_left import LeftOut, record_left_out
 from requests_app.workflow_spec import spec_of
 from sites_app.models import Site
 from wms2.errors import InvalidTransition
@@ -162,7 +164,8 @@ def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -
     taken = sorted(files_taken(workflow, lfns))
     if taken:
         raise InvalidTransition(f"excluded_files: {taken[0]} is processed already; its output would have to be invalidated")
-    files_exclude(workflow, dict.fromkeys(lfns, f"excluded by {actor}: {reason}"), actor=actor)
+    files = [ExcludedFile(lfn, f"excluded by {actor}: {reason}") for lfn in sorted(known)]
+    record_left_out(workflow, spec_of(workflow), LeftOut(files=files), actor=actor)
 
 
 def _refuse_without_workflow(asked: Changes) -> None:

@@ -6,18 +6,15 @@ request fails, so a crash in between neither loses it nor runs both.
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import Any
-
-from django.db import transaction
 
 from requests_app import states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
-from requests_app.services.intake import draft_of, request_import
+from requests_app.services.intake import request_import
 from requests_app.services.stopping import failed_follow_up
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -70,14 +67,14 @@ def request_restart(
 
 def successor_begin(request: Request) -> None:
     """The old request has failed: submit the version that replaces it; in the caller's transaction."""
-    new = Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+    new = _waiting_successor(request)
     if new is not None:
         states.transition(new, S.SUBMITTED, actor="lifecycle", reason=f"{request.request_name} has failed; this replaces it")
 
 
 def successor_drop(request: Request, why: str) -> None:
     """The old request ends otherwise (aborted): its successor is not wanted either; in the caller's transaction."""
-    new = Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+    new = _waiting_successor(request)
     if new is not None:
         states.transition(new, S.ABORTED, actor="lifecycle", reason=why)
         Request.objects.filter(pk=request.pk).update(superseded_by_request="")
@@ -109,6 +106,10 @@ def successor_name(request: Request) -> str:
     return f"{stem}_v{number}"
 
 
+def _waiting_successor(request: Request) -> Request | None:
+    return Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+
+
 def _refuse(request: Request) -> None:
     why = restart_refused(request)
     if why:
@@ -119,13 +120,11 @@ def _successor(
     request: Request, actor: str, name: str | None, document: dict[str, Any] | None, policy: CleanupPolicy | None
 ) -> Request:
     name = name or successor_name(request)
-    document = document if document is not None else next_version(copy.deepcopy(request.request_data))
-    draft_of(document, name)  # refused as a whole before anything is changed
-    with transaction.atomic():
-        new = request_import(document=document, request_name=name, actor=actor, submit=False)
-        values = {field: getattr(request, field) for field in _COPIED}
-        Request.objects.filter(pk=new.pk).update(
-            previous_version_request=request, cleanup_policy=policy or request.cleanup_policy, **values
-        )
-        new.refresh_from_db()
+    document = document if document is not None else next_version(request.request_data)
+    new = request_import(document=document, request_name=name, actor=actor, submit=False)
+    values = {field: getattr(request, field) for field in _COPIED}
+    Request.objects.filter(pk=new.pk).update(
+        previous_version_request=request, cleanup_policy=policy or request.cleanup_policy, **values
+    )
+    new.refresh_from_db()
     return new

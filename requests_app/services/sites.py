@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -12,27 +12,17 @@ from typing import Any
 
 from django.db import transaction
 
-from requests_app.audit import audit
+from requests_app.audit import audit, audited
 from requests_app.models import Event, Request, Workflow
 from sites_app.bans import AUTOMATIC, SiteFailures, problem_sites, site_ban, site_promote, site_unban
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.selectors import candidate_sites
 from sites_app.statuses import site_set_status
-from wms2.errors import InvalidTransition, StaleState
+from wms2.errors import InvalidTransition
 
 
-@contextmanager
-def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> Iterator[None]:
-    def tell(**more: Any) -> None:
-        audit(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence, **more)
-
-    try:
-        with transaction.atomic():
-            yield
-            tell()
-    except (InvalidTransition, StaleState) as error:
-        tell(refused=True, why=str(error))
-        raise
+def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
+    return audited(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence)
 
 
 def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: str, drain_until: datetime | None = None) -> None:
