@@ -6,8 +6,11 @@ import os
 
 from celery import Celery
 
+from wms2 import broker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
+broker.install()
 app = Celery("wms2")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
