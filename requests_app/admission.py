@@ -19,6 +19,8 @@ from sites_app.models import Schedd, ScheddState
 
 #: Statuses that hold an admission slot although their DAG row may not exist yet.
 TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
+#: Places beyond are not counted out for each request in each cycle; the queue's own page and API show them all.
+COUNTED_PLACES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,18 @@ def eligible() -> QuerySet[Request]:
     return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=timezone.now()))
 
 
+def _before(request: Request) -> Q:
+    """What comes before a request in the order of ``queue``."""
+    same_class = Q(urgent=request.urgent)
+    same_priority = same_class & Q(priority=request.priority)
+    return (
+        Q(urgent__gt=request.urgent)
+        | same_class & Q(priority__gt=request.priority)
+        | same_priority & Q(queued_at__lt=request.queued_at)
+        | same_priority & Q(queued_at=request.queued_at, id__lt=request.pk)
+    )
+
+
 def decide(request: Request) -> Decision:
     """Judge one QUEUED request; call under the admission lock."""
     if request.next_attempt_at and request.next_attempt_at > timezone.now():
@@ -57,10 +71,10 @@ def decide(request: Request) -> Decision:
     free = limit - used
     if free <= 0:
         return Decision(False, f"a free DAG slot: {used} of {limit} in use")
-    ahead = list(eligible().values_list("pk", flat=True)[: free + 1])
-    if request.pk not in ahead[:free]:
-        position = list(eligible().values_list("pk", flat=True)).index(request.pk) + 1
-        return Decision(False, f"its turn: place {position} in the queue, {free} free slots")
+    before = eligible().filter(_before(request))[: max(free, COUNTED_PLACES)].count()
+    if before >= free:
+        place = f"place {before + 1}" if before < COUNTED_PLACES else f"{before} or more before it"
+        return Decision(False, f"its turn: {place} in the queue, {free} free slots")
     groups = limit_int("dag_max_merge_groups")
     live = DAG.objects.filter(status__in=LIVE_DAG).count()
     idle_needed = (live + 1) * groups * limit_int("jobs_per_work_unit")

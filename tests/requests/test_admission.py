@@ -43,6 +43,29 @@ def test_only_as_many_start_as_slots_are_free_and_the_others_are_told_their_plac
     assert "place 2" in answer.waits_for
 
 
+def test_each_queued_request_is_told_the_place_it_has_in_the_queue() -> None:
+    schedd_row()
+    limit("max_active_dags", 1)
+    now = timezone.now()
+    for urgent, priority, minutes in [(False, 5, 1), (True, 1, 0), (False, 5, 2), (False, 9, 0), (True, 2, 0), (False, 5, 1)]:
+        request_row(QUEUED, urgent=urgent, priority=priority, queued_at=now - timedelta(minutes=minutes))
+    first, *others = queue()
+    assert decide(first).admitted
+    assert [decide(request).waits_for.split()[3] for request in others] == ["2", "3", "4", "5", "6"]
+
+
+def test_places_far_behind_are_not_counted_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedd_row()
+    limit("max_active_dags", 1)
+    monkeypatch.setattr("requests_app.admission.COUNTED_PLACES", 2)
+    rows = [request_row(QUEUED, priority=priority) for priority in (9, 8, 7, 6)]
+    assert [decide(row).waits_for for row in rows[1:]] == [
+        "its turn: place 2 in the queue, 1 free slots",
+        "its turn: 2 or more before it in the queue, 1 free slots",
+        "its turn: 2 or more before it in the queue, 1 free slots",
+    ]
+
+
 def test_held_and_ended_requests_hold_no_slot_and_planning_ones_do() -> None:
     for status in (RequestStatus.HELD, RequestStatus.COMPLETED, RequestStatus.ABORTED):
         dag_row(workflow_row(request_row(status)), DAGStatus.REMOVED)
