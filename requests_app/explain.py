@@ -68,7 +68,10 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
-    "outcome_unknown": ("Its DAG left the queue, and nothing proves how it ended.", "Look at history and files of the DAG."),
+    "outcome_unknown": (
+        "Its DAG left the queue, and nothing proves how it ended.",
+        "Look at history and files of the DAG; if they will never tell, hold it, then release.",
+    ),
     "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
     "effect_refused": ("DBS or Rucio refused a registration.", "Repair the cause, then retry it."),
     "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it."),

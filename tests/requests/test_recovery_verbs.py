@@ -437,3 +437,30 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World
         dag_remove(dag=dag, **BY)
     dag_rescue(dag=dag, **BY)
     assert run_on(world, request) is S.COMPLETED
+
+
+def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goes_on(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.schedd.end(job, End.VANISHED)
+    world.cycle()
+    assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
+
+    request_hold(request=request, **BY)
+    for _ in range(3):
+        world.cycle()
+        world.clock.advance(conf().submit_unknown_grace_seconds)
+    assert fresh(request).status == S.HELD
+    assert WorkUnit.objects.get(name="mg_000000").state == "done", "its manifest proves it"
+
+    request_release(request=request, **BY)
+    world.cycle()
+    again = world.job_of(request)
+    assert len(again.open_nodes) == 2, "what is left, and nothing that is done"
+    for unit in again.open_nodes:
+        world.schedd.unit_done(again, unit)
+    world.schedd.end(again, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).status == S.COMPLETED
+    check(world)
