@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.lumi_account import count_files, count_lumis, count_unit_events
+from requests_app.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
 from requests_app.models import InputFile, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2.errors import LedgerViolation
@@ -86,12 +86,12 @@ class Ledger:
         return f"{self.done_events} events done, {self.planned_events} planned, {self.left_events} left of {self.all_events}"
 
 
-def ledger_of(workflow: Workflow) -> Ledger:
-    """Count."""
+def ledger_of(workflow: Workflow, *, whole: bool = True) -> Ledger:
+    """Count. Not ``whole``: only what decides; files and events beside lumis, which cost a look at each file, are left zero."""
     spec = spec_of(workflow)
     if spec.input is None:
         return _of_generation(workflow, spec)
-    return _of_lumis(workflow) if spec.splitting.algorithm.by_lumi else _of_input(workflow)
+    return _of_lumis(workflow, whole) if spec.splitting.algorithm.by_lumi else _of_input(workflow)
 
 
 def ledger_check(ledger: Ledger) -> None:
@@ -210,8 +210,10 @@ def _of_input(workflow: Workflow) -> Ledger:
     return Ledger(**sums, lost_events=0, taken_numbers=0)
 
 
-def _of_lumis(workflow: Workflow) -> Ledger:
-    lumis, files, events = count_lumis(workflow), count_files(workflow), count_unit_events(workflow)
+def _of_lumis(workflow: Workflow, whole: bool) -> Ledger:
+    lumis, files, events = count_lumis(workflow), FileCounts(), UnitEvents()
+    if whole:
+        files, events = count_files(workflow), count_unit_events(workflow)
     return Ledger(
         all_events=events.done + events.planned + files.gone_events + files.left_events,
         done_events=events.done,

@@ -97,8 +97,8 @@ class FileCounts:
 class UnitEvents:
     """Events that planning gave to the units done, and to those planned."""
 
-    done: int
-    planned: int
+    done: int = 0
+    planned: int = 0
 
 
 def count_lumis(workflow: Workflow) -> LumiCounts:

@@ -42,26 +42,30 @@ def finish(evaluation: Evaluation) -> None:
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended")
     grew = look_for_input(evaluation)
-    ledger = ledger_of(workflow)
+    ledger = ledger_of(workflow, whole=False)  # each cycle while registrations are waited for
     ledger_check(ledger)
     if ledger.work_left:
         if request.status == S.PLANNING and not grew:
             why = f"work is left that cannot be planned: {ledger.summary()}"
-            evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.SHORT, why))
+            evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
         else:
-            evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", ledger.as_dict())
+            evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", _evidence(workflow))
         return
     if wait_for_input(evaluation):
         return
     if workflow.input_imported_at is not None and not ledger.work_done:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
-        evaluation.transition(S.HELD, why, ledger.as_dict(), **hold_changes(HoldCode.REFUSED, why))
+        evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.REFUSED, why))
         return
     with evaluation.fenced():
         blocks_seal(workflow_id=workflow.pk)
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
-    _complete_when_registered(evaluation, ledger.as_dict())
+    _complete_when_registered(evaluation)
+
+
+def _evidence(workflow: Workflow) -> dict[str, object]:
+    return ledger_of(workflow).as_dict()
 
 
 def _first_reason(workflow: Workflow) -> str:
@@ -81,7 +85,7 @@ def _refuse_forgotten_units(round_: Round) -> None:
         )
 
 
-def _complete_when_registered(evaluation: Evaluation, evidence: dict[str, object]) -> None:
+def _complete_when_registered(evaluation: Evaluation) -> None:
     request = evaluation.request
     open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
     stuck = open_effects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)).order_by("id").first()
@@ -106,8 +110,7 @@ def _complete_when_registered(evaluation: Evaluation, evidence: dict[str, object
             waiting_for=f"{unfinished.count()} blocks to be archived, e.g. {unfinished[0].dbs_block_name}: {unfinished[0].status}"
         )
         return
+    evidence = {**_evidence(request.workflow), "blocks": blocks.count()}
     with evaluation.fenced():
-        evaluation.transition(
-            S.COMPLETED, "all work done, registered, protected and archived", {**evidence, "blocks": blocks.count()}
-        )
+        evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
         previous_superseded(request)

@@ -108,6 +108,8 @@ def account(workflow: Workflow) -> Ledger:
     ledger_check(ledger)
     files = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.excluded_files + ledger.left_files
     assert files == ledger.all_files == InputFile.objects.filter(workflow=workflow).count()
+    deciding = ledger_of(workflow, whole=False)
+    assert (deciding.summary(), deciding.work_left, deciding.work_done) == (ledger.summary(), ledger.work_left, ledger.work_done)
     return ledger
 
 
