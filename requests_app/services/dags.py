@@ -21,7 +21,9 @@ from wms2.errors import InvalidTransition
 
 
 def dag_hold(*, dag: DAG, actor: str, reason: str) -> int:
-    """Pause a DAG: its DAGMan jobs of both levels are held, jobs that run go on; returns how many DAGMan jobs.
+    """Pause a DAG: its DAGMan jobs of both levels and the jobs that wait for a slot are held; returns how many are held anew.
+
+    Jobs that run go on; what comes after them waits for the release. Done twice it is done once.
 
     Raises:
         InvalidTransition: it is not in a queue.
@@ -31,7 +33,7 @@ def dag_hold(*, dag: DAG, actor: str, reason: str) -> int:
 
 
 def dag_release(*, dag: DAG, actor: str, reason: str) -> int:
-    """Let a paused DAG go on, each DAGMan in recovery mode; returns how many.
+    """Let a paused DAG go on, each DAGMan in recovery mode; returns how many jobs are released.
 
     Raises:
         InvalidTransition: it is not in a queue.
@@ -62,16 +64,20 @@ def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
     request_release(request=dag.workflow.request, actor=actor, reason=reason, mode=ReleaseMode.RESCUE)
 
 
-def _act(action: str, dag: DAG, actor: str, reason: str, verb: Callable[[HtcondorAdapter], Callable[[int, str], int]]) -> int:
+def _act(
+    action: str, dag: DAG, actor: str, reason: str, verb: Callable[[HtcondorAdapter], Callable[[int, str, str], int]]
+) -> int:
     told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
     try:
         schedd = _refuse_ended(dag)
     except InvalidTransition as error:
         told(refused=True, why=str(error))
         raise
-    count = verb(factory.htcondor(schedd.name, schedd.collector))(int(dag.dagman_cluster_id), f"{actor}: {reason}")
-    history(dag, action, detail={"actor": actor, "reason": reason, "dagman_jobs": count})
-    told(dagman_jobs=count, request=dag.workflow.request_id)
+    count = verb(factory.htcondor(schedd.name, schedd.collector))(
+        int(dag.dagman_cluster_id), str(dag.directory_id), f"{actor}: {reason}"
+    )
+    history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
+    told(jobs=count, request=dag.workflow.request_id)
     return count
 
 

@@ -150,13 +150,24 @@ class HtcondorAdapter:
         """Release a held outer DAGMan job; it starts in recovery mode. 0 when it is not held."""
         return self._act("Release", cluster, reason, "release")
 
-    def hold_tree(self, cluster: int, reason: str) -> int:
-        """Hold the outer DAGMan and the inner ones: nothing more is submitted, jobs that run go on. Returns how many."""
-        return self._act_on(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
+    def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
+        """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs.
 
-    def release_tree(self, cluster: int, reason: str) -> int:
-        """Release them; each starts in recovery mode and goes on."""
-        return self._act_on(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
+        Args:
+            cluster: of the outer DAGMan job.
+            dag_id: what its node jobs carry as ``WMS2_DagID``: the id of the directory's first submission.
+            reason: shown by HTCondor with each job.
+
+        DAGMans first, so that nothing takes the place of a job that is held. What one of them submits at that very moment
+        may slip through; asking again holds it.
+        """
+        dagmans = self._act_on(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
+        return dagmans + self._act_on(ads.waiting_jobs(dag_id, self._instance), "Hold", cluster, reason, "hold_tree")
+
+    def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
+        """Release what ``hold_tree`` held, and any job that somebody held by hand; DAGMans start in recovery mode and go on."""
+        jobs = self._act_on(ads.jobs_held_by_people(dag_id, self._instance), "Release", cluster, reason, "release_tree")
+        return jobs + self._act_on(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
 
     def set_priority(self, dag_id: str, value: int) -> int:
         """Give the DAG's node jobs in the queue another base priority; returns how many were changed.

@@ -20,6 +20,8 @@ UNKNOWN_SITE = "Unknown"
 # DAGMan jobs run in the scheduler universe; an inner one knows its outer's cluster.
 _DAGMAN = "JobUniverse == 7"
 _OUTER = f"{_DAGMAN} && DAGManJobId =?= undefined"
+# HoldReasonCode of condor_hold. The submit files' periodic_remove spares these jobs, for as long as it takes.
+_BY_USER = 1
 
 _COUNTERS = {
     "dag_status": "DAG_Status",
@@ -124,6 +126,16 @@ def all_dagmans(instance: str) -> str:
 def node_jobs(dag_id: str, instance: str) -> str:
     """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
     return f"JobUniverse != 7 && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def waiting_jobs(dag_id: str, instance: str) -> str:
+    """Constraint: node jobs that wait for a slot."""
+    return f"{node_jobs(dag_id, instance)} && JobStatus == {JobStatus.IDLE.value}"
+
+
+def jobs_held_by_people(dag_id: str, instance: str) -> str:
+    """Constraint: node jobs that somebody put on hold; those that HTCondor or a submit file held have another code."""
+    return f"{node_jobs(dag_id, instance)} && JobStatus == {JobStatus.HELD.value} && HoldReasonCode == {_BY_USER}"
 
 
 def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
