@@ -1,10 +1,14 @@
-"""Buttons on a request's page: the verbs that apply to it now, each leading to the admin's page of confirmation."""
+"""Buttons on a request's page: the verbs that apply to it and its DAG now, each leading to the admin's page of confirmation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Model
+
+from dags_app.models import DAG
 from requests_app.models import Request
+from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import verb_url, verbs_of
 
 
@@ -19,5 +23,15 @@ class VerbLink:
 
 def verb_links(request: Request) -> list[VerbLink]:
     """In the order of their registration."""
-    verbs = [verb for verb in verbs_of(Request) if not verb.refuses(request)]
-    return [VerbLink(verb.label, verb_url(Request, verb.name, [request.pk]), verb.dangerous) for verb in verbs]
+    return _links(Request, request, {verb.name for verb in verbs_of(Request)})
+
+
+def dag_verb_links(dag: DAG) -> list[VerbLink]:
+    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
+    held = dag.observed.get("job_status") == JobStatus.HELD
+    return _links(DAG, dag, {"release" if held else "hold"})
+
+
+def _links(model: type[Model], row: Model, names: set[str]) -> list[VerbLink]:
+    verbs = [verb for verb in verbs_of(model) if verb.name in names and not verb.refuses(row)]
+    return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk]), verb.dangerous) for verb in verbs]

@@ -19,7 +19,7 @@ from requests_app.models import Request
 from requests_app.selectors import requests_listed
 from requests_app.selectors.board import installation, lines
 from requests_app.selectors.page import request_page
-from requests_app.verb_links import verb_links
+from requests_app.verb_links import dag_verb_links, verb_links
 from wms2.api.permissions import is_operator
 
 PART = "X-Wms2-Part"
@@ -44,8 +44,14 @@ def board(request: HttpRequest) -> HttpResponse:
 def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
     row = get_object_or_404(Request, request_name=request_name)
-    links = verb_links(row) if _acts_in_admin(request) else []
-    return _page(request, "requests/request", {"page": request_page(row), "verbs": links})
+    page, acts = request_page(row), _acts_in_admin(request)
+    dag = page.work.dag.dag if page.work and page.work.dag else None
+    context = {
+        "page": page,
+        "verbs": verb_links(row) if acts else [],
+        "dag_verbs": dag_verb_links(dag) if acts and dag is not None else [],
+    }
+    return _page(request, "requests/request", context)
 
 
 def _page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:

@@ -26,12 +26,12 @@ from django.urls import URLPattern, path, reverse
 
 from wms2.admin.shown import admin_url, badge
 from wms2.api.permissions import is_operator
-from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, StaleState
+from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
 MOST_ROWS = 50
-REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused)
+REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
 
 
 class ReasonForm(forms.Form):

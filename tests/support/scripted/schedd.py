@@ -42,6 +42,7 @@ class Job:
     directory: Path
     nodes: dict[str, NodeState]
     live: bool = True
+    held_because: str = ""
     remove_reason: str = ""
     history: HistoryAd | None = None
 
@@ -112,6 +113,12 @@ class ScriptedSchedd:
 
         return self._ask("remove", act)
 
+    def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
+        return self._ask("hold_tree", lambda: self._pause(cluster, reason))
+
+    def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
+        return self._ask("release_tree", lambda: self._pause(cluster, ""))
+
     def set_priority(self, dag_id: str, value: int) -> int:
         return self._ask("set_priority", lambda: 0)
 
@@ -169,6 +176,12 @@ class ScriptedSchedd:
             self._removed(job)
         else:
             job.live = False
+
+    def _pause(self, cluster: int, reason: str) -> int:
+        changed = [job for job in self.live if job.cluster == cluster and bool(job.held_because) is not bool(reason)]
+        for job in changed:
+            job.held_because = reason
+        return len(changed)
 
     def _removed(self, job: Job) -> None:
         self._leave(job, JobStatus.REMOVED, None, 4, rescue=True)
@@ -245,8 +258,8 @@ class ScriptedSchedd:
             dag_id=job.dag_id,
             request_name=job.request_name,
             fence=job.fence,
-            job_status=JobStatus.RUNNING,
-            hold_reason="",
+            job_status=JobStatus.HELD if job.held_because else JobStatus.RUNNING,
+            hold_reason=job.held_because,
             job_starts=1,
             queued_at_seconds=1,
             status_since_seconds=1,
