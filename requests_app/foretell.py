@@ -14,9 +14,11 @@ from requests_app.services.invalidation import invalidation_refused, manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
 from requests_app.states import allowed
+from wms2.errors import InvalidTransition
 from wms2.words import counted
 
 S = RequestStatus
+_WAYS = {ReleaseMode.RESCUE: "rescue", ReleaseMode.NEXT_ROUND: "next round"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +170,24 @@ def _hold(request: Request, facts: Facts) -> list[str]:
 def _release(request: Request, facts: Facts) -> list[str]:
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
-    plan = release_plan(request)
     told = ["It is queued and goes on when its turn has come.", *_kept(facts)]
-    if plan.mode is ReleaseMode.RESCUE:
-        told.append(f"Without a mode: its DAG is rescued; {counted(plan.units_again, 'work unit')} run again.")
-    elif plan.mode is ReleaseMode.NEXT_ROUND:
-        told.append(f"Without a mode: {counted(plan.units_again, 'work unit')} are planned anew ({plan.why}).")
-    return told
+    plan = release_plan(request)
+    if plan.mode is None:
+        return told
+    return [*told, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
+
+
+def _way(request: Request, mode: ReleaseMode) -> str:
+    """What a mode would do, or why it is impossible."""
+    label = _WAYS[mode]
+    try:
+        plan = release_plan(request, mode)
+    except InvalidTransition as error:
+        return f"{label[0].upper()}{label[1:]}: not possible; {error}."
+    again = counted(plan.units_again, "work unit")
+    if mode is ReleaseMode.RESCUE:
+        return f"Rescue: {again} run again in the same DAG, each from where it stood."
+    return f"Next round: what {again} had to do is planned anew, under the settings in force then."
 
 
 def _stop(facts: Facts) -> list[str]:

@@ -13,7 +13,7 @@ from outputs_app.models import Effect, EffectState
 from requests_app import foretell, services
 from requests_app.limits import limit_set
 from requests_app.models import CleanupPolicy, Limit, Request
-from requests_app.overrides import overrides_read
+from requests_app.overrides import Overrides, overrides_read
 from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.release import Changes, ReleaseMode
@@ -61,17 +61,24 @@ class ReleaseForm(ReasonForm):
     )
     error_hold_threshold = forms.FloatField(required=False, help_text="Share of failed work units that holds it, above 0 to 1.")
     retry_processing = forms.IntegerField(required=False, min_value=0, max_value=20, help_text="Retries of a processing job.")
+    error_max_rescue_attempts = forms.IntegerField(
+        required=False, min_value=0, max_value=100, help_text="Rescues after failures before it is held."
+    )
+    retry_merge = forms.IntegerField(required=False, min_value=0, max_value=20, help_text="Retries of a merge job.")
     memory_mb = forms.IntegerField(required=False, min_value=1, help_text="Of a processing job, all its cores together.")
-    field_order = ("mode", "site_bans", "excluded_files", "error_hold_threshold", "retry_processing", "memory_mb", "reason")
+    field_order = ("mode", "site_bans", "excluded_files", *Overrides.model_fields, "reason")
 
 
 class RestartForm(ReasonForm):
-    """A reason and what becomes of the old outputs."""
+    """The new version's name, what becomes of the old outputs, and a reason."""
 
+    request_name = forms.CharField(
+        required=False, max_length=150, help_text="Of ReqMgr2's clone, whose document is taken; without it <name>_v<N>."
+    )
     cleanup_policy = forms.ChoiceField(
         required=False, choices=[("", "As the request's own policy"), *CleanupPolicy.choices], help_text="Of the old outputs."
     )
-    field_order = ("cleanup_policy", "reason")
+    field_order = ("request_name", "cleanup_policy", "reason")
 
 
 class LimitForm(ReasonForm):
@@ -94,9 +101,8 @@ def _stop(row: Request, actor: str, data: Data) -> None:
 
 
 def _release(row: Request, actor: str, data: Data) -> None:
-    names = ("error_hold_threshold", "retry_processing", "memory_mb")
     changes = Changes(
-        overrides=overrides_read({name: data[name] for name in names if data.get(name) is not None}),
+        overrides=overrides_read({name: data[name] for name in Overrides.model_fields if data.get(name) is not None}),
         site_bans=tuple(data.get("site_bans", "").split()),
         excluded_files=tuple(data.get("excluded_files", "").split()),
     )
@@ -106,7 +112,11 @@ def _release(row: Request, actor: str, data: Data) -> None:
 
 def _restart(row: Request, actor: str, data: Data) -> None:
     policy = CleanupPolicy(data["cleanup_policy"]) if data.get("cleanup_policy") else None
-    services.request_restart(request=row, actor=actor, reason=data["reason"], cleanup_policy=policy)
+    name = data.get("request_name") or None
+    document = services.request_fetch(request_name=name) if name else None
+    services.request_restart(
+        request=row, actor=actor, reason=data["reason"], request_name=name, document=document, cleanup_policy=policy
+    )
 
 
 def _set_priority(row: Request, actor: str, data: Data) -> None:

@@ -1,7 +1,8 @@
-"""Verbs on sites: drain, enable, disable, ban and lift bans (spec 7.1; error-handling 6.3)."""
+"""One site, and verbs on it: change, drain, enable, disable, ban and lift bans (spec 7.1; error-handling 6.3)."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -12,7 +13,7 @@ from rest_framework.response import Response
 
 from requests_app.api.verbs import actor_of
 from requests_app.models import Workflow
-from requests_app.services.sites import site_ban_by_operator, site_change_status, site_unban_by_operator
+from requests_app.services.sites import site_ban_by_operator, site_change_status, site_note, site_unban_by_operator
 from sites_app.api.serializers import SiteSerializer
 from sites_app.models import Site, SiteStatus
 from sites_app.selectors import sites_shown
@@ -44,6 +45,22 @@ class UnbanSerializer(ReasonSerializer):
     request_name = NameField(required=False, help_text="only the ban of this request; without it, every ban of the site")
 
 
+class SiteChangeSerializer(ReasonSerializer):
+    """PATCH: the status, and what operators note about a site."""
+
+    status = serializers.ChoiceField(choices=SiteStatus.choices, required=False)
+    drain_until = serializers.DateTimeField(required=False, help_text="only with status draining; the site is enabled again then")
+    config_data = serializers.DictField(required=False, help_text="operators' notes about the site, in place of the old ones")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Something must be asked for."""
+        if not attrs.keys() & {"status", "config_data"}:
+            raise serializers.ValidationError({"status": "give status or config_data"})
+        if "drain_until" in attrs and attrs.get("status") != SiteStatus.DRAINING:
+            raise serializers.ValidationError({"drain_until": "only draining has an end"})
+        return attrs
+
+
 class SiteVerbView(ApiView):
     """A verb on one site: 202 and the site out. Repeatable."""
 
@@ -56,9 +73,9 @@ class SiteVerbView(ApiView):
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
 
-    def answer(self, pk: str) -> Response:
+    def answer(self, pk: str, code: int = status.HTTP_202_ACCEPTED) -> Response:
         """The site as it is now."""
-        return Response(self.get_serializer(sites_shown().get(pk=pk)).data, status=status.HTTP_202_ACCEPTED)
+        return Response(self.get_serializer(sites_shown().get(pk=pk)).data, status=code)
 
 
 class _StatusView(SiteVerbView):
@@ -67,10 +84,31 @@ class _StatusView(SiteVerbView):
     def change(self, request: HttpRequest, pk: str) -> Response:
         """Done twice it is done once."""
         data = self.checked(request.data)
-        site, until = get_object_or_404(Site, pk=pk), data.get("until")
-        if (site.status, site.drain_until) != (self.to, until):
-            site_change_status(site=site, status=self.to, actor=actor_of(request), reason=data["reason"], drain_until=until)
+        site = get_object_or_404(Site, pk=pk)
+        _become(site, self.to, data.get("until"), actor_of(request), data["reason"])
         return self.answer(pk)
+
+
+class SiteView(SiteVerbView):
+    """One site."""
+
+    input_class = SiteChangeSerializer
+
+    @extend_schema(responses={200: SiteSerializer})
+    def get(self, request: HttpRequest, pk: str) -> Response:
+        """With its storage, its bans in force, and its slots as the collector told them."""
+        return Response(self.get_serializer(get_object_or_404(sites_shown(), pk=pk)).data)
+
+    @extend_schema(request=SiteChangeSerializer, responses={200: SiteSerializer})
+    def patch(self, request: HttpRequest, pk: str) -> Response:
+        """Change its status, or operators' notes about it. What the site is, only CRIC changes; bans have a verb of their own."""
+        data, actor = self.checked(request.data), actor_of(request)
+        site = get_object_or_404(Site, pk=pk)
+        if "status" in data:
+            _become(site, SiteStatus(data["status"]), data.get("drain_until"), actor, data["reason"])
+        if "config_data" in data:
+            site_note(site=site, notes=data["config_data"], actor=actor, reason=data["reason"])
+        return self.answer(pk, status.HTTP_200_OK)
 
 
 class SiteEnableView(_StatusView):
@@ -159,6 +197,11 @@ class SiteBanView(SiteVerbView):
             workflow_id=workflow.pk if workflow else None,
         )
         return self.answer(pk)
+
+
+def _become(site: Site, to: SiteStatus, until: datetime | None, actor: str, reason: str) -> None:
+    if (site.status, site.drain_until) != (to, until):
+        site_change_status(site=site, status=to, actor=actor, reason=reason, drain_until=until)
 
 
 def _workflow(request_name: str | None) -> Workflow | None:

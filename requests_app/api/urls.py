@@ -30,6 +30,7 @@ urlpatterns = [
     path("dags/<uuid:pk>/release", dags.DagReleaseView.as_view(), name="dag-release"),
     path("dags/<uuid:pk>/remove", dags.DagRemoveView.as_view(), name="dag-remove"),
     path("dags/<uuid:pk>/rescue", dags.DagRescueView.as_view(), name="dag-rescue"),
+    path("sites/<name:pk>", sites.SiteView.as_view(), name="site-detail"),
     path("sites/<name:pk>/enable", sites.SiteEnableView.as_view(), name="site-enable"),
     path("sites/<name:pk>/disable", sites.SiteDisableView.as_view(), name="site-disable"),
     path("sites/<name:pk>/drain", sites.SiteDrainView.as_view(), name="site-drain"),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from requests_app.audit import audit, audited
 from requests_app.models import Event, Request, Workflow
@@ -35,6 +36,15 @@ def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: st
     until = drain_until.isoformat() if drain_until else ""
     with _told(actor, "site_change_status", site, reason, old=site.status, new=status, drain_until=until):
         site_set_status(site=site, status=status, actor=actor, reason=reason, drain_until=drain_until)
+
+
+def site_note(*, site: Site, notes: Mapping[str, Any], actor: str, reason: str) -> None:
+    """Put operators' notes about a site (``config_data``) in place of the old ones. The same again changes nothing."""
+    if site.config_data == notes:
+        return
+    with _told(actor, "site_note", site, reason, old=site.config_data, new=dict(notes)):
+        Site.objects.filter(pk=site.pk).update(config_data=dict(notes), updated_at=timezone.now())
+    site.config_data = dict(notes)
 
 
 def site_ban_by_operator(

@@ -92,3 +92,48 @@ def test_readers_may_not_and_a_reason_is_needed(reader: APIClient, operator: API
     assert reader.post(url(verb), {"reason": "x"}).status_code == 403
     problem(operator.post(url(verb), {}), 400, "invalid")
     assert operator.post(url(verb, "T9_XX_Nowhere"), {"reason": "x"}).status_code == 404
+
+
+def patch(client: APIClient, **body: Any) -> Any:
+    return client.patch("/api/v1/sites/T2_CH_CERN", {"reason": "for the test"} | body)
+
+
+def test_a_sites_status_is_changed_with_a_reason_and_repeated(operator: APIClient) -> None:
+    until = (timezone.now() + timedelta(days=2)).isoformat()
+    for _ in range(2):
+        assert patch(operator, status="draining", drain_until=until).json()["status"] == "draining"
+    body = patch(operator, status="maintenance")
+    assert (body.status_code, body.json()["status"], body.json()["drain_until"]) == (200, "maintenance", None)
+    assert (body.json()["status_actor"], body.json()["status_reason"]) == ("olga", "for the test")
+    told = AuditEntry.objects.filter(action="site_change_status", target="T2_CH_CERN").order_by("id")
+    assert [(row.evidence["old"], row.evidence["new"]) for row in told] == [("enabled", "draining"), ("draining", "maintenance")]
+
+
+def test_notes_about_a_site_are_replaced_and_audited(operator: APIClient) -> None:
+    for notes in ({"contact": "olga"}, {"contact": "olga"}, {"ticket": 7}):
+        body = patch(operator, config_data=notes)
+        assert (body.status_code, body.json()["config_data"]) == (200, notes)
+    told = AuditEntry.objects.filter(action="site_note").order_by("id")
+    assert [row.evidence["new"] for row in told] == [{"contact": "olga"}, {"ticket": 7}]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "status"),
+        ({"status": "asleep"}, "status"),
+        ({"status": "enabled", "drain_until": "2126-01-01T00:00:00Z"}, "drain_until"),
+        ({"config_data": "none"}, "config_data"),
+        ({"total_slots": 7}, "total_slots"),
+        ({"status": "disabled", "reason": " "}, "reason"),
+    ],
+)
+def test_what_cannot_be_changed_is_named(operator: APIClient, body: dict[str, Any], field: str) -> None:
+    assert problem(patch(operator, **body), 400, "invalid")["field"] == field
+    assert Site.objects.get(pk="T2_CH_CERN").status == SiteStatus.ENABLED
+
+
+def test_readers_look_at_a_site_and_change_nothing(reader: APIClient) -> None:
+    assert reader.get("/api/v1/sites/T2_CH_CERN").json()["name"] == "T2_CH_CERN"
+    assert reader.get("/api/v1/sites/T9_XX_Nowhere").status_code == 404
+    assert patch(reader, status="disabled").status_code == 403
