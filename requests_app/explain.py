@@ -64,7 +64,7 @@ _ADVICE: dict[HoldCode, str] = {
 _ALERTS: dict[str, tuple[str, str]] = {
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
-    "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then condor_release it."),
+    "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
