@@ -8,6 +8,7 @@ import structlog
 from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.services.leavings import rescue_name, rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
@@ -18,8 +19,6 @@ from requests_app.models import RequestStatus, RequestTransition, Round, Workflo
 from requests_app.overrides import max_rescues
 
 log = structlog.get_logger(__name__)
-#: Ends of a DAG that leave something to rescue.
-RESCUABLE = (DAGStatus.PARTIAL, DAGStatus.FAILED, DAGStatus.STOPPED, DAGStatus.REMOVED)
 
 
 def round_open(workflow: Workflow) -> Round | None:
@@ -81,19 +80,20 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if round_ is None:
         return None
     last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
-    file = rescue_file(last) if last is not None else None
-    unfinished = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists()
-    if last is None or file is None or last.status not in RESCUABLE or last.outcome.get("aborted") or not unfinished:
-        _close(evaluation, round_, "no rescue is possible")
+    obstacle = rescue_obstacle(last) if last is not None else "no DAG of the round has run"
+    if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
+        obstacle = "no work unit is left"
+    if last is None or obstacle:
+        _close(evaluation, round_, f"no rescue is possible: {obstacle}")
         return None
-    # a DAG that was stopped or removed did not fail: its rescue does not count against the limit
-    stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED)
+    # a DAG that was stopped or removed did not fail: its rescue does not count against the limit (error-handling 7.2)
+    stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or last.stop_requested_at is not None
     kind = DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
         _close(evaluation, round_, "rescue attempts used up")
         return None
     with evaluation.fenced():
-        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(file), priority=job_priority(evaluation))
+        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(rescue_file(last)), priority=job_priority(evaluation))
 
 
 def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
@@ -107,8 +107,9 @@ def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
 
 def rescue_file(dag: DAG) -> Path | None:
     """The newest outer rescue file of the DAG's directory."""
-    found = sorted(Path(dag.submit_dir).glob("workflow.dag.rescue[0-9][0-9][0-9]"))
-    return found[-1] if found else None
+    path = Path(dag.dag_file_path)
+    name = rescue_name(path)
+    return path.with_name(name) if name else None
 
 
 def job_priority(evaluation: Evaluation) -> int:

@@ -1,7 +1,7 @@
-"""How a DAG ended: job history first, ``.metrics`` second, status file third (``htcondor.md`` section 2; decisions 2).
+"""How a DAG ended: job history and ``.metrics`` say it, status and rescue file must agree (``htcondor.md`` 2; decisions 2).
 
-Where they disagree, or nothing is left to read, the outcome is unknown: the DAG stays as it is and an alert is raised. Unknown
-is never COMPLETED.
+Where two of the four disagree, or neither of the first two is there, the outcome is unknown: the DAG stays as it is and an alert
+is raised. Unknown is never COMPLETED. Files of an earlier submission of the same directory are not asked.
 """
 
 from __future__ import annotations
@@ -10,18 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dags_app.dagman import (
-    DagMetrics,
-    DagOutcome,
-    DagStatusFile,
-    NodeState,
-    last_rescue,
-    metrics_outcome,
-    read_metrics,
-    read_status,
-)
+from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, metrics_outcome
 from dags_app.dagman.jobs import ended
 from dags_app.models import DAG, DAGStatus
+from dags_app.services import leavings
 from wms2.adapters import factory
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
@@ -37,6 +29,23 @@ class Outcome:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What one submission left behind. None: absent, cut off, or of an earlier submission.
+
+    ``rescue_name``: the rescue file that this submission wrote, "" for none; ``rescue`` what is in it, None when it is not whole.
+    ``removed``: units whose DAGMan somebody removed while the DAG went on. ``damaged``: files that are there and not whole.
+    """
+
+    history: HistoryAd | None = None
+    metrics: DagMetrics | None = None
+    status: DagStatusFile | None = None
+    rescue_name: str = ""
+    rescue: RescueFile | None = None
+    removed: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
 def dag_outcome(dag: DAG) -> Outcome:
     """Judge a DAG that the schedd says is not in its queue.
 
@@ -46,18 +55,89 @@ def dag_outcome(dag: DAG) -> Outcome:
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd")
     ad = factory.htcondor(dag.schedd.name, dag.schedd.collector).history(int(dag.dagman_cluster_id))
+    return judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None)
+
+
+def sources_of(dag: DAG, ad: HistoryAd | None) -> Sources:
+    """Read the files of the DAG's directory, and leave out what is not of this submission."""
     path = Path(dag.dag_file_path)
-    metrics = read_metrics(path.with_name(path.name + ".metrics"))
+    damaged: list[str] = []
+    metrics = leavings.metrics(path, damaged)
     if metrics is not None and metrics.cluster != dag.dagman_cluster_id:
-        metrics = None  # of an earlier submission of the same directory
-    return judge(dag, ad, metrics, read_status(path.with_name(path.name + ".status")), _evidence_rescue(path))
+        metrics = None
+    status = leavings.status(path, damaged)
+    if status is not None and status.written_at < _began(ad, metrics):
+        status = None  # DAGMan writes it anew when it starts: this one could not be replaced
+    name = leavings.rescue_name(path)
+    if name == Path(dag.rescue_dag_path).name:
+        name = ""  # this submission started from it
+    rescue = leavings.rescue(path, damaged) if name else None
+    removed = leavings.removed_units(path.parent, status, metrics) if status is not None else ()
+    return Sources(ad, metrics, status, name, rescue, removed, tuple(damaged))
 
 
-def judge(dag: DAG, ad: HistoryAd | None, metrics: DagMetrics | None, status: DagStatusFile | None, rescue: str) -> Outcome:
-    """The rules, over what was found."""
-    states = [node.state for node in status.nodes] if status else []
-    done, failed = states.count(NodeState.DONE), states.count(NodeState.ERROR)
-    evidence: dict[str, Any] = {"units": {"done": done, "failed": failed, "total": len(states)}, "rescue": rescue}
+def judge(found: Sources, *, stopped: bool) -> Outcome:
+    """The rules. ``stopped``: we asked for the end."""
+    evidence = _evidence(found)
+    by_history, by_metrics = _by_history(found.history), metrics_outcome(found.metrics) if found.metrics is not None else None
+    ending = by_history or by_metrics
+    if ending is None:
+        return Outcome(None, "not in the queue, not in the history, no metrics file of this submission", evidence=evidence)
+    if by_history and by_metrics and by_history is not by_metrics:
+        why = f"the job history says {by_history.value}, the metrics file {by_metrics.value}"
+        return Outcome(None, why, evidence=evidence)
+    if ending in (DagOutcome.REMOVED, DagOutcome.DRAINED):
+        if stopped:
+            return Outcome(DAGStatus.STOPPED, "stopped by us", evidence=evidence)
+        ad = found.history
+        why = ad.remove_reason if ad is not None and ad.remove_reason else f"{ending.value} by somebody else"
+        return Outcome(DAGStatus.REMOVED, why, evidence=evidence)
+    objection = _against_completion(found) if ending is DagOutcome.COMPLETED else _against_failure(found, ending)
+    if objection:
+        return Outcome(None, objection, evidence=evidence)
+    if ending is DagOutcome.COMPLETED:
+        return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
+    units = evidence["units"]
+    why = f"{ending.value}: {units['failed']} of {units['total']} units failed" if units["total"] else ending.value
+    if units["removed"]:
+        why += f", {units['removed']} were removed from the queue"
+    ended_as = DAGStatus.PARTIAL if units["done"] else DAGStatus.FAILED
+    return Outcome(ended_as, why, aborted=ending is DagOutcome.ABORTED, evidence=evidence)
+
+
+def _against_completion(found: Sources) -> str:
+    """What contradicts an end with everything done; empty when nothing does."""
+    metrics, states = found.metrics, _states(found.status)
+    if metrics is not None and metrics.nodes_done != metrics.nodes_total:
+        return f"DAGMan ended with exit code 0, its metrics file has {metrics.nodes_done} of {metrics.nodes_total} nodes done"
+    if found.history is not None and found.history.nodes_failed:
+        return f"DAGMan ended with exit code 0, the job history has {found.history.nodes_failed} failed nodes"
+    done = states.count(NodeState.DONE)
+    if done != len(states):
+        return f"DAGMan says all done, its status file {done} of {len(states)}"
+    if found.rescue_name:
+        return f"DAGMan says all done, and has written {found.rescue_name}, which it does only when something is left"
+    return ""
+
+
+def _against_failure(found: Sources, ending: DagOutcome) -> str:
+    """What contradicts an end with something left; empty when nothing does."""
+    states = _states(found.status)
+    if states and states.count(NodeState.DONE) == len(states):
+        return f"DAGMan says {ending.value}, its status file that all {len(states)} units are done"
+    rescue = found.rescue
+    if rescue is not None and rescue.total and len(rescue.done) == rescue.total:
+        return f"DAGMan says {ending.value}, its rescue file that all {rescue.total} units are done"
+    return ""
+
+
+def _evidence(found: Sources) -> dict[str, Any]:
+    evidence: dict[str, Any] = {"units": _units(found), "rescue": found.rescue_name}
+    if found.removed:
+        evidence["removed_units"] = list(found.removed[:50])
+    if found.damaged:
+        evidence["damaged"] = list(found.damaged)
+    ad, metrics = found.history, found.metrics
     if ad is not None:
         evidence["history"] = {
             "job_status": ad.job_status,
@@ -67,35 +147,38 @@ def judge(dag: DAG, ad: HistoryAd | None, metrics: DagMetrics | None, status: Da
         }
     if metrics is not None:
         evidence["metrics"] = {"exit_code": metrics.exit_code, "dag_status": int(metrics.status), "done": metrics.nodes_done}
-    by_history = _by_history(ad) if ad is not None else None
-    by_metrics = metrics_outcome(metrics) if metrics is not None else None
-    ending = by_history or by_metrics
-    if ending is None:
-        return Outcome(None, "not in the queue, not in the history, no metrics file of this submission", evidence=evidence)
-    if by_history and by_metrics and by_history is not by_metrics:
-        why = f"the job history says {by_history.value}, the metrics file {by_metrics.value}"
-        return Outcome(None, why, evidence=evidence)
-    if ending in (DagOutcome.REMOVED, DagOutcome.DRAINED):
-        if dag.stop_requested_at is not None:
-            return Outcome(DAGStatus.STOPPED, "stopped by us", evidence=evidence)
-        why = ad.remove_reason if ad is not None and ad.remove_reason else f"{ending.value} by somebody else"
-        return Outcome(DAGStatus.REMOVED, why, evidence=evidence)
-    if ending is DagOutcome.COMPLETED:
-        if states and done != len(states):
-            return Outcome(None, f"DAGMan says all done, its status file {done} of {len(states)}", evidence=evidence)
-        return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
-    ended_as = DAGStatus.PARTIAL if done else DAGStatus.FAILED
-    why = f"{ending.value}: {failed} of {len(states)} units failed" if states else ending.value
-    return Outcome(ended_as, why, aborted=ending is DagOutcome.ABORTED, evidence=evidence)
+    return evidence
 
 
-def _by_history(ad: HistoryAd) -> DagOutcome:
+def _units(found: Sources) -> dict[str, int]:
+    """Counts by the status file, or without one by the rescue file."""
+    if found.status is not None:
+        states = _states(found.status)
+        failed = states.count(NodeState.ERROR) - len(found.removed)
+        done, total = states.count(NodeState.DONE), len(states)
+    elif found.rescue is not None:
+        done, failed, total = len(found.rescue.done), len(found.rescue.failed), found.rescue.total
+    else:
+        done = failed = total = 0
+    return {"done": done, "failed": failed, "removed": len(found.removed), "total": total}
+
+
+def _states(status: DagStatusFile | None) -> list[NodeState]:
+    return [node.state for node in status.nodes] if status is not None else []
+
+
+def _by_history(ad: HistoryAd | None) -> DagOutcome | None:
+    """None also for an ad of a job that has not left the queue: it says nothing of its end."""
+    if ad is None or ad.job_status not in (JobStatus.REMOVED, JobStatus.COMPLETED):
+        return None
     if ad.job_status == JobStatus.REMOVED:
         return DagOutcome.REMOVED
     failed, total = ad.nodes_failed or 0, ad.nodes_total or 0
     return ended(ad.exit_code, ad.dag_status, failed=failed > 0, started=total > 0)
 
 
-def _evidence_rescue(dag_file: Path) -> str:
-    rescue = last_rescue(dag_file)
-    return rescue.path.name if rescue else ""
+def _began(ad: HistoryAd | None, metrics: DagMetrics | None) -> int:
+    """When this submission began, in seconds of the submit host's clock; 0 when nothing tells."""
+    if ad is not None:
+        return ad.queued_at_seconds
+    return int(metrics.started_at) if metrics is not None else 0

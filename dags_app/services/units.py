@@ -16,6 +16,7 @@ from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitSt
 from dags_app.planning import lumis
 from dags_app.planning.specs import LumiRanges
 from dags_app.planning.wanted import WantedLumis
+from dags_app.services import leavings
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import LedgerViolation, StaleState
 
@@ -31,8 +32,8 @@ class UnitNodes:
 
 
 def unit_nodes(dag: DAG) -> UnitNodes | None:
-    """Read the outer status file. A torn or missing file says nothing."""
-    status = dagman.read_status(Path(dag.dag_file_path + ".status"))
+    """Read the outer status file. A torn, damaged or missing file says nothing."""
+    status = leavings.status(Path(dag.dag_file_path), [])
     if status is None:
         return None
     return UnitNodes(
@@ -42,15 +43,16 @@ def unit_nodes(dag: DAG) -> UnitNodes | None:
 
 
 def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
-    """The same once the DAG has ended, also when its status file is gone: the newest rescue file lists what is done, and a
-    completed DAG has everything done. None when nothing can tell; then nothing may be concluded."""
-    nodes = unit_nodes(dag)
-    if nodes is not None:
-        return nodes
+    """The same once the DAG has ended, also when its status file is gone or old: a completed DAG has everything done, and the
+    newest rescue file lists what is done. None when nothing can tell; then nothing may be concluded."""
     if completed:
         return UnitNodes(done=tuple(WorkUnit.objects.filter(round_id=dag.round_id).values_list("name", flat=True)), failed=())
-    rescue = dagman.last_rescue(Path(dag.dag_file_path))
-    return UnitNodes(done=tuple(sorted(rescue.done)), failed=tuple(sorted(rescue.failed))) if rescue else None
+    nodes = unit_nodes(dag)
+    rescue = leavings.rescue(Path(dag.dag_file_path), [])
+    if rescue is None:
+        return nodes
+    failed = nodes.failed if nodes is not None else tuple(sorted(rescue.failed))
+    return UnitNodes(done=tuple(sorted({*rescue.done, *(nodes.done if nodes is not None else ())})), failed=failed)
 
 
 def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:

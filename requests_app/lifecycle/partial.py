@@ -1,10 +1,14 @@
-"""PARTIAL: rescue below the threshold, otherwise hold (error-handling 3.2; FAILED is never set here)."""
+"""PARTIAL: rescue below the threshold, otherwise hold (error-handling 3.2; FAILED is never set here).
+
+What counts as failed is ``model.md``'s, section 3: outer nodes in ERROR, less those that were removed.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.selectors import dag_last
 from dags_app.services.failure_summary import failure_summary
 from requests_app.evaluation import Evaluation
 from requests_app.models import HoldCode, RequestStatus
@@ -16,16 +20,24 @@ S = RequestStatus
 
 
 def handle_partial(evaluation: Evaluation) -> None:
-    """Failed units over the round's units against the threshold; rescues since the last release against the maximum."""
-    round_ = round_open(evaluation.request.workflow)
+    """Failed units over the round's units against the threshold; rescues since the last release against the maximum.
+
+    A unit that DAGMan finished and that only lacks its account has not failed; nor has one that somebody removed from the queue.
+    """
+    workflow = evaluation.request.workflow
+    round_ = round_open(workflow)
     units = WorkUnit.objects.filter(round=round_)
-    total, failed = units.count(), units.exclude(state=WorkUnitState.DONE).count()
+    total, open_ = units.count(), units.filter(state=WorkUnitState.PLANNED).count()
+    last = dag_last(workflow.pk)
+    removed = min(int(last.outcome.get("units", {}).get("removed", 0)), open_) if last is not None else 0
+    failed = open_ - removed
     rescues = failure_rescues(evaluation, round_) if round_ else 0
-    summary = failure_summary(evaluation.request.workflow.pk)
+    summary = failure_summary(workflow.pk)
     threshold, most = hold_threshold(evaluation.request), max_rescues(evaluation.request)
     evidence: dict[str, Any] = {
         "work_units": total,
         "failed": failed,
+        "removed": removed,
         "rescues": rescues,
         "threshold": threshold,
         "max_rescues": most,
@@ -38,7 +50,10 @@ def handle_partial(evaluation: Evaluation) -> None:
         why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
     else:
-        evaluation.transition(S.PLANNING, f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed", evidence)
+        told = f", {removed} were removed from the queue" if removed else ""
+        evaluation.transition(
+            S.PLANNING, f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}", evidence
+        )
 
 
 def _with(why: str, summary: str) -> str:

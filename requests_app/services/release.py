@@ -9,11 +9,12 @@ from typing import Any
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile
+from dags_app.services.leavings import rescue_obstacle
 from requests_app import states
 from requests_app.excluding import files_taken
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory
-from requests_app.rounds import RESCUABLE, rescue_file, round_close, round_open
+from requests_app.rounds import round_close, round_open
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
 from requests_app.work_left import LeftOut, record_left_out
@@ -129,11 +130,7 @@ def _no_rescue(round_: Round) -> str:
     last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
     if last is None:
         return "no DAG of the round has run"
-    if last.outcome.get("aborted"):
-        return "the DAG aborted itself"
-    if last.status not in RESCUABLE or rescue_file(last) is None:
-        return "there is no rescue file"
-    return ""
+    return rescue_obstacle(last)
 
 
 def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Changes, actor: str, reason: str) -> None:

@@ -1,0 +1,97 @@
+"""What a DAGMan that has ended left in a DAG's directory, read without believing more than it says.
+
+A damaged file is none: its name goes on a list, and who judges the end of the DAG tells it. Owns also which units were removed
+from the queue rather than failed (``model.md`` section 3, "Failed units"), and whether a rescue file may be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from dags_app import dagman
+from dags_app.dagman import DagmanFileError, DagmanStatus, DagMetrics, DagStatusFile, NodeState, RescueFile
+from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.planning import layout
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+#: Ends of a DAG that leave something to rescue.
+RESCUABLE = (DAGStatus.PARTIAL, DAGStatus.FAILED, DAGStatus.STOPPED, DAGStatus.REMOVED)
+
+
+def metrics(dag_file: Path, damaged: list[str]) -> DagMetrics | None:
+    """The metrics file; None when there is none or it is cut off."""
+    return _read(dagman.read_metrics, dag_file.with_name(f"{dag_file.name}.metrics"), damaged)
+
+
+def status(dag_file: Path, damaged: list[str]) -> DagStatusFile | None:
+    """The status file; None when there is none or it is cut off."""
+    return _read(dagman.read_status, dag_file.with_name(f"{dag_file.name}.status"), damaged)
+
+
+def rescue_name(dag_file: Path) -> str:
+    """The newest rescue file, which a submission of ``dag_file`` would start from; "" when there is none."""
+    return max((path.name for path in dag_file.parent.glob(layout.rescue_glob(dag_file.name))), default="")
+
+
+def rescue(dag_file: Path, damaged: list[str]) -> RescueFile | None:
+    """What the newest rescue file says; None when there is none or it is not whole."""
+    name = rescue_name(dag_file)
+    return _read(dagman.read_rescue, dag_file.with_name(name), damaged) if name else None
+
+
+def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetrics | None) -> tuple[str, ...]:
+    """Units in ERROR whose DAGMan was removed while the DAG went on: no failures.
+
+    After a retry that was refused the outer status file only names the PRE script, so the unit's own metrics are asked, if they
+    are not older than this run of the outer DAGMan.
+    """
+    if found is None:
+        return ()
+    names = []
+    for node in found.nodes:
+        if node.state is not NodeState.ERROR:
+            continue
+        inner = metrics(directory / node.name / layout.INNER_DAG, [])
+        of_this_run = inner is not None and outer is not None and inner.started_at >= outer.started_at
+        if node.was_removed or (of_this_run and inner is not None and inner.status is DagmanStatus.REMOVED):
+            names.append(node.name)
+    return tuple(names)
+
+
+def rescue_obstacle(dag: DAG) -> str:
+    """Why a DAG that has ended cannot be rescued; empty if it can.
+
+    A rescue file must know of every unit that is done: DAGMan would run the others again, over files that are registered.
+    """
+    path = Path(dag.dag_file_path)
+    if dag.outcome.get("aborted"):
+        return "the DAG aborted itself"
+    name = rescue_name(path)
+    if dag.status not in RESCUABLE or not name:
+        return "there is no rescue file"
+    found = rescue(path, [])
+    if found is None:
+        return f"{name} is not whole"
+    accounted = WorkUnit.objects.filter(round_id=dag.round_id, state__in=(WorkUnitState.DONE, WorkUnitState.DONE_UNACCOUNTED))
+    forgotten = sorted(set(accounted.values_list("name", flat=True)) - found.done)
+    if forgotten:
+        return f"{name} does not know of {len(forgotten)} work units that are done, e.g. {forgotten[0]}, and would run them again"
+    return ""
+
+
+def _read(read: Callable[[Path], T | None], path: Path, damaged: list[str]) -> T | None:
+    """``read`` of a file; None, and its name on the list, when it is there and not whole."""
+    try:
+        found = read(path)
+    except (DagmanFileError, UnicodeDecodeError) as error:
+        log.warning("a file of DAGMan cannot be used", path=str(path), error=str(error))
+        damaged.append(path.name)
+        return None
+    if found is None and path.exists():
+        damaged.append(path.name)
+    return found
