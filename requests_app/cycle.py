@@ -16,6 +16,7 @@ from dags_app.models import LIVE_DAG
 from dags_app.services.watch import schedd_observe
 from requests_app.leader import Leadership, leading
 from requests_app.models import EVALUATED, Lease, Request
+from requests_app.services.sites import site_bans_expire
 from sites_app.models import Schedd, ScheddState
 from sites_app.statuses import sites_drained
 from wms2.conf import conf
@@ -72,6 +73,7 @@ def _cycle(leadership: Leadership) -> None:
     now = timezone.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     sites_drained()
+    site_bans_expire()
     watched = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(dags__status__in=LIVE_DAG)
     for schedd in Schedd.objects.filter(watched).distinct():
         schedd_observe(schedd=schedd, instance=conf().instance)

@@ -22,6 +22,8 @@ from wms2.errors import InvalidTransition
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
+#: ``removed_by`` of a ban that nobody lifted.
+EXPIRY = "its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,20 @@ def site_unban(*, site: Site, actor: str, workflow_id: uuid.UUID | None = None, 
     if removed:
         log.info("site bans removed", site=site.name, bans=len(removed), actor=actor)
     return removed
+
+
+def bans_expire() -> list[SiteBan]:
+    """Mark the bans that have come to their end, and log each of them once (error-handling 6.3); those are returned.
+
+    A ban is without force from its end on, whether this has run or not.
+    """
+    over = SiteBan.objects.filter(removed_at__isnull=True, expires_at__lte=timezone.now())
+    ended = list(over.select_for_update(skip_locked=True))
+    for ban in ended:
+        ban.removed_at, ban.removed_by = ban.expires_at, EXPIRY
+        ban.save(update_fields=["removed_at", "removed_by"])
+        log.info("site ban expired", site=ban.site_id, workflow=str(ban.workflow_id or "all"), until=ban.expires_at.isoformat())
+    return ended
 
 
 def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailures]:

@@ -107,7 +107,7 @@ class Conf(BaseModel):
         description="Share of a round's work units, above 0 and at most 1, that hold the request when they fail",
     )
     error_max_rescue_attempts: int = Field(
-        3, description="Rescues after failures that a round gets, counted from the last release"
+        3, ge=0, description="Rescues after failures that a round gets, counted from the last release"
     )
     error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
     job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
@@ -116,7 +116,7 @@ class Conf(BaseModel):
     site_ban_promotion_threshold: int = Field(3, ge=1)
     site_ban_min_failures: int = Field(3, ge=1)
     site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1)
-    max_versions: int = Field(10, ge=1, description="a request may be restarted until this many versions of it exist")
+    max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)

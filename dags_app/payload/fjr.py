@@ -17,6 +17,7 @@ from .lumis import LumiCounts
 #: XML 1.0 has no room for these, exception texts sometimes do; a bare & comes from unescaped PFNs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
+ROOT = "FrameworkJobReport"
 _MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z))", re.DOTALL)
 
@@ -110,6 +111,8 @@ def parse_framework_report(text: str) -> FrameworkReport:
         parser.close()
     except ParseError as error:
         return builder.report(complete=False, problem=f"the report is cut off or damaged: {error}")
+    if builder.root != ROOT:
+        return FrameworkReport(problem=f"no {ROOT}: its first element is {builder.root}", written=False)
     if not builder.closed:
         return builder.report(complete=False, problem="the report is cut off")
     return builder.report(complete=True, problem="")
@@ -126,6 +129,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self.closed = False
+        self.root = ""
         self._depth = 0
         self._inputs: list[InputFileReport] = []
         self._outputs: list[OutputFileReport] = []
@@ -136,6 +140,7 @@ class _Builder:
     def take(self, parser: XMLPullParser[Any]) -> None:
         for item in parser.read_events():
             event, element = cast("tuple[str, Any]", item)
+            self.root = self.root or str(element.tag)
             self._depth += 1 if event == "start" else -1
             if event == "end" and self._depth == 1:
                 self._child(element)

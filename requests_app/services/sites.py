@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from requests_app.audit import audit, audited
 from requests_app.models import Event, Request, Workflow
-from sites_app.bans import AUTOMATIC, SiteFailures, problem_sites, site_ban, site_promote, site_unban
+from sites_app.bans import AUTOMATIC, SiteFailures, bans_expire, problem_sites, site_ban, site_promote, site_unban
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.selectors import candidate_sites
 from sites_app.statuses import site_set_status
@@ -82,6 +82,24 @@ def site_unban_by_operator(
     """
     with _told(actor, "site_unban", site, reason, workflow=str(workflow_id or "all")):
         return len(site_unban(site=site, actor=actor, workflow_id=workflow_id, ban_id=ban_id))
+
+
+def site_bans_expire() -> int:
+    """Tell of the bans that have come to their end, in log and audit, each once; how many."""
+    with transaction.atomic():
+        ended = bans_expire()
+        for ban in ended:
+            audit(
+                actor=AUTOMATIC,
+                action="site_ban_expire",
+                target=ban.site_id,
+                target_type="site",
+                reason=ban.reason,
+                ban=str(ban.pk),
+                workflow=str(ban.workflow_id or "all"),
+                until=ban.expires_at.isoformat(),
+            )
+    return len(ended)
 
 
 def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> list[str]:

@@ -35,6 +35,13 @@ bad & broken \x01 text
 """
 
 
+@pytest.mark.parametrize("text", ["<html><body>Sign in</body></html>", "<FrameworkJobReports/>"])
+def test_another_document_is_no_report_of_a_success(text: str) -> None:
+    report = parse_framework_report(text)
+    assert (report.complete, report.outputs, report.errors) == (False, (), ())
+    assert "no FrameworkJobReport: its first element is" in report.problem
+
+
 def test_a_merge_report_gives_events_of_every_lumi_and_finite_metrics_only(real_inputs: Path) -> None:
     report = read_framework_report(real_inputs / "fjr" / "CMSSWMergeReport2.xml")
     merged = report.output("Merged")

@@ -123,6 +123,18 @@ def test_bad_input_stops_the_node_and_is_recorded_by_name(dag: Dag) -> None:
     assert dag.failures()[0]["bad_input_files"] == [BAD]
 
 
+@pytest.mark.parametrize(("code", "category", "statuses"), [(77777, "transient", [44, 1]), (8009, "permanent", [42])])
+def test_the_reports_code_counts_although_the_process_ended_with_0(
+    dag: Dag, code: int, category: str, statuses: list[int]
+) -> None:
+    """Error-handling 2.4: the wrapper succeeded, CMSSW failed."""
+    dag.fails(0)
+    report = dag.unit() / "proc_000000.0.report.json"
+    report.write_text(report.read_text().replace('"exit_code": 0', f'"exit_code": {code}'))
+    assert dag.post(dag.unit(), "proc_000000", 0, 0, f"{dag.jobs}.0") == statuses
+    assert (dag.record()["classification"]["category"], dag.record()["classification"]["code"]) == (category, code)
+
+
 def test_a_job_without_a_job_is_retried_and_blames_no_site(dag: Dag) -> None:
     assert dag.post(dag.unit(), "proc_000000", -1001, 0, "-1.-1") == [44, 1]
     assert dag.post(dag.unit(), "proc_000000", -1001, 1, "-1.-1") == [44, 44, 1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
@@ -138,6 +138,42 @@ def test_classify_failure_uses_the_rules_of_the_database_or_the_shipped_ones(tmp
     assert classified("--report", str(report), "--shipped") == {
         "category": "transient", "code": 8001, "action": "retry", "bad_input_files": [], "rule": "cms-8001",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("", "is empty"),
+        ("no report at all", "is cut off or damaged"),
+        ("<html><body>404</body></html>", "no FrameworkJobReport: its first element is html"),
+        ("<FrameworkJobReport><File>", "the report is cut off"),
+        ('{"schema": "wms2.report/1", "exit', "is cut off or damaged"),
+        ('{"steps_of": "something"}', "is no job report of a known form"),
+        ("[1, 2]", "is no job report"),
+    ],
+    ids=["missing", "empty", "text", "another xml", "cut off xml", "cut off json", "another json", "a list"],
+)
+def test_classify_failure_says_what_is_wrong_with_a_report(
+    tmp_path: Path, rules: None, capsys: pytest.CaptureFixture[str], text: str | None, problem: str
+) -> None:
+    report, out = tmp_path / "report", io.StringIO()
+    if text is not None:
+        report.write_text(text)
+    call_command("classify_failure", "--report", report, "--json", stdout=out)
+    told = capsys.readouterr().err
+    assert (json.loads(out.getvalue())["category"], json.loads(out.getvalue())["code"]) == ("transient", 99303)
+    assert f"{report}: " in told
+    assert problem in told
+
+
+def test_classify_failure_names_a_stderr_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the command line, as Django itself would end it."""
+    absent = str(tmp_path / "absent.err")
+    command = load_command_class("requests_app", "classify_failure")
+    with pytest.raises(SystemExit):
+        command.run_from_argv(["manage.py", "classify_failure", "--shipped", "--report", absent, "--stderr", absent])
+    assert f"{absent}: no such file" in capsys.readouterr().err
 
 
 def test_classify_failure_judges_by_exit_code_and_stderr_where_the_report_is_missing(tmp_path: Path, rules: None) -> None:

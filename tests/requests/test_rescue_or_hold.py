@@ -11,11 +11,12 @@ from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUni
 from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
 from requests_app.admission import decide
 from requests_app.ledger import ledger_check, ledger_of
-from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_stop
 from requests_app.services.release import ReleaseMode
 from sites_app.models import Schedd, ScheddState
 from tests.dags.test_failures import line
+from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
@@ -175,6 +176,24 @@ def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "other@test"]
     assert run_on(world, request) is S.COMPLETED
+
+
+def test_a_clean_stop_goes_through_the_statuses_of_the_specification(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    cycles(world, 6)
+    told = RequestTransition.objects.filter(request=request).order_by("id").values_list("to_status", flat=True)
+    assert list(told)[-5:] == [S.STOPPING, S.RESUBMITTING, S.QUEUED, S.PLANNING, S.ACTIVE]
+    stopped, rescue = chain(request)
+    assert (stopped.status, rescue.kind, rescue.parent_dag_id) == (DAGStatus.STOPPED, DAGKind.STOP_RESCUE, stopped.pk)
+    assert stopped.stop_requested_at is not None
+
+
+@pytest.mark.parametrize("between", [S.QUEUED, S.PLANNING, S.RESUBMITTING, S.PARTIAL])
+def test_between_dags_a_stop_changes_nothing(between: RequestStatus) -> None:
+    request = request_row(between)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    assert status(request) is between
 
 
 def test_a_queued_request_may_be_held_and_then_nothing_is_planned(world: World) -> None:

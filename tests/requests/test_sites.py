@@ -6,16 +6,24 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from requests_app.models import AuditEntry, Event, Request, RequestStatus
 from requests_app.services import request_abort
-from requests_app.services.sites import site_ban_by_operator, site_change_status, site_unban_by_operator, sites_judge
+from requests_app.services.sites import (
+    site_ban_by_operator,
+    site_bans_expire,
+    site_change_status,
+    site_unban_by_operator,
+    sites_judge,
+)
 from sites_app.bans import SiteFailures, bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.statuses import sites_avoided, sites_drained
 from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
+from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,6 +125,85 @@ def test_an_expired_or_lifted_ban_is_none() -> None:
     past = timezone.now() - timedelta(seconds=1)
     SiteBan.objects.filter(pk=ban.pk).update(created_at=past - timedelta(days=7), expires_at=past)
     assert not sites_avoided(request.workflow.pk)
+
+
+def test_a_ban_that_has_come_to_its_end_is_told_once() -> None:
+    """Error-handling 6.3: creation, expiration, removal and promotion are all logged."""
+    request, _ = _with_sites()
+    site = Site.objects.get(pk="T2_A")
+    ban = site_ban_by_operator(site=site, actor="olga", reason="full disk", workflow=request.workflow)
+    assert site_bans_expire() == 0
+    past = timezone.now() - timedelta(seconds=1)
+    SiteBan.objects.filter(pk=ban.pk).update(created_at=past - timedelta(days=7), expires_at=past)
+    assert [site_bans_expire(), site_bans_expire()] == [1, 0]
+    told = AuditEntry.objects.get(action="site_ban_expire")
+    assert (told.actor, told.target, told.reason) == ("wms2", "T2_A", "full disk")
+    ban.refresh_from_db()
+    assert (ban.removed_at, ban.removed_by) == (past, "its end")
+
+
+def test_every_event_of_a_ban_is_in_the_audit() -> None:
+    request, _ = _with_sites()
+    site = Site.objects.get(pk="T2_A")
+    site_ban_by_operator(site=site, actor="olga", reason="x", workflow=request.workflow)
+    site_unban_by_operator(site=site, actor="olga", reason="y")
+    for _ in range(3):
+        sites_judge(request=_with_sites()[0], failures={"T2_A": SiteFailures(4, 4)})
+    actions = AuditEntry.objects.filter(target="T2_A").order_by("id").values_list("actor", "action")
+    assert list(actions) == [
+        ("olga", "site_ban"), ("olga", "site_unban"), *[("wms2", "site_ban")] * 3, ("wms2", "site_ban_promote"),
+    ]  # fmt: skip
+
+
+def test_the_same_request_twice_is_not_two_independent_ones() -> None:
+    """Error-handling 6.2: several *workflows*."""
+    request, _ = _with_sites()
+    for _ in range(4):
+        sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+    assert bans_active("T2_A").count() == 1
+    stranger, _ = _with_sites()
+    assert "T2_A" not in sites_avoided(stranger.workflow.pk)
+
+
+def test_a_ban_lasts_seven_days_and_then_the_site_counts_as_any_other() -> None:
+    request, _ = _with_sites()
+    sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+    ban = bans_active("T2_A").get()
+    assert timedelta(days=7) - (ban.expires_at - ban.created_at) < timedelta(seconds=5)
+    assert ban.failure_data == {"attempts": 4, "against_site": 4}
+
+
+def test_a_ban_leaves_a_running_dag_alone_and_its_rescue_keeps_away(world: World) -> None:
+    """Error-handling 6.3, not retroactive, and 6.5."""
+    request = world.request(documents.generation(300))
+    world.cycle()
+    job = world.job_of(request)
+    include = job.directory / "avoid.inc"
+    before = include.read_text()
+    banned, everywhere = sorted(Site.objects.values_list("name", flat=True))[:2]
+    site_ban_by_operator(
+        site=Site.objects.get(pk=banned), actor="olga", reason="x", workflow=fresh(request).workflow, insist=True
+    )
+    site_ban_by_operator(site=Site.objects.get(pk=everywhere), actor="olga", reason="x", insist=True)
+    world.cycle()
+    assert (include.read_text(), job.live) == (before, True)
+    world.schedd.unit_failed(job, job.open_nodes[0])
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert world.job_of(request).directory == job.directory
+    assert include.read_text() == f"DAG_AVOID = {banned},{everywhere}\n"
+
+
+def test_bans_are_kept_in_the_table_of_the_specification_with_its_two_partial_indexes() -> None:
+    with connection.cursor() as cursor:
+        columns = {column.name for column in connection.introspection.get_table_description(cursor, "site_bans")}
+        cursor.execute("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'site_bans'")
+        indexes = dict(cursor.fetchall())
+    named = "id site_name workflow_id reason failure_data created_at expires_at removed_at removed_by"
+    assert set(named.split()) <= columns
+    assert indexes["idx_site_bans_active"].endswith("(site_name, expires_at) WHERE (removed_at IS NULL)")
+    assert indexes["idx_site_bans_workflow"].endswith("WHERE ((removed_at IS NULL) AND (workflow_id IS NOT NULL))")
 
 
 def test_a_drain_that_has_come_to_its_end_enables_the_site() -> None:

@@ -33,17 +33,27 @@ class Command(BaseCommand):
         """The report, and what is known beside it."""
         parser.add_argument("--report", type=Path, required=True, help="FrameworkJobReport.xml, WMCore's or WMS2's report")
         parser.add_argument("--exit-code", type=int, help="how the process ended; counts where the report has no code")
-        parser.add_argument("--stderr", type=Path, help="the job's stderr; searched by the rules' patterns too")
+        # not ``stderr``: Django takes that for the stream that it tells errors on
+        parser.add_argument(
+            "--stderr",
+            dest="stderr_file",
+            metavar="STDERR",
+            type=Path,
+            help="the job's stderr; searched by the rules' patterns too",
+        )
         parser.add_argument("--shipped", action="store_true", help="the shipped rules instead of those in the database")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the verdict; a report that is missing or damaged is judged by what remains."""
-        stderr: Path | None = options["stderr"]
+        stderr: Path | None = options["stderr_file"]
         if stderr is not None and not stderr.is_file():
             raise CommandError(f"{stderr}: no such file")
         tail = tail_text(stderr, STDERR_LINES) if stderr is not None else ""
-        evidence = evidence_of_ending(read_report(options["report"]), options["exit_code"], tail)
+        reading = read_report(options["report"])
+        if reading.problem:  # the verdict alone would not show a path that was mistyped
+            self.stderr.write(f"{options['report']}: {reading.problem}; judged by what else is known")
+        evidence = evidence_of_ending(reading, options["exit_code"], tail)
         verdict = policy(evidence, self._rules(shipped=options["shipped"]))
         if options["json"]:
             self.stdout.write(json.dumps(_shown(verdict)))
