@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-check test bench check ci stop clean-state shell-env manage pool-check screenshots lock
+.PHONY: help setup demo demo-check test faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
 export ARGS REQUEST
 
 help: ## this list
@@ -19,6 +19,9 @@ demo-check: ## the demo from an empty state, verified, then stopped
 
 test: ## all tests on their own stack; ARGS="..." goes to pytest
 	@deploy/bootstrap test
+
+faults: ## the fault catalogue twice in a row, and a report of what each fault led to; ARGS="-k merge" names some
+	@deploy/bootstrap faults
 
 bench: ## measurements on a stack of their own; ARGS="input_scale" names some
 	@deploy/bootstrap bench

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import faults
 from tests.support import stack as test_stack
 from wms2.conf import conf
 
 ROOT = Path(__file__).resolve().parents[1]
+pytest.register_assert_rewrite("tests.pool.faulty_units")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    faults.register(config)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -28,12 +29,29 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line by a single ``write``, so lines of parallel writers do not mix."""
+    """Append one line by a single ``write``, so lines of parallel writers do not mix.
+
+    OSError(ENOSPC) when only a part of it found room: a full disk takes what it can and says nothing.
+    """
+    data = (line + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, (line + "\n").encode())
+        if _is_torn(path):
+            data = b"\n" + data  # the next line must not be lost with the one that was cut off
+        written = os.write(descriptor, data)
     finally:
         os.close(descriptor)
+    if written != len(data):
+        raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes written", str(path))
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether the file ends in the middle of a line."""
+    with path.open("rb") as stream:
+        if not stream.seekable() or stream.seek(0, os.SEEK_END) == 0:
+            return False
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) != b"\n"
 
 
 def sync_directory(path: Path) -> None:

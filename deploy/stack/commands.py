@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.stack import checks, demo, environment, paths, pool_check, process, setup, stacks, tools, venv
+from deploy.stack import checks, demo, environment, faults, paths, pool_check, process, setup, stacks, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
 from deploy.stack.stacks import Stack
@@ -25,6 +25,8 @@ VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
 WATCH_SECONDS = 0.5
 _ON_THE_STACK = "pool or rucio or simulators"
+#: The second run shows that the first left nothing that disturbs.
+FAULT_RUNS = 2
 #: Arguments of pytest: tests that use the stack's services may take them away, so nothing runs beside them.
 TEST_PARTS = (("-m", _ON_THE_STACK), ("-m", f"not ({_ON_THE_STACK})", "-n", "2", "--dist", "loadfile"))
 
@@ -73,6 +75,30 @@ def command_test(layout: Layout) -> int:
     Without arguments all tests run, in two parts: those that have the stack's services to themselves, one after the other; then
     all others, two at a time.
     """
+    with _test_stack(layout) as (stack, supervisor, pytest, settings):
+        # SIGINT: pytest ends its fixtures and says how far it came.
+        if os.environ.get("ARGS", "").strip():
+            return _run_with_args(stack, supervisor, pytest, settings, signal.SIGINT)
+        codes = [_run(stack, supervisor, (*pytest, *part), settings, signal.SIGINT) for part in TEST_PARTS]
+        return next((code for code in codes if code), 0)
+
+
+def command_faults(layout: Layout) -> int:
+    """Run the fault catalogue twice in a row on one test stack (ARGS="..." narrows it) and print what each fault led to."""
+    with _test_stack(layout) as (stack, supervisor, pytest, settings):
+        reports, codes = [stack.directory / f"faults.{run}.jsonl" for run in range(1, FAULT_RUNS + 1)], []
+        for report in reports:
+            told = {**settings, faults.REPORT_VARIABLE: str(report)}
+            codes.append(_run_with_args(stack, supervisor, (*pytest, "-m", "fault"), told, signal.SIGINT))
+    entries = faults.read_entries(reports)
+    for line in faults.table(entries, FAULT_RUNS):
+        print(line)
+    return next((code for code in codes if code), 0) or int(not all(entry.holds for entry in entries))
+
+
+@contextmanager
+def _test_stack(layout: Layout) -> Iterator[tuple[Stack, Supervisor, tuple[str, ...], dict[str, str]]]:
+    """The running test stack; the words that begin a run of pytest on it, and the variables such a run gets."""
     with _stack(layout, "test", tests=True) as (stack, supervisor):
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
@@ -82,11 +108,7 @@ def command_test(layout: Layout) -> int:
             "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
             tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
-        # SIGINT: pytest ends its fixtures and says how far it came.
-        if os.environ.get("ARGS", "").strip():
-            return _run_with_args(stack, supervisor, ("pytest", *places), settings, signal.SIGINT)
-        codes = [_run(stack, supervisor, ("pytest", *places, *part), settings, signal.SIGINT) for part in TEST_PARTS]
-        return next((code for code in codes if code), 0)
+        yield stack, supervisor, ("pytest", *places), settings
 
 
 def command_bench(layout: Layout) -> int:
@@ -197,6 +219,7 @@ COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     "demo": command_demo,
     "demo-check": command_demo_check,
     "test": command_test,
+    "faults": command_faults,
     "bench": command_bench,
     "check": command_check,
     "pool-check": command_pool_check,

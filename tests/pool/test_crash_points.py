@@ -10,6 +10,7 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import EffectKind
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_import
+from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
@@ -30,6 +31,12 @@ def imported(**changes: int) -> Request:
     return request_import(document=small_request(**changes), request_name=None, actor="tester")
 
 
+@fault(
+    "WMS2 killed while submitting",
+    done="SIGKILL before, after and behind the submission",
+    spec="model 1 (PLANNING); issue Input and crashes",
+    afterwards="found by its id and adopted: one DAGMan job, COMPLETED once",
+)
 @pytest.mark.parametrize("point", SUBMISSION)
 def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready: None, tmp_path: Path, point: str) -> None:
     request = imported(events=20)
@@ -41,6 +48,12 @@ def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready
     assert_completed_once(request)
 
 
+@fault(
+    "WMS2 killed at every point",
+    done="SIGKILL once at each kill point from import to completion, two workers",
+    spec="docs/crash-points.md",
+    afterwards="one DBS block and tape rule each, one rule a file, COMPLETED as if nothing had happened",
+)
 def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothing_had_happened(
     ready: None, tmp_path: Path
 ) -> None:
@@ -59,6 +72,12 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
     assert_completed_once(request)
 
 
+@fault(
+    "WMS2 killed while aborting",
+    done="SIGKILL before and after the removal is asked for",
+    spec="model 1 (STOPPING)",
+    afterwards="ABORTED, nothing runs, nothing stays claimed",
+)
 @pytest.mark.parametrize("point", ["stop.claimed", "stop.called"])
 def test_killed_while_aborting_the_request_ends_aborted_and_nothing_runs(ready: None, tmp_path: Path, point: str) -> None:
     request = imported()

@@ -18,6 +18,7 @@ from requests_app.services.effects import effect_retry_now
 from sites_app.models import Site, SiteRse
 from sites_app.services import sites_sync
 from tests.support.fault_proxy import Armed, Fault
+from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.network import Kind, Network, arm_each, network
 from tests.support.outcomes import assert_completed_once, ended, status
@@ -78,6 +79,12 @@ def all_met(faults: list[Armed]) -> None:
     assert not missed, f"never happened: {missed}"
 
 
+@fault(
+    "every call fails once",
+    done="each kind of call to ConfigCache, DBS and Rucio: 500, answer lost, hangs, late, refused",
+    spec="spec 4.7; conventions 8",
+    afterwards="retried by what can be repeated; COMPLETED as if nothing had happened",
+)
 @pytest.mark.parametrize(
     "faults",
     [(Fault.ERROR_500, Fault.DROP_AFTER_ACTING), (Fault.HANG, Fault.DELAY), (Fault.REFUSE,)],
@@ -96,6 +103,12 @@ def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_
         assert_completed_once(request)
 
 
+@fault(
+    "services away",
+    done="ConfigCache, then DBS and Rucio refuse connections for a while",
+    spec="architecture (Errors)",
+    afterwards="waited for by name, nothing concluded, then COMPLETED once",
+)
 def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(net: Network) -> None:
     net.catalogues.arm(Fault.REFUSE)
     request = generation()
@@ -113,6 +126,12 @@ def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(
     assert_completed_once(request)
 
 
+@fault(
+    "refusals",
+    done="ConfigCache, DBS and Rucio answer 400 once each",
+    spec="model 3 (A refused effect)",
+    afterwards="HELD, or an alert with the answer; goes on at an operator's word; COMPLETED once",
+)
 def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Network) -> None:
     net.catalogues.arm(Fault.ERROR_400, path="^/couchdb/", times=1)
     refusals = [
@@ -137,11 +156,17 @@ def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Ne
     assert_completed_once(request)
 
 
+@fault(
+    "CRIC fails",
+    done="CRIC: 500, refused, answer lost, hangs",
+    spec="issue 6 (Sites)",
+    afterwards="no site is changed",
+)
 def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count())
     pointed_at(net, monkeypatch)
-    for fault in (Fault.ERROR_500, Fault.REFUSE, Fault.DROP_AFTER_ACTING, Fault.HANG):
-        net.catalogues.arm(fault, path="preset=data-processing")
+    for wrong in (Fault.ERROR_500, Fault.REFUSE, Fault.DROP_AFTER_ACTING, Fault.HANG):
+        net.catalogues.arm(wrong, path="preset=data-processing")
         with pytest.raises(ServiceUnavailable, match="cric"):
             sites_sync()
         net.disarm()
@@ -151,12 +176,18 @@ def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.Monkey
     assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
 
 
+@fault(
+    "ReqMgr2 fails",
+    done="ReqMgr2: 500, refused, hangs",
+    spec="architecture (Errors)",
+    afterwards="told apart from a request that does not exist; nothing stored",
+)
 def test_a_failing_reqmgr2_is_told_apart_from_a_request_that_does_not_exist(
     net: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pointed_at(net, monkeypatch)
-    for fault in (Fault.ERROR_500, Fault.REFUSE, Fault.HANG):
-        net.catalogues.arm(fault, path="/reqmgr2/")
+    for wrong in (Fault.ERROR_500, Fault.REFUSE, Fault.HANG):
+        net.catalogues.arm(wrong, path="/reqmgr2/")
         with pytest.raises(ServiceUnavailable, match="reqmgr2"):
             request_fetch(request_name="nobody_knows_it")
         net.disarm()

@@ -22,6 +22,7 @@ from tests.payload.workbench import shipped_rules
 from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
 from tests.pool import condor
 from tests.pool.standin_payload import REAL
+from tests.support.faults import fault
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -124,6 +125,12 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     assert {(ad["RequestDisk"], ad["MaxWallTimeMins"], ad["RequestCpus"]) for ad in retried} == {(524_388, 60, 1)}
 
 
+@fault(
+    "outer DAGMan removed",
+    done="condor_rm of the DAG, then submitted again",
+    spec="error-handling 7.3",
+    afterwards="only what is left runs, under a new fence",
+)
 def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_fence(new_dag: Callable[[], RunningDag]) -> None:
     dag = new_dag()
     dag.plan("mg_000001", "proc_000001", "once sleep 300")

@@ -16,6 +16,7 @@ from outputs_app.models import Effect, EffectState, OutputFile
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
 from tests.support import services
+from tests.support.faults import fault
 from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
 from wms2.celery import app
@@ -33,6 +34,12 @@ def imported(**changes: int) -> Request:
     return request_import(document=small_request(**changes), request_name=None, actor="tester")
 
 
+@fault(
+    "PostgreSQL and Valkey crash",
+    done="PostgreSQL crashes three times, Valkey loses everything twice",
+    spec="model 4",
+    afterwards="costs time and nothing else: COMPLETED once",
+)
 def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
     requests = [imported(events=20), imported(events=20)]
     moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [
@@ -51,6 +58,12 @@ def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_el
         assert_completed_once(request)
 
 
+@fault(
+    "Celery does what it likes",
+    done="tasks doubled, late, out of order, from two beats to two workers",
+    spec="model 4",
+    afterwards="each thing is done once; tasks of long ago change nothing",
+)
 def test_tasks_that_come_twice_late_and_in_any_order_from_two_beats_do_each_thing_once(ready: None, tmp_path: Path) -> None:
     requests = [imported(events=20), imported(events=20)]
     (tmp_path / "other").mkdir()
@@ -103,6 +116,12 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
     ]
 
 
+@fault(
+    "schedd away",
+    done="the schedd is frozen, or shut down, also in the middle of a submission",
+    spec="decisions 2 (three answers); issue 6 (submit failure)",
+    afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
+)
 @pytest.mark.parametrize("taken_away", [services.schedd_frozen, services.schedd_shut_down], ids=["it-hangs", "it-is-shut-down"])
 def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
     ready: None, taken_away: Callable[[], AbstractContextManager[None]]

@@ -14,6 +14,7 @@ from dags_app.models import DAG, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_hold, request_import, request_release
+from tests.support.faults import fault
 from tests.support.outcomes import assert_aborted, assert_completed, assert_held, status
 from tests.support.stack import small_request, worker
 from wms2.errors import InvalidTransition
@@ -92,6 +93,12 @@ def stories() -> list[Story]:
     return told
 
 
+@fault(
+    "verbs at any moment",
+    done="hold, release and abort by chance, also while planning and submitting",
+    spec="model 1",
+    afterwards="each request ends as its last verb says; nothing is left of the others",
+)
 def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_were_told(ready: None) -> None:
     told = stories()
     assert {story_end for story in told for story_end in [verb for _, verb in story.to_come]} == set(VERBS)

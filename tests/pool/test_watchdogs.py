@@ -18,6 +18,7 @@ from dags_app.payload.rules import RuleBook
 from dags_app.planning.watchdogs import watchdog_lines
 from tests.payload.workbench import LIMITS, shipped_rules
 from tests.pool import condor
+from tests.support.faults import fault
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -70,6 +71,12 @@ def verdict(place: Path, job_id: str, history: JobHistory) -> tuple[str, str | N
     return found.category, found.rule
 
 
+@fault(
+    "watchdog: no CPU",
+    done="a job sleeps",
+    spec="issue 6 (jobs that never end)",
+    afterwards="held by its own submit file, removed, the rule knows it",
+)
 def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -> None:
     job = submit(place, SLEEP, no_cpu=10)
     history = ended(place, job)
@@ -78,6 +85,12 @@ def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -
     assert verdict(place, job, history) == ("infrastructure", "held-no-cpu")
 
 
+@fault(
+    "watchdog: wall clock",
+    done="a job runs too long",
+    spec="issue 6 (jobs that never end)",
+    afterwards="held by its own submit file, removed, the rule knows it",
+)
 def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Path) -> None:
     job = submit(place, SPIN, wall=10)
     history = ended(place, job)
@@ -85,6 +98,12 @@ def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Pat
     assert verdict(place, job, history) == ("transient", "held-wall-clock")
 
 
+@fault(
+    "held for a missing file",
+    done="an input file of a job is missing",
+    spec="issue 6 (jobs that never end)",
+    afterwards="removed after a while, the rule knows the hold reason",
+)
 def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) -> None:
     job = submit(place, SLEEP, held=1, extra=f"transfer_input_files = {place}/absent")
     history = ended(place, job)
@@ -92,6 +111,12 @@ def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) 
     assert verdict(place, job, history) == ("infrastructure", "held-transfer")
 
 
+@fault(
+    "held by a person",
+    done="condor_hold",
+    spec="issue 6 (jobs that never end)",
+    afterwards="it stays",
+)
 def test_a_job_that_a_person_holds_stays(place: Path) -> None:
     job = submit(place, SLEEP, held=1)
     cluster = job.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Taking the test stack's own services away: PostgreSQL restarted, Valkey emptied, the schedd frozen or shut down.
+"""Taking the test stack's own services away: PostgreSQL restarted, Valkey emptied, schedd and DAGMans killed, frozen, shut down.
 
 The stack's supervisor starts again what dies. Processes are found through the files that they write themselves below
 ``WMS2_STATE_DIR``, so that nothing but this stack's own is ever signalled.
@@ -105,6 +105,52 @@ def schedd_shut_down() -> Iterator[None]:
         until(_schedd_answers, "the schedd answers again")
 
 
+@contextmanager
+def schedd_takes_no_jobs() -> Iterator[None]:
+    """The schedd refuses submissions, until the end of the block or ``schedd_takes_jobs_again``."""
+    _refusal().write_text("MAX_JOBS_SUBMITTED = 0\n")
+    try:
+        _condor("condor_reconfig", "-daemon", "schedd")
+        yield
+    finally:
+        schedd_takes_jobs_again()
+
+
+def schedd_takes_jobs_again() -> None:
+    """End of the refusal, also when there was none."""
+    _refusal().unlink(missing_ok=True)
+    _condor("condor_reconfig", "-daemon", "schedd")
+
+
+def _refusal() -> Path:
+    return Path(os.environ["CONDOR_CONFIG"]).parent / "config.d/95-no-jobs.conf"
+
+
+def schedd_kill() -> None:
+    """The schedd dies at once, as its host would; the pool's master starts it again. Returns when it answers."""
+    pid = _schedd_pid()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: _schedd_pid_or_none() not in (None, pid) and _schedd_answers(), "another schedd answers")
+
+
+def dagman_kill(directory: Path) -> None:
+    """The DAGMan process of this DAG or unit directory dies at once; the schedd starts its job again."""
+    mine = [pid for pid in _children(_schedd_pid()) if _program(pid) == "condor_dagman" and _runs_in(pid, directory)]
+    assert len(mine) == 1, f"DAGMans in {directory}: {mine}"
+    os.kill(int(mine[0]), signal.SIGKILL)
+
+
+def _runs_in(pid: str, directory: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
+    except FileNotFoundError:
+        return False
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 def _schedd_pid() -> int:
     pid = _schedd_pid_or_none()
     assert pid is not None, "the pool's master has no schedd"
@@ -114,8 +160,7 @@ def _schedd_pid() -> int:
 def _schedd_pid_or_none() -> int | None:
     """The schedd among the children of the stack's own condor_master."""
     master = _pid_in(Path(os.environ["CONDOR_CONFIG"]).parent / "run/master.pid")
-    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return next((int(pid) for pid in children if _program(pid) == "condor_schedd"), None)
+    return next((int(pid) for pid in _children(master) if _program(pid) == "condor_schedd"), None)
 
 
 def _program(pid: str) -> str:

@@ -79,11 +79,24 @@ class Worker:
         """End it, however it is."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
+            self.resume()
             try:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+    def pause(self) -> None:
+        """Let it do nothing, as a machine without time for it would."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on; what it held a lease for has run out."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
 
     @property
     def was_killed(self) -> bool:

@@ -1,0 +1,167 @@
+"""What runs a DAG dies, is removed or has no room, on the real stack: one DAGMan job at a time, all work done once."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import DAG, DAGKind
+from dags_app.payload.build import payload_bytes
+from requests_app.models import Request, RequestStatus, RequestTransition
+from requests_app.services import request_import
+from tests.support import services
+from tests.support.faults import fault
+from tests.support.outcomes import assert_completed, assert_completed_once, dagman_jobs, ended, status
+from tests.support.stack import Worker, small_request, worker
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+ONE_JOB_A_UNIT = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_SAME_UNITS": "0"}
+
+
+def imported(events: int = 20) -> Request:
+    return request_import(document=small_request(events=events, per_job=20), request_name=None, actor="tester")
+
+
+def inner_dagmans(dag: DAG, unit: str) -> list[str]:
+    ours = f'JobUniverse == 7 && DAGManJobId =!= undefined && WMS2_DagID == "{dag.pk}" && WMS2_Unit == "{unit}"'
+    argv = ("condor_q", "-allusers", "-constraint", f"{ours} && JobStatus == 2", "-af", "ClusterId")
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+
+
+def landed(running: Worker, request: Request, unit: str) -> DAG:
+    """Wait until a unit's DAGMan runs and the unit has landed."""
+    running.wait(lambda: status(request) == RequestStatus.ACTIVE, seconds=120)
+    dag = DAG.objects.get(workflow__request=request)
+    site = Path(dag.submit_dir) / unit / "site.inc"
+    running.wait(lambda: bool(inner_dagmans(dag, unit)) and site.exists(), seconds=120)
+    return dag
+
+
+@fault(
+    "one inner DAGMan removed",
+    done="condor_rm of the DAGMan of one of two units",
+    spec="model 3 (Failed units)",
+    afterwards="it counts as removed, not as failed: no threshold, a rescue does its work; COMPLETED, each event once",
+)
+def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: None) -> None:
+    request = imported(events=40)
+    with worker(**ONE_JOB_A_UNIT) as running:
+        first = landed(running, request, "mg_000000")
+        subprocess.run(("condor_rm", *inner_dagmans(first, "mg_000000")), check=True, capture_output=True, timeout=60)
+        running.wait(lambda: ended(request), seconds=300)
+    assert_completed(request)
+    assert [dag.kind for dag in DAG.objects.filter(workflow__request=request).order_by("fence")] == [
+        DAGKind.FRESH,
+        DAGKind.FAILURE_RESCUE,
+    ]
+    judged = RequestTransition.objects.get(request=request, from_status=RequestStatus.PARTIAL)
+    assert (judged.evidence["failed"], judged.evidence["removed"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(
+            lambda dag: services.dagman_kill(Path(dag.submit_dir)),
+            id="outer-dagman",
+            marks=fault(
+                "outer DAGMan killed",
+                done="SIGKILL for the DAG's DAGMan process while its units run",
+                spec="htcondor 8; issue 6",
+                afterwards="the schedd starts it again, it recovers; the same one DAGMan job, nothing concluded, COMPLETED once",
+            ),
+        ),
+        pytest.param(
+            lambda dag: services.schedd_kill(),
+            id="schedd",
+            marks=fault(
+                "schedd killed",
+                done="SIGKILL for the schedd while the DAG's units run",
+                spec="htcondor 8; decisions 2 (three answers)",
+                afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
+            ),
+        ),
+    ],
+)
+def test_what_runs_the_dag_dies_and_goes_on_as_if_nothing_had_happened(ready: None, kill: Callable[[DAG], None]) -> None:
+    request = imported()
+    with worker(**ONE_JOB_A_UNIT, WMS2_SERVICE_TIMEOUT_SECONDS="3") as running:
+        dag = landed(running, request, "mg_000000")
+        kill(dag)
+        running.wait(lambda: ended(request), seconds=300)
+    assert_completed_once(request)
+    assert DAG.objects.filter(workflow__request=request).count() == 1, "no rescue was needed"
+
+
+@fault(
+    "disk full while a DAG is written",
+    done="WMS2's process may not write files as big as the payload (RLIMIT_FSIZE) until the error is told",
+    spec="issue 6 (disk full)",
+    afterwards="nothing is submitted, the request says why; with room again COMPLETED once, nothing half-written is left",
+)
+def test_a_dag_that_cannot_be_written_is_not_submitted_and_is_written_when_there_is_room(ready: None) -> None:
+    with worker(**ONE_JOB_A_UNIT) as running:
+        assert running.process is not None
+        before = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (len(payload_bytes()) - 1, before[1]))
+        request = imported()
+        running.wait(lambda: "File too large" in last_error(request), seconds=120)
+        assert status(request) == RequestStatus.PLANNING
+        assert dagman_jobs(request) == []
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, before)
+        running.wait(lambda: ended(request), seconds=240)
+    assert_completed_once(request)
+    directory = Path(DAG.objects.get(workflow__request=request).submit_dir)
+    assert [path.name for path in directory.parent.iterdir()] == [directory.name]
+
+
+@fault(
+    "submit directory not writable",
+    done="the DAG's directory cannot be written to when the DAG is to be submitted",
+    spec="model 1 (PLANNING); issue 6 (submit failure)",
+    afterwards="nothing runs, the request says why and tries again; when it can be written to, COMPLETED once",
+)
+def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp_path: Path) -> None:
+    request = imported()
+    with worker(**ONE_JOB_A_UNIT, WMS2_CRASH_AT="plan.recorded", WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
+        running.wait(lambda: running.was_killed, seconds=120)
+        place = Path(DAG.objects.get(workflow__request=request).submit_dir)
+        place.chmod(0o500)
+        running.start()
+        running.wait(lambda: "Permission denied" in last_error(request), seconds=60)
+        assert dagman_jobs(request) == []
+        place.chmod(0o755)
+        running.wait(lambda: ended(request), seconds=240)
+    assert_completed_once(request)
+
+
+@fault(
+    "submission refused by the schedd",
+    done="the schedd takes no more jobs (MAX_JOBS_SUBMITTED) when the DAG is submitted",
+    spec="model 1 (PLANNING); issue 6 (submit failure)",
+    afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
+)
+def test_a_submission_that_the_schedd_does_not_take_is_made_again(ready: None) -> None:
+    quick = {"WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6"}
+    with services.schedd_takes_no_jobs(), worker(**ONE_JOB_A_UNIT, **quick) as running:
+        request = imported()
+        attempts = DAG.objects.filter(workflow__request=request)
+        running.wait(lambda: attempts.filter(attempt__gte=2).exists(), seconds=120)
+        running.wait(lambda: "submission attempt" in waiting_for(request), seconds=60)
+        assert status(request) == RequestStatus.PLANNING
+        assert dagman_jobs(request) == []
+        services.schedd_takes_jobs_again()
+        running.wait(lambda: ended(request), seconds=240)
+    assert_completed_once(request)
+
+
+def last_error(request: Request) -> str:
+    return Request.objects.values_list("last_error", flat=True).get(pk=request.pk)
+
+
+def waiting_for(request: Request) -> str:
+    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
