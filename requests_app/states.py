@@ -111,7 +111,17 @@ WORKFLOW_STATUS: dict[RequestStatus, WorkflowStatus] = {
 
 #: Fields that a transition may set beside the status.
 _MAY_CHANGE = frozenset(
-    {"hold_code", "hold_reason", "stop_intent", "next_attempt_at", "failed_attempts", "last_error", "waiting_for", "priority"}
+    {
+        "hold_code",
+        "hold_reason",
+        "stop_intent",
+        "next_attempt_at",
+        "failed_attempts",
+        "last_error",
+        "waiting_for",
+        "priority",
+        "production_steps",
+    }
 )
 
 

@@ -30,6 +30,10 @@ _COMMANDS = {
     "post": ("post", "run_post"),
 }
 _ON_WORKER = {"job", "merge", "cleanup"}
+#: Scripts that tell of failures by themselves, or fail only because something else has, which is told.
+_JUDGED = {"post", "reelect"}
+#: Nodes of the scripts that are not given one.
+_NODES = {"elect": "landing", "collect": "merge"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _load(command)(here, **options)
     except PayloadError as error:
         scripts.log(place, f"{command}: {error.message}")
+        node = _NODES.get(command) or str(options.get("node", ""))
+        if command not in _JUDGED and node:
+            import_module(".untold", __package__).tell_script(place, command, node, error)
         return 1
 
 

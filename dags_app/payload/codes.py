@@ -39,6 +39,7 @@ UNEXPECTED = 95008  # an error the payload has no name for: a full scratch disk,
 NOT_SUBMITTED = 95010  # DAGMan could not submit the job
 MANIFEST_REFUSED = 95011  # the merge job ended well, but the manifest is not of this job
 ENDINGS_DIFFER = 95012  # the report says 0, the process ended with something else
+LANDING_FAILED = 95013  # the landing job of a unit did not end well
 HELD = 95100  # plus HTCondor's HoldReasonCode: the job was on hold and then removed
 
 #: A process that a signal ended has this plus the signal's number, as shells count.

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from . import codes, eventlog, files, scripts
+from . import codes, eventlog, files, scripts, untold
 from .codes import PayloadError
 from .formats import SITE_ATTRIBUTE
 
@@ -27,6 +27,8 @@ def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> in
     scripts.ensure_includes(directory)
     if return_value != 0:
         scripts.log(directory, f"elect: the landing job {job_id} ended with {return_value}")
+        ran_at = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE) or ""
+        untold.tell_landing(directory, job_id, return_value, ran_at)
         return 1
     site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
     if not site:

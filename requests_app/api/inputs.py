@@ -11,9 +11,11 @@ from rest_framework import serializers
 from requests_app.api.filters import MAX_PRIORITY
 from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
+from requests_app.production import steps_read
 from requests_app.services.receiving import Received
 from wms2.api.serializers import MAX_REASON, NameField, StrictSerializer, TextField
 from wms2.conf import Conf
+from wms2.errors import InvalidTransition
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
 VERBS = {
@@ -27,6 +29,28 @@ VERBS = {
 MAX_LIMIT = 10**15
 
 
+class ProductionStepSerializer(StrictSerializer):
+    """At a share of the work done the rest goes on with another priority."""
+
+    fraction = serializers.FloatField(help_text="above 0, below 1, above that of the step before")
+    priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY)
+
+
+class StepsField(serializers.ListField):
+    """Production steps in their order; what is wrong is told by its place."""
+
+    child = ProductionStepSerializer()
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        """The whole list, after each step by itself."""
+        steps = super().run_validation(data)
+        try:
+            steps_read(steps)
+        except InvalidTransition as error:
+            raise serializers.ValidationError(str(error)) from error
+        return steps
+
+
 class _ImportSerializer(StrictSerializer):
     """What both ways of importing share."""
 
@@ -35,6 +59,7 @@ class _ImportSerializer(StrictSerializer):
     priority = serializers.IntegerField(
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="instead of the document's"
     )
+    production_steps = StepsField(required=False, help_text="step back in priority when a share of the work is done")
 
     def received(self) -> Received:
         """As the service wants it."""
@@ -45,6 +70,7 @@ class _ImportSerializer(StrictSerializer):
             urgent=data["urgent"],
             submit=data["submit"],
             priority=data.get("priority"),
+            production_steps=tuple(data.get("production_steps", ())),
         )
 
 
@@ -84,10 +110,12 @@ class StatusField(serializers.ChoiceField):
 
 
 class RequestChangeSerializer(StrictSerializer):
-    """PATCH: the priority, and NEW -> SUBMITTED. Everything else has a verb."""
+    """PATCH: the priority, the production steps, and NEW -> SUBMITTED. Everything else has a verb."""
 
     priority = serializers.IntegerField(required=False, min_value=0, max_value=MAX_PRIORITY)
     status = StatusField(choices=RequestStatus.choices, required=False)
+    production_steps = StepsField(required=False, help_text="instead of those still to come; empty: none")
+    confirm = serializers.BooleanField(default=False, help_text="a production step that is passed already is meant")
     reason = TextField(required=False, max_length=MAX_REASON, help_text="why; kept in the audit")
 
     def validate_status(self, value: str) -> str:
@@ -101,8 +129,8 @@ class RequestChangeSerializer(StrictSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Something must be asked for."""
-        if not attrs.keys() & {"priority", "status"}:
-            raise serializers.ValidationError({"priority": "give priority, or status 'submitted'"})
+        if not attrs.keys() & {"priority", "status", "production_steps"}:
+            raise serializers.ValidationError({"priority": "give priority, production_steps, or status 'submitted'"})
         return attrs
 
 

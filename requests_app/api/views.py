@@ -76,7 +76,7 @@ class RequestViewSet(RowsViewSet):
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
-        """Change the priority, or submit a new request (``{"status": "submitted"}``)."""
+        """Change the priority or the production steps, or submit a new request (``{"status": "submitted"}``)."""
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked, actor = data.validated_data, actor_of(request)
@@ -86,6 +86,10 @@ class RequestViewSet(RowsViewSet):
             row = on_request(request_name, partial(_submit, actor=actor, reason=reason))
         if "priority" in asked and asked["priority"] != row.priority:
             services.request_set_priority(request=row, priority=asked["priority"], actor=actor, reason=reason)
+        if "production_steps" in asked and asked["production_steps"] != row.production_steps:
+            services.request_set_steps(
+                request=row, steps=asked["production_steps"], actor=actor, reason=reason, confirm=asked["confirm"]
+            )
         return shown(row, status.HTTP_200_OK)
 
     @extend_schema(

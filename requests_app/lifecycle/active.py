@@ -14,6 +14,7 @@ from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
+from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import job_priority
 from requests_app.services.sites import sites_judge
@@ -37,6 +38,8 @@ def handle_active(evaluation: Evaluation) -> None:
             _ended(evaluation, dag)
         else:
             account(evaluation, dag)
+            if step_begin(evaluation, dag):
+                return
             _pass_priority(evaluation, dag)
             _tell(evaluation, dag)
     except LedgerViolation as error:

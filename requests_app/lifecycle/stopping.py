@@ -18,6 +18,7 @@ from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
+from requests_app.lifecycle.steps import step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import dag_discard, rescue_file, round_close, round_open
 from requests_app.services.restart import successor_begin, successor_drop
@@ -134,10 +135,12 @@ def _arrive(evaluation: Evaluation) -> None:
 def _resume(evaluation: Evaluation) -> None:
     last = dag_last(evaluation.request.workflow.pk)
     finished = last is None or last.status == DAGStatus.COMPLETED or rescue_file(last) is None
+    changes = step_taken(evaluation) if evaluation.request.stop_intent == StopIntent.STEP else {}
     if not finished:
-        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there")
+        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", changes or None, **changes)
         return
-    evaluation.transition(S.QUEUED, "the DAG had finished by itself", ledger_of(evaluation.request.workflow).as_dict())
+    evidence = ledger_of(evaluation.request.workflow).as_dict() | changes
+    evaluation.transition(S.QUEUED, "the DAG had finished by itself", evidence, **changes)
 
 
 def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:

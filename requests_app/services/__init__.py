@@ -3,6 +3,7 @@
 from dags_app.services.stop import StopMode
 from requests_app.services.intake import request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate
+from requests_app.services.production import request_set_steps
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.stopping import request_fail, request_stop
@@ -20,6 +21,7 @@ __all__ = [
     "request_release",
     "request_restart",
     "request_set_priority",
+    "request_set_steps",
     "request_stop",
     "request_submit",
 ]

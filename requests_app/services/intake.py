@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -10,6 +11,7 @@ from dags_app.planning.specs import WorkflowSpec
 from requests_app import intake
 from requests_app.audit import audit
 from requests_app.models import Request, RequestStatus
+from requests_app.production import steps_read
 from requests_app.services.workflow import configs_of
 from requests_app.states import record_creation
 from sites_app.selectors import known_site_names
@@ -20,12 +22,19 @@ from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
 def request_import(
-    *, document: dict[str, Any], request_name: str | None, actor: str, urgent: bool = False, submit: bool = True
+    *,
+    document: dict[str, Any],
+    request_name: str | None,
+    actor: str,
+    urgent: bool = False,
+    submit: bool = True,
+    production_steps: Sequence[Mapping[str, Any]] = (),
 ) -> Request:
     """Check a document and store it as a request, SUBMITTED or (``submit=False``) NEW.
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
+        InvalidTransition: a production step is wrong; nothing stored.
     """
     draft = draft_of(document, request_name)
     identity = draft.identity
@@ -43,6 +52,7 @@ def request_import(
         warnings=list(draft.warnings),
         priority=identity.priority,
         urgent=urgent,
+        production_steps=[step.model_dump() for step in steps_read(production_steps)],
         status=RequestStatus.SUBMITTED if submit else RequestStatus.NEW,
     )
     try:

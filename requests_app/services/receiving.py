@@ -7,6 +7,7 @@ from typing import Any
 
 from requests_app.intake import with_priority
 from requests_app.models import Request
+from requests_app.production import steps_read
 from requests_app.services.intake import request_check, request_fetch, request_import
 from wms2.errors import DocumentRefused, NotFoundInService, Problem
 
@@ -23,6 +24,7 @@ class Received:
     urgent: bool = False
     submit: bool = True
     priority: int | None = None
+    production_steps: tuple[dict[str, Any], ...] = ()
 
 
 def request_receive(*, received: Received, actor: str) -> Request:
@@ -30,11 +32,13 @@ def request_receive(*, received: Received, actor: str) -> Request:
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
+        InvalidTransition: a production step is wrong; nothing stored.
         ServiceUnavailable: ReqMgr2 or ConfigCache did not answer; nothing stored.
     """
     document = _document(received)
     if received.priority is not None:
         document = with_priority(document, received.priority)
+    steps_read(received.production_steps)
     request_check(document=document, request_name=received.request_name)
     return request_import(
         document=document,
@@ -42,6 +46,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         actor=actor,
         urgent=received.urgent,
         submit=received.submit,
+        production_steps=received.production_steps,
     )
 
 

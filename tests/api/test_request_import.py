@@ -199,3 +199,16 @@ def test_whatever_the_document_is_the_answer_is_a_list_of_problems(
 
 def test_readers_do_not_import(reader: APIClient) -> None:
     problem(reader.post(URL, {"request_name": "a"}), 403, "permission_denied")
+
+
+def test_production_steps_come_with_the_import_and_wrong_ones_store_nothing(
+    operator: APIClient, services: Simulators, document: dict[str, Any]
+) -> None:
+    """Spec 7.2, the example of partial production."""
+    backwards = [{"fraction": 0.5, "priority": 2}, {"fraction": 0.1, "priority": 1}]
+    refused = problem(operator.post(URL, {"document": document, "production_steps": backwards}, format="json"), 400, "invalid")
+    assert refused["field"] == "production_steps"
+    assert not Request.objects.exists()
+    steps = [{"fraction": 0.1, "priority": 80000}, {"fraction": 0.5, "priority": 50000}]
+    body = operator.post(URL, {"document": document, "production_steps": steps}, format="json")
+    assert (body.status_code, body.json()["production_steps"]) == (201, steps)

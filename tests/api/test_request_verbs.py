@@ -79,6 +79,10 @@ def test_any_other_status_is_refused_and_the_verb_is_named(operator: APIClient, 
         ({"priority": 1, "reason": "x" * 2001}, "reason"),
         ({"priority": 1, "campaign": "C"}, "campaign"),
         ({"hold_code": ""}, "hold_code"),
+        ({"confirm": True}, "priority"),
+        ({"production_steps": "soon"}, "production_steps"),
+        ({"production_steps": [{"fraction": 0.5, "priority": 10**6}]}, "production_steps.0.priority"),
+        ({"production_steps": [{"fraction": 1.5, "priority": 1}]}, "production_steps"),
     ],
     ids=str,
 )
@@ -86,6 +90,17 @@ def test_a_wrong_patch_is_400_and_changes_nothing(operator: APIClient, body: dic
     request = request_row(S.NEW, priority=5)
     problem(operator.patch(url(request), body), 400, "invalid", field=field)
     assert (fresh(request).priority, fresh(request).status) == (5, S.NEW)
+
+
+def test_production_steps_are_changed_by_patch_and_taken_away(operator: APIClient) -> None:
+    request = request_row(S.QUEUED)
+    steps = [{"fraction": 0.1, "priority": 80000}, {"fraction": 0.5, "priority": 50000}]
+    for _ in range(2):
+        body = operator.patch(url(request), {"production_steps": steps, "reason": "fair share"})
+        assert (body.status_code, body.json()["production_steps"]) == (200, steps)
+    assert AuditEntry.objects.get(action="request_set_steps").reason == "fair share"
+    assert operator.patch(url(request), {"production_steps": []}).json()["production_steps"] == []
+    problem(operator.patch(url(request_row(S.FAILED)), {"production_steps": steps}), 409, "invalid_transition")
 
 
 def test_abort_is_accepted_at_once_and_may_be_repeated(operator: APIClient) -> None:

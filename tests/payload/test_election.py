@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.payload.failure_log import read_failures
+from tests.payload.schemas import validate
 from tests.payload.workbench import EXECUTE_EVENT, Workbench
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "payload").glob("cluster-*.log"))
@@ -60,6 +62,26 @@ def test_no_site_is_elected_without_a_landing_job_that_ended_well(unit: Workbenc
     assert unit.script("elect", "group.dag.nodes.log", "42.0", value) == 1
     assert elected(unit) is None
     assert "elect: " in (unit.place / "scripts.log").read_text(), "DAGMan keeps nothing of what a script prints"
+
+
+@pytest.mark.parametrize(
+    ("value", "job_id", "log", "code", "site"),
+    [
+        (1, "42.0", EXECUTE_EVENT.format(cluster=42, site="T1_US_FNAL"), 95013, "T1_US_FNAL"),
+        (-1001, "-1.-1", "", 95010, ""),
+        (0, "42.0", "", 95001, ""),
+    ],
+    ids=["failed", "not submitted", "no site in the log"],
+)
+def test_a_landing_that_failed_is_told_in_the_failure_log(
+    unit: Workbench, value: int, job_id: str, log: str, code: int, site: str
+) -> None:
+    (unit.place / "group.dag.nodes.log").write_text(log)
+    assert unit.script("elect", "group.dag.nodes.log", job_id, value) == 1
+    (line,) = read_failures(unit.dag / "failures.jsonl")
+    validate("failure", line)
+    assert (line["unit"], line["node"], line["code"], line["site"]) == (unit.unit, "landing", code, site)
+    assert line["final"] is False
 
 
 def reelect(bench: Workbench, retry: int = 0) -> int:

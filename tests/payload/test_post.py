@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dags_app.payload.failure_log import read_failures
 from tests.payload.schemas import validate
 from tests.payload.workbench import Attempt, Workbench
 
@@ -136,6 +137,10 @@ def test_collect_fails_clearly(unit: Workbench, spoil: Any, message: str) -> Non
     assert unit.script("collect") == 1
     assert message in (unit.place / "scripts.log").read_text()
     assert not (unit.place / "merge_input.json").exists()
+    told = list(read_failures(unit.dag / "failures.jsonl"))[-1]
+    validate("failure", told)
+    assert (told["node"], told["role"], told["step"]) == ("merge", "merge", "collect")
+    assert message in told["message"], "DAGMan runs no POST script after a PRE script that failed"
 
 
 def test_a_merge_counts_only_with_the_manifest_it_wrote_in_this_submission(unit: Workbench) -> None:

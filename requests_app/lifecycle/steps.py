@@ -1,0 +1,50 @@
+"""Production steps in the life cycle: stop at a step without losing work, and go on with the lower priority (spec 6.2.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.services.stop import StopMode, dag_request_stop
+from requests_app.evaluation import Evaluation
+from requests_app.ledger import ledger_of
+from requests_app.models import RequestStatus, StopIntent
+from requests_app.production import share_done, steps_of, steps_passed
+
+S = RequestStatus
+
+
+def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
+    """Drain the running DAG when the next step is passed and work units are left that have not begun; True when it is so.
+
+    A drain loses nothing: work units that run finish, so a little more than the share gets done at the old priority.
+    """
+    request = evaluation.request
+    steps = steps_of(request)
+    if not steps or dag.status != DAGStatus.RUNNING or dag.unanswered_since is not None:
+        return False
+    ledger = ledger_of(request.workflow, whole=False)
+    share = share_done(ledger)
+    passed = steps_passed(steps, share)
+    waiting = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED).count()
+    if not passed or (waiting <= int(dag.observed.get("units_running", 0)) and not ledger.work_left):
+        return False
+    priority = steps[passed - 1].priority
+    why = f"production step at {steps[passed - 1].fraction:.1%}: {share:.1%} are done, the rest goes on with priority {priority}"
+    with evaluation.fenced():
+        evaluation.transition(S.STOPPING, why, {"share_done": share, "priority": priority}, stop_intent=StopIntent.STEP)
+        dag_request_stop(dag=dag, reason=why, mode=StopMode.DRAIN)
+    return True
+
+
+def step_taken(evaluation: Evaluation) -> dict[str, Any]:
+    """The fields of a request that has stopped for a step: the priority of the last step passed by now, and the steps to come.
+
+    At least one step is taken, for the stop was made for it; empty when somebody has taken the steps away meanwhile.
+    """
+    steps = steps_of(evaluation.request)
+    if not steps:
+        return {}
+    passed = max(1, steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))))
+    left = [step.model_dump() for step in steps[passed:]]
+    return {"priority": steps[passed - 1].priority, "production_steps": left}

@@ -1,0 +1,70 @@
+"""Partial production: when a share of its work is done, a request steps back in priority (spec 6.2.1; ``model.md`` section 3).
+
+Owns what a step is and when one is passed. The life cycle stops the DAG for it (``lifecycle.steps``); operators change the steps
+with ``services.production``. A share is of the whole request's work, by its account: it can be met no closer than by whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from requests_app.ledger import Ledger
+from requests_app.models import Request
+from wms2.errors import InvalidTransition
+
+#: More steps than these are no plan.
+MAX_STEPS = 20
+
+
+class ProductionStep(BaseModel):
+    """At ``fraction`` of the work done the rest goes on with ``priority``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fraction: float = Field(gt=0, lt=1)
+    priority: int = Field(ge=0, le=999_999)
+
+
+def steps_read(values: Sequence[Mapping[str, Any]]) -> tuple[ProductionStep, ...]:
+    """Judge what somebody asks for.
+
+    Raises:
+        InvalidTransition: naming the step and the field that is wrong.
+    """
+    if len(values) > MAX_STEPS:
+        raise InvalidTransition(f"production_steps: {len(values)} are too many; at most {MAX_STEPS}")
+    steps = []
+    for number, value in enumerate(values):
+        try:
+            steps.append(ProductionStep.model_validate(value))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise InvalidTransition(f"production_steps[{number}].{place}: {first['msg']}") from error
+        if number and steps[number].fraction <= steps[number - 1].fraction:
+            raise InvalidTransition(f"production_steps[{number}].fraction: is not above that of the step before")
+    return tuple(steps)
+
+
+def steps_of(request: Request) -> tuple[ProductionStep, ...]:
+    """The steps that are still to come."""
+    return tuple(ProductionStep.model_validate(step) for step in request.production_steps)
+
+
+def share_done(ledger: Ledger) -> float:
+    """Share of the work that is done, 0 to 1; what is excluded or refused is no work."""
+    if ledger.by_lumi:
+        done, everything = ledger.done_lumis, ledger.all_lumis - ledger.excluded_lumis - ledger.refused_lumis
+    elif ledger.all_events:
+        done, everything = ledger.done_events, ledger.all_events - ledger.excluded_events
+    else:
+        done, everything = ledger.done_files, ledger.all_files - ledger.excluded_files
+    return done / everything if everything > 0 else 0.0
+
+
+def steps_passed(steps: Sequence[ProductionStep], share: float) -> int:
+    """How many of the steps, from the first on, are passed at this share."""
+    return next((number for number, step in enumerate(steps) if step.fraction > share), len(steps))

@@ -1,0 +1,202 @@
+"""Partial production: after a share of its work a request steps back in priority and goes on from its rescue. Spec 6.2.1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG, DAGKind
+from dags_app.services.stop import halt_file
+from requests_app.ledger import ledger_of
+from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, StopIntent
+from requests_app.production import ProductionStep, share_done, steps_passed, steps_read
+from requests_app.services import request_abort, request_hold, request_import, request_release, request_set_steps
+from tests.support.rows import request_row
+from tests.support.scripted import documents
+from tests.support.scripted.invariants import check
+from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.world import World
+from wms2.errors import InvalidTransition
+
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
+STEPS = [{"fraction": 0.2, "priority": 80_000}, {"fraction": 0.5, "priority": 50_000}]
+UNITS = 10
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS))
+    made.furnish()
+    return made
+
+
+def started(world: World, steps: list[dict[str, Any]]) -> tuple[Request, Job]:
+    """Ten units run, at priority 100,000."""
+    request = request_import(document=documents.generation(100 * UNITS), request_name=None, actor="olga", production_steps=steps)
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    return request, world.job_of(request)
+
+
+def status(request: Request) -> RequestStatus:
+    request.refresh_from_db()
+    return RequestStatus(request.status)
+
+
+def cycles(world: World, number: int = 1) -> None:
+    for _ in range(number):
+        world.cycle()
+        check(world)
+
+
+def finish_units(world: World, job: Job, number: int) -> None:
+    for unit in job.open_nodes[:number]:
+        world.schedd.unit_done(job, unit)
+    cycles(world)
+
+
+def drained(world: World, request: Request, job: Job) -> Job:
+    """What ran has finished; the next job of the request."""
+    world.schedd.end(job, End.DRAINED)
+    cycles(world, 6)
+    return world.job_of(request)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_priority(world: World) -> None:
+    request, job = started(world, STEPS)
+    finish_units(world, job, 1)
+    assert status(request) is S.ACTIVE, "a tenth is done, the step is at a fifth"
+    finish_units(world, job, 1)
+    assert (status(request), request.stop_intent) == (S.STOPPING, StopIntent.STEP)
+    assert halt_file(DAG.objects.get(workflow__request=request)).exists(), "drained, not removed"
+    assert job.live
+
+    job = drained(world, request, job)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 80_000, STEPS[1:])
+    assert len(job.open_nodes) == 8, "what was done is not done again"
+    finish_units(world, job, 3)
+    assert status(request) is S.STOPPING
+    job = drained(world, request, job)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 50_000, [])
+    world.schedd.end(job, End.FINISHED)
+    cycles(world, 8)
+    assert status(request) is S.COMPLETED
+
+    dags = DAG.objects.filter(workflow__request=request).order_by("fence")
+    assert [(dag.kind, dag.job_priority) for dag in dags] == [
+        (DAGKind.FRESH, 100_000_000), (DAGKind.STOP_RESCUE, 80_000_000), (DAGKind.STOP_RESCUE, 50_000_000),
+    ]  # fmt: skip
+    told = RequestTransition.objects.filter(request=request, to_status=S.STOPPING).order_by("id").values_list("reason", flat=True)
+    assert list(told) == [
+        "production step at 20.0%: 20.0% are done, the rest goes on with priority 80000",
+        "production step at 50.0%: 50.0% are done, the rest goes on with priority 50000",
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_steps_that_few_units_pass_together_are_one(world: World) -> None:
+    """Few units: a share is met by whole units only, and what is passed meanwhile counts too."""
+    request, job = started(world, STEPS)
+    finish_units(world, job, 2)
+    for unit in job.open_nodes[:4]:
+        world.schedd.unit_done(job, unit)
+    drained(world, request, job)
+    assert (request.refresh_from_db(), request.priority, request.production_steps) == (None, 50_000, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dag_that_ends_by_itself_while_it_is_drained_has_taken_its_step_too(world: World) -> None:
+    request, job = started(world, STEPS[:1])
+    finish_units(world, job, 2)
+    world.schedd.end(job, End.FINISHED)
+    cycles(world, 6)
+    assert (status(request), request.priority, request.production_steps) == (S.COMPLETED, 80_000, [])
+    assert len(world.schedd.jobs) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_stopped_for_a_step_when_no_unit_is_left_to_begin(world: World) -> None:
+    request, job = started(world, [{"fraction": 0.95, "priority": 1}])
+    world.schedd.end(job, End.FINISHED)
+    cycles(world, 6)
+    assert status(request) is S.COMPLETED
+    assert not RequestTransition.objects.filter(request=request, to_status=S.STOPPING).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("verb", ["hold", "abort"])
+def test_a_stronger_verb_overtakes_a_step(world: World, verb: str) -> None:
+    request, job = started(world, STEPS)
+    finish_units(world, job, 2)
+    (request_hold if verb == "hold" else request_abort)(request=request, **BY)
+    cycles(world, 4)
+    assert status(request) is (S.HELD if verb == "hold" else S.ABORTED)
+    if verb == "abort":
+        return
+    assert (request.priority, request.production_steps) == (100_000, STEPS), "the step is still to come"
+    request_release(request=request, **BY)
+    cycles(world, 4)
+    assert (status(request), request.stop_intent) == (S.STOPPING, StopIntent.STEP)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_steps_may_be_changed_while_it_runs_and_one_that_is_passed_needs_a_word(world: World) -> None:
+    request, job = started(world, [])
+    finish_units(world, job, 3)
+    assert status(request) is S.ACTIVE
+    with pytest.raises(InvalidTransition, match=r"30\.0% are done.*at 20\.0% is passed already"):
+        request_set_steps(request=request, steps=STEPS, **BY)
+    request_set_steps(request=request, steps=STEPS[1:], **BY)
+    cycles(world)
+    assert status(request) is S.ACTIVE
+    request_set_steps(request=request, steps=STEPS, confirm=True, **BY)
+    cycles(world)
+    assert (status(request), request.stop_intent) == (S.STOPPING, StopIntent.STEP)
+    request_set_steps(request=request, steps=[], **BY)
+    drained(world, request, job)
+    assert (status(request), request.priority) == (S.ACTIVE, 100_000), "the steps were taken away meanwhile"
+    outcomes = AuditEntry.objects.filter(action="request_set_steps").order_by("id").values_list("outcome", flat=True)
+    assert [outcome == "refused" for outcome in outcomes] == [True, False, False, False]
+
+
+@pytest.mark.django_db
+def test_what_is_over_takes_no_steps() -> None:
+    with pytest.raises(InvalidTransition, match="nothing more is planned"):
+        request_set_steps(request=request_row(S.COMPLETED), steps=STEPS, **BY)
+
+
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        ([{"fraction": 0, "priority": 1}], r"production_steps\[0\]\.fraction: .* greater than 0"),
+        ([{"fraction": 1.0, "priority": 1}], r"production_steps\[0\]\.fraction: .* less than 1"),
+        ([{"fraction": 0.5, "priority": -1}], r"production_steps\[0\]\.priority"),
+        ([{"fraction": 0.5, "priority": 1}, {"fraction": 0.5, "priority": 0}], r"production_steps\[1\]\.fraction: is not above"),
+        ([{"fraction": 0.5}], r"production_steps\[0\]\.priority: Field required"),
+        ([{"fraction": 0.5, "priority": 1, "prio": 2}], r"production_steps\[0\]\.prio"),
+        ([{"fraction": n / 100, "priority": 1} for n in range(1, 30)], "29 are too many"),
+    ],
+)
+def test_a_wrong_step_is_refused_by_its_place(steps: list[dict[str, Any]], problem: str) -> None:
+    with pytest.raises(InvalidTransition, match=problem):
+        steps_read(steps)
+
+
+def test_steps_are_passed_from_the_first_on() -> None:
+    steps = [ProductionStep(fraction=fraction, priority=1) for fraction in (0.1, 0.5, 0.9)]
+    assert [steps_passed(steps, share) for share in (0.0, 0.1, 0.49, 0.5, 1.0)] == [0, 1, 1, 2, 3]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_share_is_of_the_whole_request_and_not_of_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+    world.furnish()
+    request, job = started(world, [{"fraction": 0.4, "priority": 7}])
+    finish_units(world, job, 2)
+    assert (status(request), share_done(ledger_of(request.workflow))) == (S.ACTIVE, 0.2)
+    finish_units(world, job, 2)
+    assert status(request) is S.STOPPING
