@@ -166,7 +166,7 @@ def test_a_service_that_does_not_answer_is_503_with_a_time_to_come_back_and_noth
         ({"document": {}, "priority": "high"}, "priority"),
         ({"document": {}, "priority": 10**400}, "priority"),
         ({"document": {}, "status": "active"}, "status"),
-        ({"request_name": "a", "production_steps": [{"fraction": 0.1, "priority": 8}]}, "production_steps"),
+        ({"request_name": "a", "production_steps": [{"fraction": 1.5, "priority": 8}]}, "production_steps"),
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
