@@ -14,13 +14,20 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` in one step: a reader sees the old file or the new one, never a part of either."""
+    """Replace ``path`` by ``text`` in one step: a reader sees the old file or the new one, never a part of either.
+
+    OSError when the disk refuses; the old file is as it was, and nothing is left beside it.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with part.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    try:
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
