@@ -236,7 +236,7 @@ def test_filters_offer_what_the_newest_rows_have(operator: Client, some: Scene) 
 def test_a_status_has_its_colour_and_its_age(staff: Client, some: Scene) -> None:
     html = staff.get(list_of(Request)).content.decode()
     assert '<span class="badge tone-bad">Held</span>' in html
-    assert "3 h 11 min" in text(html)
+    assert re.search(r"3 h 1\d min", text(html))  # the scene was set a while ago
 
 
 def test_a_requests_page_leads_to_everything_that_belongs_to_it(staff: Client, some: Scene) -> None:
