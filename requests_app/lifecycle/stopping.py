@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
+from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.outcome import dag_outcome
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop
 from dags_app.services.submit import Submitted, dag_record_submission
@@ -20,7 +21,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
 from requests_app.lifecycle.steps import step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.rounds import dag_discard, rescue_file, round_close, round_open
+from requests_app.rounds import dag_discard, round_close, round_open
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import failed_follow_up
 from requests_app.states import hold_changes
@@ -133,14 +134,20 @@ def _arrive(evaluation: Evaluation) -> None:
 
 
 def _resume(evaluation: Evaluation) -> None:
+    """With its rescue file it goes on where it stood; without one what is left is planned anew."""
     last = dag_last(evaluation.request.workflow.pk)
-    finished = last is None or last.status == DAGStatus.COMPLETED or rescue_file(last) is None
+    why = "the DAG had finished by itself"
+    if last is None:
+        why = "no DAG had begun"
+    elif last.status != DAGStatus.COMPLETED:
+        obstacle = rescue_obstacle(last)
+        why = f"stopped; what is left is planned anew: {obstacle}" if obstacle else ""
     changes = step_taken(evaluation) if evaluation.request.stop_intent == StopIntent.STEP else {}
-    if not finished:
+    if not why:
         evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", changes or None, **changes)
         return
     evidence = ledger_of(evaluation.request.workflow).as_dict() | changes
-    evaluation.transition(S.QUEUED, "the DAG had finished by itself", evidence, **changes)
+    evaluation.transition(S.QUEUED, why, evidence, **changes)
 
 
 def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:

@@ -164,6 +164,20 @@ def test_a_rescue_file_that_forgets_done_units_is_not_run(world: World, rescue: 
     assert list(states) == [WorkUnitState.DONE, WorkUnitState.DONE, WorkUnitState.FAILED]
 
 
+def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(world: World) -> None:
+    """A DAGMan that is removed while it is held writes none."""
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    request_stop(request=request, actor="olga", reason="maintenance")
+    world.cycle()
+    (job.directory / "workflow.dag.rescue001").unlink()
+    cycles(world)
+    told = RequestTransition.objects.get(request=request, from_status=S.STOPPING)
+    assert (told.to_status, told.reason) == (S.QUEUED, "stopped; what is left is planned anew: there is no rescue file")
+    assert run_on(world, request) is S.COMPLETED
+    assert kinds(request) == [DAGKind.FRESH, DAGKind.FRESH]
+
+
 def test_a_release_says_why_a_rescue_file_cannot_be_run(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
