@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from dags_app.models import DAG
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import history
 from wms2.adapters import factory
+from wms2.adapters.types import JobStatus
 from wms2.crash import crash_point
 
 log = structlog.get_logger(__name__)
+#: A DAGMan that was released and does not run after so long is removed without. HTCondor 25 lets it cool down for 300 s.
+WAKE_SECONDS = 900.0
+#: What a DAGMan that has run before needs to read its log again; removed earlier it might not know what is done.
+RECOVERY_SECONDS = 5.0
 
 
 class StopMode(StrEnum):
@@ -42,6 +48,28 @@ def dag_drain(*, dag: DAG) -> None:
     The inner DAGMans are not halted, so nothing that runs is lost (measured on 23.9 and 25: ``htcondor.md`` section 4).
     """
     halt_file(dag).touch()
+
+
+def dag_wake(*, dag: DAG) -> bool:
+    """Let a DAGMan run before it is removed; True while it has to be waited for.
+
+    Only one that runs writes a rescue file when it is removed: one on hold has no process, and all that its units have begun would
+    be lost (measured on 23.9). One that has never run has nothing to lose. What does not run for long is removed as it is.
+
+    Raises:
+        ServiceUnavailable: no answer; the next cycle asks again.
+    """
+    asked_at = dag.stop_requested_at or timezone.now()
+    status, starts = dag.observed.get("job_status"), int(dag.observed.get("job_starts") or 0)
+    if not starts or timezone.now() - asked_at > timedelta(seconds=WAKE_SECONDS):
+        return False
+    if status == JobStatus.HELD and dag.schedd is not None:
+        condor = factory.htcondor(dag.schedd.name, dag.schedd.collector)
+        condor.release_tree(int(dag.dagman_cluster_id), str(dag.directory_id), "released to be removed with a rescue file")
+        log.info("released to be removed", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
+        return True
+    running_seconds = timezone.now().timestamp() - float(dag.observed.get("status_since_seconds") or 0)
+    return status == JobStatus.IDLE or (starts > 1 and running_seconds < RECOVERY_SECONDS)
 
 
 def halt_file(dag: DAG) -> Path:

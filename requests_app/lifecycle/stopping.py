@@ -11,7 +11,7 @@ from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.outcome import dag_outcome
-from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop
+from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import Submitted, dag_record_submission
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
@@ -30,6 +30,8 @@ from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
 S = RequestStatus
+#: Stops after which nothing goes on from a rescue file.
+_GIVE_UP = (StopIntent.ABORT, StopIntent.FAIL, StopIntent.RESTART, StopIntent.CLEAN)
 
 
 def handle_stopping(evaluation: Evaluation) -> None:
@@ -54,6 +56,11 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
     if dag.missing_since is None:
         if mode is StopMode.DRAIN:
             _drain(evaluation, dag)
+            return
+        if StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_wake(dag=dag):
+            evaluation.note(
+                waiting_for=f"DAGMan job {dag.dagman_cluster_id} to run again, so that its removal leaves a rescue file"
+            )
             return
         dag_remove(dag=dag)
         evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")

@@ -11,6 +11,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus
+from dags_app.services.stop import WAKE_SECONDS
 from requests_app.models import AuditEntry, HoldCode, Request, RequestStatus
 from tests.api.problems import problem
 from tests.support.scripted import documents
@@ -160,6 +161,41 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_goes_on(world: World, re
     assert request_of(dag).status == S.COMPLETED
     verbs = [entry[1:3] for entry in audits(dag)]
     assert verbs == [("dag_remove", "done")] * 3 + [("dag_rescue", "done")]
+
+
+def test_a_dag_on_hold_is_let_run_before_it_is_removed_so_that_a_rescue_file_is_left(world: World, rest: APIClient) -> None:
+    dag = running(world)
+    rest.post(url(dag, "hold"), WHY)
+    rest.post(url(dag, "remove"), WHY)
+    world.evaluate(request_of(dag))
+    assert "to run again, so that its removal leaves a rescue file" in request_of(dag).waiting_for
+    assert [job.held_because for job in world.schedd.live] == [""]
+    for _ in range(3):
+        world.cycle()
+    assert (request_of(dag).status, world.schedd.live) == (S.HELD, [])
+    assert rest.post(url(dag, "rescue"), WHY).status_code == 202
+
+
+def test_a_dag_that_stays_on_hold_is_removed_all_the_same(world: World, rest: APIClient) -> None:
+    dag = running(world)
+    rest.post(url(dag, "hold"), WHY)
+    rest.post(url(dag, "remove"), WHY)
+    world.schedd.release_tree = lambda cluster, dag_id, reason: 0  # type: ignore[method-assign]
+    world.cycle()
+    assert len(world.schedd.live) == 1
+    world.clock.advance(WAKE_SECONDS + 1)
+    for _ in range(3):
+        world.cycle()
+    assert (request_of(dag).status, world.schedd.live) == (S.HELD, [])
+
+
+def test_a_dag_on_hold_is_aborted_at_once(world: World, rest: APIClient) -> None:
+    dag = running(world)
+    rest.post(url(dag, "hold"), WHY)
+    rest.delete(f"/api/v1/requests/{request_of(dag).request_name}?reason=wrong")
+    for _ in range(3):
+        world.cycle()
+    assert (request_of(dag).status, world.schedd.live) == (S.ABORTED, [])
 
 
 def test_the_admin_removes_and_rescues_and_names_what_becomes_of_the_request(world: World, browser: Client) -> None:

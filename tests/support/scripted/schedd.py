@@ -184,7 +184,7 @@ class ScriptedSchedd:
         return len(changed)
 
     def _removed(self, job: Job) -> None:
-        self._leave(job, JobStatus.REMOVED, None, 4, rescue=True)
+        self._leave(job, JobStatus.REMOVED, None, 4, rescue=not job.held_because)  # on hold there is no process to write one
 
     def _leave(self, job: Job, status: JobStatus, exit_code: int | None, dag_status: int, *, rescue: bool) -> None:
         job.live = False
