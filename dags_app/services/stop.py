@@ -53,8 +53,8 @@ def dag_drain(*, dag: DAG) -> None:
 def dag_wake(*, dag: DAG) -> bool:
     """Let a DAGMan run before it is removed; True while it has to be waited for.
 
-    Only one that runs writes a rescue file when it is removed: one on hold has no process, and all that its units have begun would
-    be lost (measured on 23.9). One that has never run has nothing to lose. What does not run for long is removed as it is.
+    Only one that runs writes a rescue file when it is removed: one on hold has no process, and all that its units have begun
+    would be lost (measured on 23.9). One that has never run has nothing to lose. What does not run for long is removed as it is.
 
     Raises:
         ServiceUnavailable: no answer; the next cycle asks again.
