@@ -1,0 +1,145 @@
+"""Fail, invalidate and restart on the real stack: rules really end in Rucio, files and datasets are really INVALID in DBS."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock, Validity
+from requests_app.models import CleanupPolicy, Request, RequestStatus
+from requests_app.services import request_fail, request_import, request_invalidate, request_restart
+from tests.support.outcomes import assert_completed_once, assert_nothing_runs, ended, status
+from tests.support.stack import Worker, small_request, worker
+from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
+from wms2.conf import conf
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+S = RequestStatus
+WHO = {"actor": "olga", "reason": "wrong global tag"}
+KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+POINTS = tuple(f"{kind}.{point}" for kind in KINDS for point in ("claimed", "called", "recorded"))
+#: One work unit at a time, so that one is registered while the other is still to be done.
+ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1"}
+
+
+def imported() -> Request:
+    return request_import(document=small_request(events=40, per_job=20), request_name=None, actor="tester")
+
+
+def rules(request: Request) -> list[RuleInfo]:
+    return factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
+
+
+def half_registered(request: Request) -> bool:
+    """Each of its datasets has a file that is registered, with a rule that protects it."""
+    files = OutputFile.objects.filter(block__workflow__request=request)
+    protected = {file.dataset_id for file in files if file.rule_id}
+    registering = Effect.objects.filter(request=request).exclude(state=EffectState.DONE)
+    return len(protected) == 2 and not registering.exists()
+
+
+def stopped_half_way(request: Request, running: Worker) -> None:
+    running.wait(lambda: half_registered(request) or ended(request), seconds=180)
+    request.refresh_from_db()
+    assert request.status == S.ACTIVE, "it has not ended before the other unit was done"
+    assert rules(request)
+
+
+def manifest(request: Request) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((conf().state_dir / "invalidations" / f"{request.request_name}.json").read_text())
+    return document
+
+
+def listed_rules(document: dict[str, Any]) -> set[str]:
+    return {rule["id"] for dataset in document["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
+
+
+def assert_untouched(request: Request, document: dict[str, Any]) -> None:
+    """A failure lists what there is, and takes nothing back."""
+    assert listed_rules(document) == {rule.rule_id for rule in rules(request)}
+    assert all(rule.expires_at is None for rule in rules(request))
+    for block in ProcessingBlock.objects.filter(workflow__request=request):
+        assert block.status == BlockStatus.FAILED
+        assert all(file.is_valid for file in factory.dbs().block_files(block.dbs_block_name))
+
+
+def invalidated(request: Request) -> bool:
+    wanted = request.workflow.output_datasets.count()
+    return request.workflow.output_datasets.filter(state=DatasetState.INVALIDATED).count() == wanted == 2
+
+
+def assert_taken_back(request: Request, document: dict[str, Any]) -> None:
+    """Of everything that was listed: no rule lives on, no file is valid; each was asked for once."""
+    left = {rule.rule_id: rule for rule in rules(request)}  # Rucio keeps a deleted rule for an hour, with its end set
+    assert listed_rules(document)
+    assert set(left) <= listed_rules(document)
+    assert all(rule.expires_at is not None for rule in left.values())
+    for dataset in request.workflow.output_datasets.all():
+        in_dbs = factory.dbs().dataset(dataset.name)
+        assert in_dbs is not None
+        assert in_dbs.access_type == "INVALID"
+        for block in ProcessingBlock.objects.filter(dataset=dataset):
+            files = factory.dbs().block_files(block.dbs_block_name)
+            assert files
+            assert not any(file.is_valid for file in files)
+            assert (block.status, block.tape_rule_id) == (BlockStatus.INVALIDATED, "")
+        rows = OutputFile.objects.filter(dataset=dataset)
+        assert {(row.validity, row.rule_id) for row in rows} == {(Validity.INVALID, "")}
+    asked = Counter(Effect.objects.filter(request=request, kind__in=KINDS).values_list("kind", "state"))
+    assert asked == {
+        (EffectKind.INVALIDATION_MANIFEST, EffectState.DONE): 1,
+        (EffectKind.RUCIO_RELEASE, EffectState.DONE): 2,
+        (EffectKind.DBS_INVALIDATE, EffectState.DONE): 2,
+    }
+
+
+def test_killed_at_every_point_of_an_invalidation_the_outputs_are_taken_back_once(ready: None, tmp_path: Path) -> None:
+    request = imported()
+    mark = tmp_path / "mark"
+    crash = {"WMS2_CRASH_AT": ",".join(POINTS), "WMS2_CRASH_MARK": str(mark), **ONE_BY_ONE}
+
+    with worker(**crash, WMS2_NODE="one") as first, worker(**crash, WMS2_NODE="two") as second:
+
+        def alive(done: bool) -> bool:
+            second.revive()
+            return done
+
+        stopped_half_way(request, first)
+        request_fail(request=request, **WHO)
+        written = Effect.objects.filter(request=request, kind=EffectKind.INVALIDATION_MANIFEST, state=EffectState.DONE)
+        first.wait(lambda: alive(status(request) == S.FAILED and written.exists()), seconds=120, restart=True)
+        assert_nothing_runs(request)
+        document = manifest(request)
+        assert_untouched(request, document)
+
+        request.refresh_from_db()
+        assert request_invalidate(request=request, **WHO) == 2
+        request_invalidate(request=request, **WHO)
+        first.wait(lambda: alive(invalidated(request)), seconds=180, restart=True)
+        effects = Effect.objects.filter(request=request, kind__in=KINDS).exclude(state=EffectState.DONE)
+        first.wait(lambda: alive(not effects.exists()), seconds=120, restart=True)
+    assert set(mark.read_text().split()) == set(POINTS), "every kill point was met"
+    assert_taken_back(request, document)
+
+
+def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_new_are_complete(ready: None) -> None:
+    old = imported()
+    with worker(**ONE_BY_ONE) as running:
+        stopped_half_way(old, running)
+        new = request_restart(request=old, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP, **WHO)  # type: ignore[arg-type]
+        running.wait(lambda: status(old) == S.FAILED, seconds=120)
+        running.wait(lambda: ended(new), seconds=240)
+        document = manifest(old)
+        running.wait(lambda: invalidated(old), seconds=120)
+    assert_completed_once(new)
+    assert_taken_back(old, document)
+    assert {dataset.state for dataset in new.workflow.output_datasets.all()} == {DatasetState.ACTIVE}
+    assert all(rule.expires_at is None for rule in rules(new))
+    old_names = set(old.workflow.output_datasets.values_list("name", flat=True))
+    new_names = set(new.workflow.output_datasets.values_list("name", flat=True))
+    assert {name.replace("-v1/", "-v2/") for name in old_names} == new_names
