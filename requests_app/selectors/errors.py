@@ -17,8 +17,6 @@ from requests_app.models import Request, Workflow
 #: Groups and files that one answer carries, those with most failures first.
 MOST_GROUPS = 100
 MOST_FILES = 500
-#: Groups on a request's page; the others are counted there, and listed over REST and in the admin.
-GROUPS_ON_PAGE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +69,6 @@ def request_errors(request: Request, *, most_groups: int = MOST_GROUPS) -> Reque
         files_left_out=files.count() - len(bad) if len(bad) == MOST_FILES else 0,
         problems=tuple(_problems(workflow)),
     )
-
-
-def errors_on_page(request: Request, workflow: Workflow) -> RequestErrors | None:
-    """The same for the request's page, fewer groups; None when nothing has failed, which one query tells."""
-    if not FailureGroup.objects.filter(workflow=workflow).exists():
-        return None
-    return request_errors(request, most_groups=GROUPS_ON_PAGE)
 
 
 def _counted(rows: Any, field: str) -> tuple[Count, ...]:

@@ -15,7 +15,7 @@ from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
 from requests_app.explain import Explanation, explain
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import Account, account_of
-from requests_app.selectors.errors import RequestErrors, errors_on_page
+from requests_app.selectors.errors_page import ErrorsOnPage, errors_on_page
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
 from wms2.words import duration
 
@@ -108,7 +108,7 @@ class Work:
     cells_left_out: int
     dag: DagView | None
     dags: tuple[DAG, ...]
-    errors: RequestErrors | None
+    errors: ErrorsOnPage | None
 
     @property
     def troubled(self) -> list[Trouble]:

@@ -21,6 +21,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import Browser
 
+from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
 from requests_app.installation import installation_claim
 from tests.support import scene
@@ -41,6 +42,7 @@ class Shot:
     """One picture: its name, the address, who looks and how.
 
     ``whole``: all of the page, else what fits into the window. ``awaits``: an element that a script has to make first.
+    ``opens``: a part that is folded at first.
     ``kept``: false for pages that only list what there is, and change with each table or address.
     """
 
@@ -51,6 +53,7 @@ class Shot:
     width: int = WIDTH
     whole: bool = True
     awaits: str = "body"
+    opens: str = ""
     kept: bool = True
 
 
@@ -75,13 +78,17 @@ def _retry(_: scene.Scene) -> str:
     return verb_url(Effect, "retry", [effect.pk])
 
 
+def _hold_dag(built: scene.Scene) -> str:
+    return verb_url(DAG, "hold", [DAG.objects.get(workflow__request=built.active).pk])
+
+
 SHOTS = (
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("board", lambda _: "/"),
     Shot("board-dark", lambda _: "/", dark=True),
     Shot("board-narrow", lambda _: "/", width=PHONE),
     Shot("request", _page("active")),
-    Shot("request-held", _page("held")),
+    Shot("request-held", _page("held"), opens="#part-errors td summary"),
     Shot("request-dark", _page("refused"), dark=True),
     Shot("request-narrow", _page("completed"), width=PHONE),
     Shot("admin", _admin("index"), kept=False),
@@ -92,6 +99,7 @@ SHOTS = (
     Shot("admin-limits", _admin("requests_app_limit_changelist")),
     Shot("admin-abort", _verb("abort", "active")),
     Shot("admin-retry", _retry),
+    Shot("admin-dag-hold", _hold_dag),
     Shot("admin-release-dark", _verb("release", "held"), dark=True),
     Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False),
 )
@@ -112,6 +120,8 @@ def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
     opened.go(shot.path(built))
     opened.page.locator(shot.awaits).first.wait_for()
+    if shot.opens:
+        opened.page.locator(shot.opens).first.click()
     opened.hide_place(str(place), SHOWN_PLACE)
     made = Path(os.environ["WMS2_STATE_DIR"]) / ("screenshots" if shot.kept else "others") / f"{shot.name}.png"
     made.parent.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from requests_app.leader import LEASE
 from requests_app.models import HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
 from sites_app.models import Schedd, Site
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
+from tests.support.scene_failures import failures
 
 S = RequestStatus
 ERA = "RunIII2024Summer24"
@@ -78,6 +79,7 @@ def build(directory: Path) -> Scene:
     )  # fmt: skip
     world = _World(now, schedd, directory)
     held = _active(world, f"cmsunified_task_HIG-{ERA}GS-00412__v1_T_260901_101500_5512", _Units(120, done=87, failed=33))
+    failures(held, now)
     _hold(held, now - timedelta(hours=3, minutes=12), "33 of 120 work units were not done (27.5 %, limit 20 %)")
     refused = _active(world, f"cmsunified_task_EXO-{ERA}DRPremix-00077__v1_T_260902_094113_2204", _Units(40, done=24))
     _stuck_effect(refused, now)

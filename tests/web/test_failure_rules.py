@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
 from dags_app.services.failures import failures_sweep
-from requests_app.models import AuditEntry, RequestStatus
+from requests_app.models import AuditEntry, InputFile, Request, RequestStatus
 from requests_app.services.failure_rules import FIELDS
 from tests.dags.test_failures import line
 from tests.support.rows import dag_row, request_row, workflow_row
@@ -130,6 +131,28 @@ def test_a_requests_page_shows_its_errors_with_report_and_job_ad_one_click_away(
     assert len(found) == 6
     for link in found:
         assert reader.get(link).status_code == 200
+
+
+def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(operator: Client, dag: DAG) -> None:
+    request = dag.workflow.request
+    Request.objects.filter(pk=request.pk).update(
+        status=RequestStatus.HELD, hold_code="threshold", hold_reason="half of it failed"
+    )
+    html = operator.get(f"/requests/{request.request_name}/").content.decode()
+    part = text(html, "part-errors")
+    assert "An input file could not be read." in part, "what it is"
+    assert "WMS2: not tried again, since the same would happen (rule cms-8021)" in part
+    assert "You: Have the files below repaired, or release with them as excluded files" in part
+    assert "/store/a.root 8021 at T1_US_FNAL, 1 attempt, not excluded" in part
+    for count in ("By category", "By code", "By step", "By site"):
+        assert count in part
+    assert f"/admin/requests_app/request/verb/release/?id={request.pk}" in links(html, "part-errors")
+    InputFile.objects.create(
+        workflow=dag.workflow, lfn="/store/a.root", block_name="b", events=1, size_bytes=1,
+        excluded_at=timezone.now(), excluded_by="olga", excluded_reason="bad",
+    )  # fmt: skip
+    html = operator.get(f"/requests/{request.request_name}/").content.decode()
+    assert "1 attempt, excluded by olga" in text(html, "part-errors")
 
 
 def test_a_request_without_failures_has_no_such_part(reader: Client) -> None:

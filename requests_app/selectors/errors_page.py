@@ -1,0 +1,97 @@
+"""The errors of a request for its page: each kind with what it means, what WMS2 did about it, and what a person can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule
+from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from requests_app.selectors.errors import Count, RequestErrors, request_errors
+
+#: Kinds on the page; the others are counted there, and listed over REST and in the admin.
+GROUPS_ON_PAGE = 15
+#: Values of one count, those with most failures first.
+MOST_COUNTS = 8
+
+_DONE: dict[str, str] = {
+    FailureAction.RETRY: "tried again after a pause",
+    FailureAction.MORE_MEMORY: "tried again with more memory, as far as sites offer it",
+    FailureAction.OTHER_SITE: "tried once more at the site; then its work unit lands at another one, if there is any",
+    FailureAction.STOP: "not tried again, since the same would happen",
+    FailureAction.ABORT_DAG: "the whole DAG stopped, since the same would happen everywhere",
+}
+_UNKNOWN = "tried again after a pause, as no rule knows it"
+_TODO: dict[str, str] = {
+    FailureCategory.TRANSIENT: "It went wrong each time it was tried. Read the log; then a release tries again, with more memory"
+    " if it says so.",
+    FailureCategory.PERMANENT: "A repetition alone does not help. Correct the configuration in ReqMgr2 and restart the request,"
+    " or release it when the cause lay elsewhere and is gone.",
+    FailureCategory.DATA: "Have the files below repaired, or release with them as excluded files; the rest is then done without"
+    " them.",
+    FailureCategory.INFRASTRUCTURE: "Tell the site; release with it under site bans, or wait until it is repaired and release.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Failures that are alike. ``meaning`` and ``done`` by the rule as it is now, ``todo`` only if jobs were given up."""
+
+    group: FailureGroup
+    meaning: str
+    done: str
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """An input file that failures name; ``excluded`` says why nobody reads it any more, empty while it is still tried."""
+
+    file: FailedInputFile
+    excluded: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorsOnPage:
+    """``counts``: (by what, its values)."""
+
+    found: RequestErrors
+    counts: tuple[tuple[str, tuple[Count, ...]], ...]
+    kinds: tuple[Kind, ...]
+    bad_files: tuple[BadFile, ...]
+    can_release: bool
+
+
+def errors_on_page(request: Request, workflow: Workflow) -> ErrorsOnPage | None:
+    """None when nothing has failed, which one query tells."""
+    if not FailureGroup.objects.filter(workflow=workflow).exists():
+        return None
+    found = request_errors(request, most_groups=GROUPS_ON_PAGE)
+    by = (("category", found.by_category), ("code", found.by_code), ("step", found.by_step), ("site", found.by_site))
+    return ErrorsOnPage(
+        found=found,
+        counts=tuple((name, counts[:MOST_COUNTS]) for name, counts in by),
+        kinds=tuple(_kinds(found.groups)),
+        bad_files=tuple(_files(workflow, found.bad_files)),
+        can_release=request.status == RequestStatus.HELD,
+    )
+
+
+def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
+    rows = list(groups)
+    rules = {rule.name: rule for rule in FailureRule.objects.filter(name__in={group.rule for group in rows})}
+    for group in rows:
+        rule = rules.get(group.rule)
+        yield Kind(
+            group=group,
+            meaning=rule.note if rule else "",
+            done=_DONE[rule.action] if rule else _UNKNOWN,
+            todo=_TODO[group.category] if group.given_up else "",
+        )
+
+
+def _files(workflow: Workflow, files: Iterable[FailedInputFile]) -> Iterable[BadFile]:
+    rows = list(files)
+    known = InputFile.objects.filter(workflow=workflow, lfn__in=[row.lfn for row in rows], excluded_at__isnull=False)
+    excluded = {file.lfn: f"excluded by {file.excluded_by or 'wms2'}" for file in known.only("lfn", "excluded_by")}
+    return (BadFile(row, excluded.get(row.lfn, "")) for row in rows)
