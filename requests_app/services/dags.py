@@ -86,7 +86,7 @@ def why_not_steered(dag: DAG) -> str:
 
 def why_not_rescued(dag: DAG) -> str:
     """Why the release of its request could not rescue it; empty if it can."""
-    request = dag.workflow.request
+    request = _request_of(dag)
     if _last_of(dag) != dag:
         return f"DAG {dag.pk} is not the last one of {request.request_name}; only that can be rescued"
     if request.status != RequestStatus.HELD:
