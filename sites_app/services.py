@@ -19,14 +19,13 @@ def sites_sync() -> tuple[int, int]:
 
     Raises:
         ServiceUnavailable: CRIC did not answer.
-        ServiceRejected: the answer is empty or less than half of what is known: not believed.
+        ServiceRejected: sites or RSEs are none, or less than half of what is known: not believed.
     """
     cric = factory.cric()
     names = {row.alias for row in cric.site_names() if row.type == "psn"}
     pairs = {(pair.psn, pair.rse) for pair in cric.processing_pairs()}
-    known = Site.objects.count()
-    if len(names) * 2 < known:
-        raise ServiceRejected("cric", "sites_sync", f"{len(names)} sites where {known} are known; not taken over")
+    _refuse_shrunk("sites", len(names), Site.objects.count())
+    _refuse_shrunk("pairs of site and RSE", len(pairs), SiteRse.objects.count())
     now = timezone.now()
     with transaction.atomic():
         for name in sorted(names | {psn for psn, _ in pairs}):
@@ -36,6 +35,12 @@ def sites_sync() -> tuple[int, int]:
         SiteRse.objects.filter(seen_at__lt=now).delete()
     log.info("sites synced from CRIC", sites=len(names), pairs=len(pairs))
     return len(names), len(pairs)
+
+
+def _refuse_shrunk(what: str, number: int, known: int) -> None:
+    """An answer that was cut off must not take sites their storage: then nothing could be planned there."""
+    if not number or number * 2 < known:
+        raise ServiceRejected("cric", "sites_sync", f"{number} {what} where {known} are known; not taken over")
 
 
 def schedd_ensure_configured() -> Schedd:
