@@ -20,11 +20,6 @@ from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
 pytestmark = pytest.mark.django_db
 NAMES = ("T1_US_FNAL", "T2_CH_CERN", "T2_DE_DESY", "T2_US_Purdue")
 SITES = {name: ["T1_US_FNAL_Disk" if name == "T1_US_FNAL" else name] for name in NAMES}
-    "T1_US_FNAL": ["T1_US_FNAL_Disk"],
-    "T2_CH_CERN": ["T2_CH_CERN"],
-    "T2_US_Purdue": ["T2_US_Purdue"],
-    "T2_DE_DESY": ["T2_DE_DESY"],
-}
 Answer = Callable[..., None]
 
 
