@@ -18,7 +18,9 @@ from django.utils import timezone
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
+    Effect,
     EffectKind,
+    EffectState,
     OutputDataset,
     OutputFile,
     ProcessingBlock,
@@ -27,6 +29,7 @@ from outputs_app.services import effect_ask
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
+_TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 
 
 def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
@@ -49,14 +52,18 @@ def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
 def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> int:
     """Ask for the invalidation of every output; returns the number of datasets. ``request_epoch`` must be a new one.
 
-    The caller has raised the request's epoch, so nothing registers or protects these outputs any more.
+    The caller has raised the request's epoch, so nothing registers or protects these outputs any more. What was asked for before
+    to take them back goes on under the new epoch: asked twice it is done once. The manifest comes first, while there are rules.
     """
+    asked = Effect.objects.filter(request_id=request_id, kind__in=_TAKING_BACK)
+    asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
+    manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     for dataset in datasets:
         ask = partial(
             effect_ask, key=dataset.pk, request_id=request_id, request_epoch=request_epoch, payload={"dataset_id": dataset.pk}
         )
-        rules = ask(EffectKind.RUCIO_RELEASE)
+        rules = ask(EffectKind.RUCIO_RELEASE, after=manifest)
         ask(EffectKind.DBS_INVALIDATE, after=[rules])  # the files stay valid as long as a rule keeps them
     return len(datasets)
 

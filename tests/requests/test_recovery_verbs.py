@@ -389,6 +389,28 @@ def test_only_outputs_nobody_needs_are_invalidated_and_what_is_pending_is_regist
     assert not world.rucio.rules
 
 
+def test_an_invalidation_that_is_asked_for_twice_is_done_once_and_after_its_manifest(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    for _ in range(4):
+        world.cycle()
+    assert world.rucio.rules
+    request_fail(request=fresh(request), **BY)
+    while fresh(request).status != S.FAILED:
+        world.observe()
+        world.evaluate(request)
+    for _ in range(2):  # before anything of it is written
+        request_invalidate(request=fresh(request), **BY)
+    for _ in range(4):
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    assert not world.rucio.rules
+    document = json.loads((conf().state_dir / "invalidations" / f"{request.request_name}.json").read_text())
+    assert document["totals"]["rules"] > 0, "written while there were rules"
+    assert not Effect.objects.filter(request=request, epoch=fresh(request).epoch).exclude(state=EffectState.DONE).exists()
+    assert request_invalidate(request=fresh(request), **BY) == 0
+
+
 def test_a_held_request_is_still_held_by_the_same_verb_twice(world: World) -> None:
     request = held(world)
     request_hold(request=request, **BY)
