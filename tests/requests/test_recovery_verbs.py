@@ -455,9 +455,11 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World
         world.cycle()
     assert (fresh(request).status, request.hold_code, job.live) == (S.HELD, HoldCode.OPERATOR, False)
     dag.refresh_from_db()
+    dag_remove(dag=dag, **BY)
+    assert fresh(request).status == S.HELD, "done twice it is done once"
+    dag_rescue(dag=dag, **BY)
     with pytest.raises(InvalidTransition, match="not in the queue"):
         dag_remove(dag=dag, **BY)
-    dag_rescue(dag=dag, **BY)
     assert run_on(world, request) is S.COMPLETED
 
 
