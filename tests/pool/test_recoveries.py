@@ -152,19 +152,19 @@ def files_of(dag: DAG, unit: str) -> list[str]:
     "missing manifest, level 2",
     done="a unit is done, its merge_output.json is gone before WMS2 reads it",
     spec="decisions 2; model 3 (A unit is done)",
-    afterwards="the unit is not counted and registers nothing, alert units_unaccounted; counted once when the file is back",
+    afterwards="not counted, nothing registered, alert units_unaccounted; counted once when the file is back",
 )
 @fault(
     "corrupt manifest, level 2",
     done="a unit is done, its merge_output.json is cut off before WMS2 reads it",
     spec="decisions 2; model 3 (A unit is done)",
-    afterwards="the same",
+    afterwards="not counted, nothing registered, alert; counted once when the file is whole",
 )
 @fault(
     "skipped input with exit 0, level 2",
     done="a unit is done, its manifest lacks an input file that it claims",
     spec="model 3 (A unit is done; Exit codes)",
-    afterwards="the same: a unit whose manifest is less than its claim is never done silently",
+    afterwards="less than its claim: never done silently, alert; counted once when the account is whole",
 )
 def test_a_unit_without_a_whole_account_is_not_counted_until_it_has_one(ready: None, tmp_path: Path) -> None:
     request = imported(small_reprocessing(seeded_input(tmp_path, files_per_site=2, events=PER_FILE)))

@@ -39,7 +39,8 @@ class Results:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Learn the entries."""
         for item in items:
-            self._entries[item.nodeid] = [dict(mark.kwargs) for mark in item.iter_markers(MARK)]
+            marks = reversed(list(item.iter_markers(MARK)))  # as they stand above the test
+            self._entries[item.nodeid] = [dict(mark.kwargs) for mark in marks]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The call decides; set-up and tear-down count only when they fail or skip."""
