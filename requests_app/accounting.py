@@ -12,6 +12,7 @@ from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services.failures import failures_sweep
+from dags_app.services.lost import lost_unit_nodes
 from dags_app.services.units import (
     UnitNodes,
     unit_nodes,
@@ -64,6 +65,16 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
         return False
     _account(evaluation, dag, nodes)
     return True
+
+
+def account_lost(evaluation: Evaluation, dag: DAG) -> int:
+    """The last sweep of a DAG whose queue is lost: what is certainly done counts, nothing else is proved. Returns how many.
+
+    Raises:
+        LedgerViolation: a unit processed what it did not claim.
+    """
+    failures_sweep(dag)
+    return _account(evaluation, dag, lost_unit_nodes(dag))
 
 
 def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from datetime import timedelta
 
 import structlog
 from django.db.models import F, Q
@@ -14,9 +15,12 @@ from django.utils import timezone
 
 from dags_app.models import LIVE_DAG
 from dags_app.services.watch import schedd_observe
+from requests_app.audit import audit
+from requests_app.evaluation import ACTOR
 from requests_app.leader import Leadership, leading
 from requests_app.models import EVALUATED, Lease, Request
 from requests_app.services.sites import site_bans_expire
+from requests_app.strays import strays_remove
 from sites_app.models import Schedd, ScheddState
 from sites_app.statuses import sites_drained
 from wms2.conf import conf
@@ -69,14 +73,34 @@ def requests_to_evaluate() -> list[uuid.UUID]:
     return list(rows.values_list("pk", flat=True))
 
 
+def schedds_to_watch() -> list[Schedd]:
+    """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
+    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(dags__status__in=LIVE_DAG)
+    long_ago = timezone.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
+    due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
+    lost = Q(dags__lost_confirmed_at__isnull=False, dags__lost_settled_at__isnull=True) & due
+    return list(Schedd.objects.filter(used | lost).distinct())
+
+
+def schedd_watch(schedd: Schedd) -> None:
+    """Observe one schedd; evidence of a lost queue goes into the audit, jobs that must not run are removed."""
+    seen = schedd_observe(schedd=schedd, instance=conf().instance)
+    if seen.change is not None:
+        audit(
+            actor=ACTOR, action="schedd_queue_changed", target=schedd.name, target_type="schedd",
+            reason="the schedd answers with another job queue; what was in the former one may be lost",
+            old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
+        )  # fmt: skip
+    strays_remove(schedd, seen.strays)
+
+
 def _cycle(leadership: Leadership) -> None:
     now = timezone.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     sites_drained()
     site_bans_expire()
-    watched = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(dags__status__in=LIVE_DAG)
-    for schedd in Schedd.objects.filter(watched).distinct():
-        schedd_observe(schedd=schedd, instance=conf().instance)
+    for schedd in schedds_to_watch():
+        schedd_watch(schedd)
         leadership.renew()
     requests = requests_to_evaluate()
     for number, pk in enumerate(requests):

@@ -56,7 +56,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.RESCUES: "Look at the failures that keep coming back. A release allows as many rescues again.",
     H.ABORT_CODE: "Find the node that ended with 43 in DAGMan's log. A release plans what is left anew.",
     H.REMOVED: "Find out who removed the DAGMan job. A release goes on from the rescue file.",
-    H.QUEUE_LOST: "Confirm that the schedd's queue is lost, then release.",
+    H.QUEUE_LOST: "Release it: what is done counts, what is left is planned anew. Let the schedd be repaired first.",
     H.EFFECT_REFUSED: "Repair what DBS or Rucio complains of, retry the registration, then release.",
     H.SHORT: "See which input is left and why; usually no site that is allowed holds it.",
     H.OUTCOME_UNKNOWN: "Look at history, metrics and status file of its DAG.",
@@ -68,6 +68,11 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
+    "queue_suspected": (
+        "Its schedd answers and knows nothing of its DAG.",
+        "Find out what happened at the schedd; if its queue is lost, confirm that on the schedd's page.",
+    ),
+    "dag_returned": ("A DAG of it that had been given up was in a queue again.", "It is being removed; see why it came back."),
     "outcome_unknown": (
         "Its DAG left the queue, and nothing proves how it ended.",
         "Look at history and files of the DAG; if they will never tell, hold it, then release.",

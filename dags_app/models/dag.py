@@ -57,6 +57,9 @@ class DAG(models.Model):
     schedd = models.ForeignKey("sites_app.Schedd", on_delete=models.PROTECT, null=True, blank=True, related_name="dags")
     schedd_name = models.CharField(max_length=255, blank=True)
     dagman_cluster_id = models.CharField(max_length=50, blank=True)
+    queue_birthdate = models.BigIntegerField(
+        null=True, blank=True, help_text="of the schedd's queue at submission: cluster numbers count within it"
+    )
     attempt = models.PositiveIntegerField(default=0)
     fence = models.BigIntegerField(default=0, help_text="strictly rising per workflow; an older one changes nothing")
     submit_intent_at = models.DateTimeField(null=True, blank=True)
@@ -69,6 +72,14 @@ class DAG(models.Model):
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     stop_mode = models.CharField(max_length=10, blank=True, help_text="drain or now")
     stop_reason = models.TextField(blank=True)
+
+    # --- loss of the schedd's queue: suspected by evidence, confirmed by a person
+    suspected_at = models.DateTimeField(
+        null=True, blank=True, help_text="neither queue, history nor files know how it ended, for longer than the window"
+    )
+    lost_confirmed_at = models.DateTimeField(null=True, blank=True, help_text="a person confirmed that it is lost")
+    lost_confirmation = models.JSONField(default=dict, blank=True, help_text="who confirmed it, why, and the evidence then")
+    lost_settled_at = models.DateTimeField(null=True, blank=True, help_text="the schedd answered, and it is not in its queue")
 
     # --- structure and observation
     total_nodes = models.IntegerField(default=0)
@@ -104,7 +115,10 @@ class DAG(models.Model):
             models.UniqueConstraint(fields=("workflow",), condition=Q(status__in=LIVE_DAG), name="one_live_dag_per_workflow"),
             models.UniqueConstraint(fields=("workflow", "fence"), condition=Q(fence__gt=0), name="dag_fence_once_per_workflow"),
             models.UniqueConstraint(
-                fields=("schedd", "dagman_cluster_id"), condition=~Q(dagman_cluster_id=""), name="dagman_cluster_once_per_schedd"
+                fields=("schedd", "queue_birthdate", "dagman_cluster_id"),
+                condition=~Q(dagman_cluster_id=""),
+                nulls_distinct=False,
+                name="dagman_cluster_once_per_queue",
             ),
             models.CheckConstraint(
                 condition=Q(kind=DAGKind.FRESH, parent_dag__isnull=True) | (~Q(kind=DAGKind.FRESH) & Q(parent_dag__isnull=False)),
@@ -122,6 +136,11 @@ class DAG(models.Model):
             models.Index(fields=("schedd_name",), name="idx_dags_schedd", condition=~Q(dagman_cluster_id="")),
             models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
             models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
+            models.Index(
+                fields=("schedd",),
+                name="idx_dags_lost",
+                condition=Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True),
+            ),
         )
 
     def __str__(self) -> str:

@@ -74,6 +74,11 @@ def rescue_obstacle(dag: DAG) -> str:
     name = rescue_name(path)
     if dag.status not in RESCUABLE or not name:
         return "there is no rescue file"
+    if dag.outcome.get("lost") or dag.outcome.get("unproved"):  # its jobs may still write under the names of its round
+        if dag.outcome.get("lost") and dag.lost_settled_at is None:
+            return f"{dag.schedd_name} has not said that the lost DAG is gone; it may still run in that directory"
+        if name == Path(dag.rescue_dag_path).name:
+            return "there is no rescue file of its own"
     found = rescue(path, [])
     if found is None:
         return f"{name} is not whole"

@@ -26,6 +26,7 @@ class Outcome:
     status: DAGStatus | None
     why: str
     aborted: bool = False  # ABORT-DAG-ON (code 43)
+    unproved: bool = False  # neither history nor metrics say anything; no contradiction
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,7 +55,7 @@ def dag_outcome(dag: DAG) -> Outcome:
     """
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd")
-    ad = factory.htcondor(dag.schedd.name, dag.schedd.collector).history(int(dag.dagman_cluster_id))
+    ad = factory.htcondor(dag.schedd.name, dag.schedd.collector).history(int(dag.dagman_cluster_id), str(dag.pk))
     return judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None)
 
 
@@ -82,7 +83,8 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
     by_history, by_metrics = _by_history(found.history), metrics_outcome(found.metrics) if found.metrics is not None else None
     ending = by_history or by_metrics
     if ending is None:
-        return Outcome(None, "not in the queue, not in the history, no metrics file of this submission", evidence=evidence)
+        why = "not in the queue, not in the history, no metrics file of this submission"
+        return Outcome(None, why, unproved=found.history is None, evidence=evidence)
     if by_history and by_metrics and by_history is not by_metrics:
         why = f"the job history says {by_history.value}, the metrics file {by_metrics.value}"
         return Outcome(None, why, evidence=evidence)

@@ -87,7 +87,7 @@ def dag_remove(*, dag: DAG) -> None:
         return
     crash_point("stop.claimed")
     factory.htcondor(dag.schedd.name, dag.schedd.collector).remove(
-        int(dag.dagman_cluster_id), dag.stop_reason or "stopped by WMS2"
+        int(dag.dagman_cluster_id), dag.stop_reason or "stopped by WMS2", str(dag.pk)
     )
     crash_point("stop.called")
     log.info("removal asked for", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)

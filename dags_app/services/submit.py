@@ -107,6 +107,7 @@ def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:
         event="adopted" if submitted.adopted else "submitted",
         detail={"cluster": submitted.cluster, "schedd": dag.schedd_name, "attempt": dag.attempt, "fence": dag.fence},
         dagman_cluster_id=str(submitted.cluster),
+        queue_birthdate=Schedd.objects.values_list("job_queue_birthdate", flat=True).get(pk=_schedd_of(dag).pk),
         submitted_at=timezone.now(),
         submit_error="",
     )

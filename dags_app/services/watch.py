@@ -6,17 +6,20 @@ Three answers are kept apart in the row: in the queue (``observed_at``), the sch
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
 import structlog
 from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.states import dag_transition
-from sites_app.models import Schedd
+from dags_app.services.strays import Stray, lost_settle, strays_among
+from dags_app.states import dag_transition, history
+from sites_app.models import QueueChange, Schedd
+from sites_app.schedds import schedd_answered, schedd_silent
 from wms2.adapters import factory
+from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import DagmanAd
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
@@ -30,34 +33,60 @@ IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
 DAG_STATUS_HALTED = 6
 
 
-def schedd_observe(*, schedd: Schedd, instance: str) -> bool:
-    """Ask one schedd for all our DAGMan jobs and write what it says; False when it did not answer."""
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What came of asking a schedd: ``change`` when its queue is another one, ``strays`` among the jobs in it."""
+
+    answered: bool
+    change: QueueChange | None = None
+    strays: tuple[Stray, ...] = ()
+
+
+def schedd_observe(*, schedd: Schedd, instance: str) -> Observed:
+    """Ask one schedd for all our DAGMan jobs and write what it says.
+
+    A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
+    """
     live = list(DAG.objects.filter(schedd=schedd, status__in=IN_QUEUE).select_related("workflow").defer(*_UNREAD))
     now = timezone.now()
+    condor = factory.htcondor(schedd.name, schedd.collector)
     try:
-        ads = {ad.cluster: ad for ad in factory.htcondor(schedd.name, schedd.collector).dagmans(instance)}
+        about, ads = condor.watch(instance)
     except ServiceUnavailable as error:
         DAG.objects.filter(pk__in=[d.pk for d in live], unanswered_since__isnull=True).update(unanswered_since=now)
-        Schedd.objects.filter(pk=schedd.pk).update(last_error=str(error), unreachable_since=schedd.unreachable_since or now)
+        schedd_silent(schedd=schedd, error=str(error), collector_says=_collector_says(condor), now=now)
         log.warning("schedd does not answer", schedd=schedd.name, dags=len(live), error=str(error))
-        return False
-    Schedd.objects.filter(pk=schedd.pk).update(
-        last_answer_at=now,
-        unreachable_since=None,
-        last_error="",
-        dagmans_running=sum(1 for ad in ads.values() if ad.job_status == 2),
-    )
+        return Observed(answered=False)
+    outer = [ad for ad in ads if ad.parent_cluster is None]
+    change = schedd_answered(
+        schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == 2), now=now
+    )  # fmt: skip
     crash_point("poll.called")
-    running = _inner_running(list(ads.values()))
+    running = _inner_running(ads)
+    mine = {(ad.dag_id, ad.cluster): ad for ad in outer}
     for dag in live:
-        ad = ads.get(int(dag.dagman_cluster_id))
+        ad = mine.get((str(dag.pk), int(dag.dagman_cluster_id)))
         with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
             if ad is None:
                 _miss(dag, now)
             else:
                 _observe(dag, ad, running.get(ad.cluster, 0))
+    lost_settle(schedd, {ad.dag_id for ad in outer}, now)
     crash_point("poll.recorded")
-    return True
+    return Observed(answered=True, change=change, strays=strays_among(outer))
+
+
+def _collector_says(condor: HtcondorAdapter) -> str:
+    """The second probe of a silent schedd: does at least the collector hear of it?"""
+    try:
+        ad = condor.collector_ad()
+    except ServiceUnavailable:
+        return "the collector does not answer either"
+    if ad is None:
+        return "the collector has no ad of it any more"
+    if ad.heard_at_seconds is None:
+        return "the collector has its ad"
+    return f"the collector has its ad, heard of last at {datetime.fromtimestamp(ad.heard_at_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _miss(dag: DAG, now: datetime) -> None:
@@ -76,12 +105,18 @@ def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
 
 
 def _observe(dag: DAG, ad: DagmanAd, units_running: int) -> None:
+    if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
+        history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
+        log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
     counts = asdict(ad) | {"units_running": units_running}
     DAG.objects.filter(pk=dag.pk).update(
         observed=counts,
         observed_at=timezone.now(),
         missing_since=None,
         unanswered_since=None,
+        suspected_at=None,
+        lost_confirmed_at=None,
+        lost_confirmation={},
         nodes_done=ad.nodes_done or 0,
         nodes_failed=ad.nodes_failed or 0,
         nodes_running=units_running,

@@ -14,6 +14,7 @@ from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
+from requests_app.lifecycle.lost import end_lost, tell_suspicion
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import job_priority
@@ -34,6 +35,8 @@ def handle_active(evaluation: Evaluation) -> None:
     try:
         if dag is None:
             finish(evaluation)
+        elif dag.lost_confirmed_at is not None:
+            _confirmed_lost(evaluation, dag)
         elif dag.missing_since is not None:
             _ended(evaluation, dag)
         else:
@@ -74,7 +77,9 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
             waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
         )
         if silent > conf().schedd_suspicion_seconds:
-            alert(evaluation.request, "schedd_unreachable", f"schedd {dag.schedd_name} has been silent for {silent:.0f} s")
+            says = dag.schedd.collector_says if dag.schedd is not None else ""
+            told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
+            alert(evaluation.request, "schedd_unreachable", told)
         return
     if dag.observed.get("job_status") == JobStatus.HELD:
         why = dag.observed.get("hold_reason") or "no reason given"
@@ -93,12 +98,28 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
         evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}"[:4000])
         return
     swept = account_final(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
+    if outcome.unproved and tell_suspicion(evaluation, dag):
+        return
     if outcome.status is None or not swept:
         why = outcome.why if outcome.status is None else "neither a status file nor a rescue file tells which units are done"
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {why}")
         alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {why}")
         return
     _record_end(evaluation, dag, outcome)
+
+
+def _confirmed_lost(evaluation: Evaluation, dag: DAG) -> None:
+    """A person has confirmed the loss; a proof that came to light since then is worth more."""
+    if dag.missing_since is not None and dag.unanswered_since is None:
+        try:
+            outcome = dag_outcome(dag)
+        except ServiceUnavailable as error:
+            log.info("history silent, the confirmation stands", dag_id=str(dag.pk), error=str(error))
+        else:
+            if not outcome.unproved:
+                _ended(evaluation, dag)
+                return
+    end_lost(evaluation, dag)
 
 
 def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from requests_app.admission import choose_schedd
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
+from requests_app.lifecycle.lost import end_lost
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.planner import round_plan
@@ -32,6 +33,9 @@ def handle_planning(evaluation: Evaluation) -> None:
         dag = dag_live(evaluation.request.workflow.pk) or rescue_prepare(evaluation) or round_plan(evaluation)
         if dag is None:
             finish(evaluation)
+            return
+        if dag.lost_confirmed_at is not None:
+            end_lost(evaluation, dag)
             return
         _submit(evaluation, dag)
     except ServiceRejected as error:

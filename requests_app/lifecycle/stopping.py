@@ -19,6 +19,7 @@ from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
+from requests_app.lifecycle.lost import end_lost_stopping
 from requests_app.lifecycle.steps import step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import dag_discard, round_close, round_open
@@ -39,6 +40,9 @@ def handle_stopping(evaluation: Evaluation) -> None:
     dag = dag_live(evaluation.request.workflow.pk)
     try:
         if dag is None:
+            _arrive(evaluation)
+        elif dag.lost_confirmed_at is not None:
+            end_lost_stopping(evaluation, dag)
             _arrive(evaluation)
         elif dag.status in IN_QUEUE:
             _stop_running(evaluation, dag)
@@ -76,7 +80,11 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
         status = DAGStatus.STOPPED  # gone from queue by our wish, and history and files stay silent about how
     with evaluation.fenced():
         dag_transition(
-            dag, status, event="stopped", detail={"why": outcome.why}, outcome={"why": outcome.why, **outcome.evidence}
+            dag,
+            status,
+            event="stopped",
+            detail={"why": outcome.why},
+            outcome={"why": outcome.why, "unproved": outcome.unproved, **outcome.evidence},
         )
     _arrive(evaluation)
 

@@ -122,6 +122,8 @@ def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Ch
         return ReleaseMode.NEXT_ROUND, "its rescue attempts are used up"
     if asked.needs_next_round:
         return ReleaseMode.NEXT_ROUND, "the changes do not reach a rescue"
+    if _lost_dag(round_) is not None:
+        return ReleaseMode.NEXT_ROUND, "jobs of the lost queue may still write under the names of its round"
     return ReleaseMode.RESCUE, "its rescue file is there"
 
 
@@ -130,7 +132,14 @@ def _no_rescue(round_: Round) -> str:
     last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
     if last is None:
         return "no DAG of the round has run"
-    return rescue_obstacle(last)
+    lost = _lost_dag(round_)
+    return (rescue_obstacle(lost) if lost is not None else "") or rescue_obstacle(last)
+
+
+def _lost_dag(round_: Round) -> DAG | None:
+    """The round's newest submission, recorded or not, if it was lost."""
+    newest = DAG.objects.filter(round=round_, fence__gt=0).order_by("-fence").first()
+    return newest if newest is not None and newest.outcome.get("lost") else None
 
 
 def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Changes, actor: str, reason: str) -> None:

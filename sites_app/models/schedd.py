@@ -30,8 +30,12 @@ class Schedd(models.Model):
     version = models.CharField(max_length=100, blank=True)
     job_queue_birthdate = models.BigIntegerField(null=True, blank=True, help_text="a change is evidence that the queue was lost")
     last_answer_at = models.DateTimeField(null=True, blank=True)
+    asked_at = models.DateTimeField(null=True, blank=True, help_text="when it was last asked, whether it answered or not")
     unreachable_since = models.DateTimeField(null=True, blank=True)
     last_error = models.TextField(blank=True)
+    collector_says = models.CharField(
+        max_length=300, blank=True, help_text="while it is silent: what the collector knows of it; kept as evidence"
+    )
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -45,3 +49,24 @@ class Schedd(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class QueueChange(models.Model):
+    """A schedd came back with another job queue: evidence that the former one was lost. Written once, never changed."""
+
+    id = models.BigAutoField(primary_key=True)
+    schedd = models.ForeignKey(Schedd, on_delete=models.PROTECT, related_name="queue_changes")
+    old_birthdate = models.BigIntegerField(help_text="JobQueueBirthdate before, Unix seconds")
+    new_birthdate = models.BigIntegerField(help_text="JobQueueBirthdate since, Unix seconds")
+    old_answered_at = models.DateTimeField(null=True, blank=True, help_text="last answer with the former queue")
+    dagmans_before = models.PositiveIntegerField(default=0, help_text="DAGMan jobs that ran in the former queue then")
+    seen_at = models.DateTimeField(help_text="first answer with the other queue")
+
+    class Meta:
+        db_table = "schedd_queue_changes"
+        ordering = ("-id",)
+        constraints = (models.CheckConstraint(condition=~Q(old_birthdate=models.F("new_birthdate")), name="queue_change_is_one"),)
+        indexes = (models.Index(fields=("schedd", "seen_at"), name="idx_queue_changes_schedd"),)
+
+    def __str__(self) -> str:
+        return f"{self.schedd_id}: {self.old_birthdate} -> {self.new_birthdate}"

@@ -20,6 +20,7 @@ from outputs_app.models import Effect, EffectKind
 from requests_app import evaluator
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
+from wms2.adapters.types import ScheddAd
 from wms2.errors import ServiceRejected
 from wms2.settings.logs import logging_config
 
@@ -120,8 +121,8 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
     )  # fmt: skip
 
     class Empty:
-        def dagmans(self, instance: str) -> list[object]:
-            return []
+        def watch(self, instance: str) -> tuple[ScheddAd, list[object]]:
+            return ScheddAd(schedd.name, "25.14.1", 1, 0, 0, 0, None, None), []
 
     monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
     watch.schedd_observe(schedd=schedd, instance="i")

@@ -23,6 +23,8 @@ _TRIES = 3
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
 _MAX_SUBMISSIONS = 20
 _PRIORITY_PARTS = 1000
+#: The collector is asked about a silent schedd only to tell a person; a cycle does not wait long for that.
+_COLLECTOR_SECONDS = 10.0
 
 
 class HtcondorAdapter:
@@ -115,9 +117,18 @@ class HtcondorAdapter:
         (rows,) = self._ask([call], "dagmans")
         return ads.dagman_ads(rows, instance)
 
-    def history(self, cluster: int) -> HistoryAd | None:
-        """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet)."""
-        constraint = ads.of_cluster(cluster, self._instance)
+    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
+        """What the schedd says about itself, and ``dagmans``, in one question: which queue it is that they are in."""
+        call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
+        schedd, rows = self._ask([{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call], "watch")
+        return ads.schedd_ad(schedd), ads.dagman_ads(rows, instance)
+
+    def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:
+        """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
+
+        With ``dag_id`` only the job that ran this DAG: another one may have had the number in another queue of the schedd.
+        """
+        constraint = ads.of_cluster(cluster, self._instance, dag_id)
         (rows,) = self._ask(
             [{"op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": 1}], "history"
         )
@@ -128,6 +139,18 @@ class HtcondorAdapter:
         (row,) = self._ask([{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}], "ping")
         return ads.schedd_ad(row)
 
+    def collector_ad(self) -> ScheddAd | None:
+        """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too.
+
+        Raises:
+            ServiceUnavailable: the collector did not answer either.
+        """
+        call = {"op": "collector_ad", "constraint": ads.of_schedd(self._place.schedd), "projection": ads.SCHEDD_PROJECTION}
+        limit = min(self._timeout_seconds, _COLLECTOR_SECONDS)
+        with observed(SERVICE, "collector_ad"):  # not through the breaker: that is the schedd's
+            (rows,) = ask(self._place, [call], operation="collector_ad", limit_seconds=limit)
+        return ads.schedd_ad(rows[0]) if rows else None
+
     def slots(self) -> list[SiteSlots]:
         """The pool's slots per site, from the collector."""
         (rows,) = self._ask([{"op": "slots", "projection": ads.SLOT_PROJECTION}], "slots")
@@ -135,12 +158,12 @@ class HtcondorAdapter:
 
     # --- steering
 
-    def remove(self, cluster: int, reason: str) -> int:
+    def remove(self, cluster: int, reason: str, dag_id: str = "") -> int:
         """Remove an outer DAGMan job; inner ones and node jobs go with it and both levels write rescue files.
 
-        Returns 1, or 0 when no such job of ours is in the queue. Repeatable.
+        Returns 1, or 0 when no such job of ours is in the queue. Repeatable. With ``dag_id`` only if the job runs that DAG.
         """
-        return self._act("Remove", cluster, reason, "remove")
+        return self._act_on(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
 
     def hold(self, cluster: int, reason: str) -> int:
         """Hold an outer DAGMan job. Its inner DAGMans and jobs go on: this is not a stop."""

@@ -61,6 +61,7 @@ SCHEDD_PROJECTION = [
     "TotalSchedulerJobsIdle",
     "MaxRunningSchedulerJobsPerOwner",
     "RecentDaemonCoreDutyCycle",
+    "LastHeardFrom",
 ]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
 
@@ -107,9 +108,16 @@ def of_dag(dag_id: str, instance: str) -> str:
     return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
 
 
-def of_cluster(cluster: int, instance: str) -> str:
-    """Constraint: one outer DAGMan job. The instance is asked for too: after a lost queue cluster numbers begin again."""
-    return f"ClusterId == {int(cluster)} && {_OUTER} && {INSTANCE} =?= {literal(instance)}"
+def of_cluster(cluster: int, instance: str, dag_id: str = "") -> str:
+    """Constraint: one outer DAGMan job of ours. With ``dag_id`` only if it runs that DAG: in a schedd whose queue was lost the
+    cluster numbers begin again."""
+    mine = f"ClusterId == {int(cluster)} && {_OUTER} && {INSTANCE} =?= {literal(instance)}"
+    return f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
+
+
+def of_schedd(name: str) -> str:
+    """Constraint: the ad of one schedd in the collector."""
+    return f"Name == {literal(name)}"
 
 
 def tree_of(cluster: int, instance: str) -> str:
@@ -203,6 +211,7 @@ def schedd_ad(ad: Ad) -> ScheddAd:
         idle_dagmans=_number(ad.get("TotalSchedulerJobsIdle")) or 0,
         max_dagmans_per_owner=_number(ad.get("MaxRunningSchedulerJobsPerOwner")),
         duty_cycle=float(duty) if isinstance(duty, int | float) else None,
+        heard_at_seconds=_number(ad.get("LastHeardFrom")),
     )
 
 

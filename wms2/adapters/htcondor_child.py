@@ -68,6 +68,11 @@ class Client:
         """The schedd's own ad, asked of the schedd itself: the collector may hold an old one."""
         return plain(self._collector.directQuery(htcondor2.DaemonType.Schedd, self._schedd_name, call["projection"]))
 
+    def collector_ad(self, call: Call) -> list[dict[str, Any]]:
+        """The collector's copy of the schedd's ad; none when it has not heard of it for long."""
+        found = self._collector.query(htcondor2.AdType.Schedd, call["constraint"], call["projection"])
+        return [plain(ad) for ad in found]
+
     def slots(self, call: Call) -> list[dict[str, Any]]:
         """Slot ads of the pool."""
         return [plain(ad) for ad in self._collector.query(htcondor2.AdType.Startd, projection=call["projection"])]
@@ -108,6 +113,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
             "act": client.act,
             "edit": client.edit,
             "schedd_ad": client.schedd_ad,
+            "collector_ad": client.collector_ad,
             "slots": client.slots,
             "submit": client.submit,
         }

@@ -268,6 +268,7 @@ class FoundDag:
 class ScheddAd:
     """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
 
+    ``heard_at_seconds`` is when the collector heard of it last; only in the collector's copy.
     ``max_dagmans_per_owner`` is the schedd's MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER (200 by default): inner DAGMans count too.
     """
 
@@ -279,6 +280,7 @@ class ScheddAd:
     idle_dagmans: int
     max_dagmans_per_owner: int | None
     duty_cycle: float | None
+    heard_at_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

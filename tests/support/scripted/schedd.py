@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -64,6 +64,12 @@ class ScriptedSchedd:
     instance: str
     jobs: list[Job] = field(default_factory=list)
     silent: bool = False
+    #: while it is silent: whether the collector still has its ad; None when that is silent too
+    collector_has_ad: bool | None = True
+    #: JobQueueBirthdate
+    birthdate: int = 1
+    #: the last cluster number of this queue
+    last_cluster: int = 0
     #: ended jobs show in the history only later
     history_lags: bool = False
     #: removals are carried out only when ``work`` is called
@@ -93,18 +99,27 @@ class ScriptedSchedd:
 
         return self._ask("find_dag", act)
 
-    def dagmans(self, instance: str) -> list[DagmanAd]:
-        return self._ask("dagmans", lambda: [self._ad(job) for job in self.jobs if job.live])
+    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
+        def act() -> tuple[ScheddAd, list[DagmanAd]]:
+            return self._about(), [self._ad(job) for job in self.jobs if job.live]
 
-    def history(self, cluster: int) -> HistoryAd | None:
+        return self._ask("watch", act)
+
+    def collector_ad(self) -> ScheddAd | None:
+        if self.collector_has_ad is None:
+            raise ServiceUnavailable("htcondor", "collector_ad", "scripted: silent", "timeout")
+        return replace(self._about(), heard_at_seconds=1_795_187_247) if self.collector_has_ad else None
+
+    def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:
         def act() -> HistoryAd | None:
-            return next((self._shown(job) for job in self.jobs if job.cluster == cluster and not job.live), None)
+            gone = [job for job in self.jobs if job.cluster == cluster and job.dag_id == dag_id and not job.live]
+            return next((self._shown(job) for job in gone), None)
 
         return self._ask("history", act)
 
-    def remove(self, cluster: int, reason: str) -> int:
+    def remove(self, cluster: int, reason: str, dag_id: str = "") -> int:
         def act() -> int:
-            matching = [job for job in self.jobs if job.live and job.cluster == cluster]
+            matching = [job for job in self.jobs if job.live and job.cluster == cluster and job.dag_id == dag_id]
             for job in matching:
                 job.remove_reason = job.remove_reason or reason
                 if not self.removes_late:
@@ -123,7 +138,7 @@ class ScriptedSchedd:
         return self._ask("set_priority", lambda: 0)
 
     def ping(self) -> ScheddAd:
-        return self._ask("ping", lambda: ScheddAd("schedd@test", "25.14.1", 1, len(self.jobs), 0, 0, None, None))
+        return self._ask("ping", self._about)
 
     def slots(self) -> list[SiteSlots]:
         return self._ask("slots", list)
@@ -134,6 +149,15 @@ class ScriptedSchedd:
     def live(self) -> list[Job]:
         """Jobs in the queue."""
         return [job for job in self.jobs if job.live]
+
+    def lose_queue(self) -> list[Job]:
+        """The schedd comes back with an empty queue: no history, no rescue files, cluster numbers from 1. The jobs lost."""
+        lost = self.live
+        for job in lost:
+            self.end(job, End.VANISHED)
+        self.birthdate += 1000
+        self.last_cluster = 0
+        return lost
 
     def work(self) -> None:
         """Carry out removals that were asked for."""
@@ -226,7 +250,8 @@ class ScriptedSchedd:
         nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
         fence = int(attributes["WMS2_Fence"])
         dag_id = str(attributes["WMS2_DagID"])
-        job = Job(len(self.jobs) + 1, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes)
+        self.last_cluster += 1
+        job = Job(self.last_cluster, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes)
         dagman.write_status(submit_dir, nodes, final=False)
         self.jobs.append(job)
         self.fences.setdefault(job.request_name, []).append(fence)
@@ -238,6 +263,9 @@ class ScriptedSchedd:
         if self.silent:
             raise ServiceUnavailable("htcondor", operation, "scripted: silent", "timeout")
         return self.script.call(operation, act)
+
+    def _about(self) -> ScheddAd:
+        return ScheddAd("schedd@test", "25.14.1", self.birthdate, len(self.live), 0, 0, None, None)
 
     def _shown(self, job: Job) -> HistoryAd | None:
         return None if self.history_lags else job.history

@@ -17,11 +17,11 @@ from django.utils import timezone
 import wms2.crash
 import wms2.nudge
 from dags_app.planning import writer
-from dags_app.services.watch import schedd_observe
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry
 from requests_app import evaluator
+from requests_app.cycle import schedd_watch
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
@@ -146,7 +146,7 @@ class World:
         """The watching part of the cycle."""
         for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
             with self.process():
-                schedd_observe(schedd=schedd, instance=INSTANCE)
+                schedd_watch(schedd)
 
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""

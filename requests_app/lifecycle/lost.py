@@ -1,0 +1,72 @@
+"""A DAG whose schedd's queue is lost: suspicion is told, a person's confirmation is carried out (``model.md`` section 1).
+
+Carried out means: what the lost submission still does is fenced off, what it has done for certain is counted, the DAG ends, and
+the request is held. Nothing here happens by itself.
+"""
+
+from __future__ import annotations
+
+from dags_app.models import DAG
+from dags_app.services.lost import dag_end_lost, dag_fence_off, dag_suspect, missing_words
+from requests_app.accounting import account_lost
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.states import hold_changes
+from wms2.errors import LedgerViolation
+
+S = RequestStatus
+
+
+def tell_suspicion(evaluation: Evaluation, dag: DAG) -> bool:
+    """Say that a DAG is suspected lost, with the evidence; False while it is not."""
+    if not dag_suspect(dag):
+        return False
+    words = missing_words(dag)
+    evaluation.note(waiting_for=f"an operator's word on a DAG suspected lost: {words}"[:4000])
+    alert(evaluation.request, "queue_suspected", words)
+    return True
+
+
+def end_lost(evaluation: Evaluation, dag: DAG) -> None:
+    """ACTIVE or PLANNING -> HELD, the DAG ended. Safe to repeat until the last transaction.
+
+    Raises:
+        LedgerViolation: the last sweep found one; the DAG is still there.
+    """
+    why, evidence = _swept(evaluation, dag)
+    with evaluation.fenced():
+        dag_end_lost(dag, why=why, evidence=evidence)
+        evaluation.transition(S.HELD, why, {"dag": str(dag.pk), **evidence}, **hold_changes(HoldCode.QUEUE_LOST, why))
+
+
+def end_lost_stopping(evaluation: Evaluation, dag: DAG) -> None:
+    """STOPPING: the DAG ends, and the intent decides; one to go on becomes one to hold, since a person has to look first."""
+    why = _why(dag)
+    try:
+        why, evidence = _swept(evaluation, dag)
+    except LedgerViolation as error:
+        alert(evaluation.request, "ledger_violation", str(error))
+        _hold_at_least(evaluation, HoldCode.LEDGER, str(error))
+        evidence = {"ledger_violation": str(error)}
+    with evaluation.fenced():
+        dag_end_lost(dag, why=why, evidence=evidence)
+        _hold_at_least(evaluation, HoldCode.QUEUE_LOST, why)
+
+
+def _hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
+    if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
+        evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(code, why))
+
+
+def _swept(evaluation: Evaluation, dag: DAG) -> tuple[str, dict[str, object]]:
+    """First the fence, then the sweep: what is done by then counts, and nothing can become done later."""
+    problem = dag_fence_off(dag, evaluation.fenced)
+    counted = account_lost(evaluation, dag)
+    return _why(dag), {"units_counted_last": counted, "confirmation": dag.lost_confirmation, "fence_problem": problem}
+
+
+def _why(dag: DAG) -> str:
+    word = dag.lost_confirmation
+    job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"the submission with fence {dag.fence}"
+    return f"{job} at {dag.schedd_name} is lost, confirmed by {word.get('actor')}: {word.get('reason')}"

@@ -1,0 +1,56 @@
+"""Removing DAGMan jobs that must not run: those of DAGs that have ended, back in a queue that had been given up.
+
+Never adopted: their work may have been planned anew, under other names. Told once each in the DAG's history, the feed, the audit
+and by an alert; the removal is asked for in each cycle until the job is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+from django.db import transaction
+
+from dags_app.models import DAGHistory
+from dags_app.services.strays import Stray
+from dags_app.states import history
+from requests_app.alerts import alert
+from requests_app.audit import audit
+from requests_app.evaluation import ACTOR
+from requests_app.models import EVALUATED, Event
+from sites_app.models import Schedd
+from wms2.adapters import factory
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+log = structlog.get_logger(__name__)
+#: Event type in DAGHistory and in the feed.
+RETURNED = "dag.returned"
+
+
+def strays_remove(schedd: Schedd, strays: Iterable[Stray]) -> None:
+    """Tell each once, and ask the schedd to remove those that are not on their way out."""
+    for stray in strays:
+        _tell_once(schedd, stray)
+        if stray.being_removed:
+            continue
+        reason = f"DAG {stray.dag.pk} has ended ({stray.dag.get_status_display()}); this job of it must not run"
+        try:
+            factory.htcondor(schedd.name, schedd.collector).remove(stray.cluster, reason, str(stray.dag.pk))
+        except (ServiceUnavailable, ServiceRejected) as error:
+            log.warning("stray DAGMan job not removed, next cycle again", cluster=stray.cluster, error=str(error))
+
+
+def _tell_once(schedd: Schedd, stray: Stray) -> None:
+    dag, request = stray.dag, stray.dag.workflow.request
+    told = DAGHistory.objects.filter(dag=dag, event_type=RETURNED, detail__cluster=stray.cluster, detail__fence=stray.fence)
+    if told.exists():
+        return
+    what = f"DAGMan job {stray.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
+    detail = {"cluster": stray.cluster, "fence": stray.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
+    with transaction.atomic():
+        history(dag, RETURNED, detail=detail)
+        Event.objects.create(request=request, kind=RETURNED, data={"dag": str(dag.pk), "message": what, **detail})
+        audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
+        if request.status in EVALUATED:  # of a request at its end nobody takes an alert off
+            alert(request, "dag_returned", what)
+    log.error("a DAG that has ended is in the queue again", request_name=request.request_name, dag_id=str(dag.pk), **detail)
