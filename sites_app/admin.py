@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest
 
-from sites_app.models import Schedd, Site, SiteBan, SiteRse
+from sites_app.models import QueueChange, Schedd, Site, SiteBan, SiteRse
 from wms2.admin import ReadOnlyAdmin, Verb, badge_column, link_column, since_column
+from wms2.admin.shown import list_url
 
 
 @admin.register(Site)
@@ -59,3 +61,19 @@ class ScheddAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("state",)
     search_fields = ("name", "pool")
+
+    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+        """Evidence that its queue was lost."""
+        return [("Queue changes", list_url(QueueChange, f"schedd__id__exact={object_id}"))]
+
+
+@admin.register(QueueChange)
+class QueueChangeAdmin(ReadOnlyAdmin):
+    """Schedds that came back with another job queue, newest first."""
+
+    list_display = (
+        "seen_at", link_column("schedd"), "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),
+        "dagmans_before",
+    )  # fmt: skip
+    list_select_related = ("schedd",)
+    ordering = ("-id",)

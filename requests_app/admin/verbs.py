@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from django import forms
 
-from dags_app.models import LIVE_DAG
 from outputs_app.models import Effect, EffectState
 from requests_app import foretell, services
 from requests_app.limits import limit_set
@@ -18,8 +16,6 @@ from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
-from requests_app.services.schedds import schedd_change_state
-from sites_app.models import Schedd, ScheddState
 from wms2.admin import ReasonForm, Verb, register_verbs
 from wms2.conf import Conf, conf
 from wms2.words import counted
@@ -168,47 +164,6 @@ def _retry_now(effect: Effect, actor: str, data: Data) -> None:
 register_verbs(
     Effect,
     Verb("retry", "Retry now", _retry_foretold, _retry_refused, _retry_now, lambda row: (row.state, row.get_state_display())),
-)
-
-_SCHEDD_TEXTS = {
-    ScheddState.ENABLED: "New DAGs may go to it.",
-    ScheddState.DRAINING: "No new DAG goes to it; those at it run to their end.",
-    ScheddState.DISABLED: "No new DAG goes to it; those at it are still watched.",
-}
-
-
-def _schedd_foretold(state: ScheddState, schedds: Sequence[Schedd]) -> dict[int, list[str]]:
-    return {row.pk: [_SCHEDD_TEXTS[state], f"{counted(_live(row), 'DAG')} there now."] for row in schedds}
-
-
-def _live(schedd: Schedd) -> int:
-    return schedd.dags.filter(status__in=LIVE_DAG).count()
-
-
-def _schedd_refused(state: ScheddState, schedd: Schedd) -> str:
-    return f"It is {state.label.lower()} already." if schedd.state == state else ""
-
-
-def _schedd_set(state: ScheddState, schedd: Schedd, actor: str, data: Data) -> None:
-    schedd_change_state(schedd=schedd, state=state, actor=actor, reason=data["reason"])
-
-
-def _schedd_verb(name: str, label: str, state: ScheddState) -> Verb:
-    return Verb(
-        name,
-        label,
-        partial(_schedd_foretold, state),
-        partial(_schedd_refused, state),
-        partial(_schedd_set, state),
-        lambda row: (row.state, row.get_state_display()),
-    )
-
-
-register_verbs(
-    Schedd,
-    _schedd_verb("enable", "Enable", ScheddState.ENABLED),
-    _schedd_verb("drain", "Drain", ScheddState.DRAINING),
-    _schedd_verb("disable", "Disable", ScheddState.DISABLED),
 )
 
 

@@ -80,6 +80,9 @@ class ScheddSerializer(serializers.Serializer):
     last_answer_at = serializers.DateTimeField(allow_null=True)
     unreachable_since = serializers.DateTimeField(allow_null=True)
     last_error = serializers.CharField(allow_blank=True)
+    collector_says = serializers.CharField(allow_blank=True, help_text="while it is silent: what the collector knows of it")
+    job_queue_birthdate = serializers.IntegerField(allow_null=True, help_text="Unix seconds; a change speaks for a lost queue")
+    suspected_dags = serializers.IntegerField(help_text="live DAGs suspected lost; see schedds/{name}/loss")
 
 
 class LastCycleSerializer(serializers.Serializer):

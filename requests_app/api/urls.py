@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import dags, errors, sites, system, verb_views, views
+from requests_app.api import dags, errors, schedds, sites, system, verb_views, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -35,6 +35,8 @@ urlpatterns = [
     path("sites/<name:pk>/disable", sites.SiteDisableView.as_view(), name="site-disable"),
     path("sites/<name:pk>/drain", sites.SiteDrainView.as_view(), name="site-drain"),
     path("sites/<name:pk>/ban", sites.SiteBanView.as_view(), name="site-ban"),
+    path("schedds/<schedd:name>/loss", schedds.ScheddLossView.as_view(), name="schedd-loss"),
+    path("schedds/<schedd:name>/confirm-lost", schedds.ScheddConfirmLostView.as_view(), name="schedd-confirm-lost"),
     path("effects/<int:pk>/retry", system.EffectRetryView.as_view(), name="effect-retry"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),

@@ -67,8 +67,11 @@ def lifecycle_standing() -> LifecycleStanding:
 
 
 def schedds_shown() -> list[Any]:
-    """Schedds with the number of live DAGs at each."""
-    return list(Schedd.objects.annotate(live_dags=Count("dags", filter=Q(dags__status__in=LIVE_DAG))).order_by("pool", "name"))
+    """Schedds with the number of live DAGs at each, and of those suspected lost."""
+    live = Q(dags__status__in=LIVE_DAG)
+    suspected = live & Q(dags__suspected_at__isnull=False)
+    counted = Schedd.objects.annotate(live_dags=Count("dags", filter=live), suspected_dags=Count("dags", filter=suspected))
+    return list(counted.order_by("pool", "name"))
 
 
 def _moment(text: Any) -> datetime | None:

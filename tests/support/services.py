@@ -151,6 +151,18 @@ def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
+def schedd_lose_queue() -> None:
+    """The schedd is shut down, its queue's file is lost, and it starts with an empty queue. Returns when it answers."""
+    with schedd_shut_down():
+        for path in (Path(os.environ["CONDOR_CONFIG"]).parent / "spool").glob("job_queue.log*"):
+            path.unlink()
+
+
+def forsaken_jobs_end() -> None:
+    """Jobs whose schedd forgot them give their slots back now, not when their leases run out."""
+    _condor("condor_vacate", "-fast")
+
+
 def _schedd_pid() -> int:
     pid = _schedd_pid_or_none()
     assert pid is not None, "the pool's master has no schedd"

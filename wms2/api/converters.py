@@ -19,4 +19,11 @@ class NameConverter:
         return value
 
 
+class ScheddConverter(NameConverter):
+    """Names of schedds: a host, or a name before it (``schedd2@host``)."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._@-]{0,254}"
+
+
 register_converter(NameConverter, "name")
+register_converter(ScheddConverter, "schedd")

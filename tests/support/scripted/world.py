@@ -174,6 +174,12 @@ class World:
         for effect in Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)):
             effect_retry(effect=effect)
 
+    def touch(self, *paths: Path, ago: float = 0.0) -> None:
+        """Written now, by this world's clock, or so many seconds ago."""
+        at = self.clock.now().timestamp() - ago
+        for path in paths:
+            os.utime(path, (at, at))
+
     def job_of(self, request: Request) -> Job:
         """The request's DAGMan job in the queue."""
         (job,) = [job for job in self.schedd.live if job.request_name == request.request_name]
