@@ -75,11 +75,12 @@ def _admission() -> Iterator[Metric]:
 
 def _dags() -> Iterator[Metric]:
     live = Q(dags__status__in=LIVE_DAG)
-    schedds = list(Schedd.objects.annotate(live=Count("dags", filter=live)).order_by("name"))
+    suspected = live & Q(dags__suspected_at__isnull=False)
+    counted = Schedd.objects.annotate(live=Count("dags", filter=live), suspected=Count("dags", filter=suspected))
+    schedds = list(counted.order_by("name"))
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", [(row.name, row.live) for row in schedds])
-    suspected = Count("dags", filter=live & Q(dags__suspected_at__isnull=False))
-    counts = Schedd.objects.annotate(suspected=suspected).order_by("name").values_list("name", "suspected")
-    yield _family("wms2_dags_suspected", "Live DAGs suspected lost, waiting for an operator, by schedd", "schedd", counts)
+    suspicions = [(row.name, row.suspected) for row in schedds]
+    yield _family("wms2_dags_suspected", "Live DAGs suspected lost, waiting for an operator, by schedd", "schedd", suspicions)
     answers = [(row.name, 0.0 if row.unreachable_since else 1.0) for row in schedds]
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", answers)
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")

@@ -53,8 +53,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "retry_after_failure_max_seconds": "Longest such pause.",
         "submit_unknown_grace_seconds": "After a submission without an answer, \"not in queue and history\" counts only when this"
         " has passed. Not shorter than `submit_timeout_seconds`.",
-        "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and an operator may"
-        " confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
+        "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and"
+        " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
     },
     "Admission": {
         "max_active_dags": limit("max_active_dags"),

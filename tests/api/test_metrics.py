@@ -74,6 +74,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert (value(found, "wms2_admission_slots_used"), value(found, "wms2_admission_slots_limit")) == (1, 300)
     assert (value(found, "wms2_dags_live", schedd="schedd@a"), value(found, "wms2_dags_live", schedd="schedd@b")) == (1, 0)
     assert (value(found, "wms2_schedd_up", schedd="schedd@a"), value(found, "wms2_schedd_up", schedd="schedd@b")) == (1, 0)
+    assert value(found, "wms2_dags_suspected", schedd="schedd@a") == 0
     assert value(found, "wms2_dag_progress", schedd="schedd@a") == 0.25
     assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
     assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1

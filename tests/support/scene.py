@@ -16,7 +16,7 @@ from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, E
 from requests_app.audit import audit
 from requests_app.leader import LEASE
 from requests_app.models import HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
-from sites_app.models import Schedd, Site
+from sites_app.models import QueueChange, Schedd, Site
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
 from tests.support.scene_failures import failures
 
@@ -70,7 +70,8 @@ def build(directory: Path) -> Scene:
     for name in SITES:
         Site.objects.get_or_create(name=name)
     schedd = schedd_row("schedd1@wms2.example", last_answer_at=now, dagmans_running=31)
-    schedd_row("schedd2@wms2.example", unreachable_since=now - timedelta(minutes=22), last_error="timed out after 20 s")
+    silent = schedd_row("schedd2@wms2.example", unreachable_since=now - timedelta(minutes=22), last_error="timed out after 20 s")
+    QueueChange.objects.create(schedd=silent, old_birthdate=1_700_000_000, new_birthdate=1_760_000_000, seen_at=now)
     cycle = {"cycle_started_at": now.isoformat(), "cycle_ended_at": now.isoformat(), "seconds": 0.4, "requests": 9}
     Lease.objects.update_or_create(
         name=LEASE,
