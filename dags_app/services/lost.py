@@ -42,6 +42,7 @@ class DirectoryEvidence:
     metrics: str
     rescue: str
     units: str
+    damaged: str = ""  # files that are there and not whole
     problem: str = ""
 
     def words(self) -> list[str]:
@@ -52,6 +53,7 @@ class DirectoryEvidence:
         said += [f"lock file of cluster {self.lock}"] if self.lock else []
         said += [f"metrics file of cluster {self.metrics}"] if self.metrics else []
         said += [f"rescue file {self.rescue}"] if self.rescue else ["no rescue file"]
+        said += [f"not whole: {self.damaged}"] if self.damaged else []
         return [*said, self.units] if self.units else said
 
     def as_json(self) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def directory_evidence(dag: DAG) -> DirectoryEvidence:
         metrics=metrics.cluster if metrics else "",
         rescue=leavings.rescue_name(file),
         units=f"status file: {len(status.done_nodes())} of {len(status.nodes)} units done" if status else "",
+        damaged=", ".join(damaged),
     )
 
 

@@ -37,6 +37,7 @@ class DirectoryEvidenceSerializer(serializers.Serializer):
     metrics = serializers.CharField(allow_blank=True, help_text="cluster that left the metrics file")
     rescue = serializers.CharField(allow_blank=True, help_text="newest rescue file")
     units = serializers.CharField(allow_blank=True)
+    damaged = serializers.CharField(allow_blank=True, help_text="files that are there and not whole")
     problem = serializers.CharField(allow_blank=True, help_text="why nothing can be read")
 
 
