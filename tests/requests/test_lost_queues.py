@@ -313,9 +313,13 @@ def test_a_dead_schedd_is_confirmed_only_after_the_window_and_only_if_its_dagman
     world.cycle()
     assert fresh(request).hold_code == HoldCode.QUEUE_LOST
 
+    dagman.write_rescue(job.directory, job.nodes)
     with pytest.raises(InvalidTransition, match="has not said that the lost DAG is gone"):
         request_release(request=fresh(request), actor="olga", reason="go on", mode=ReleaseMode.RESCUE)
-    assert release_plan(fresh(request)).mode is ReleaseMode.NEXT_ROUND
+    job.live, world.schedd.silent = False, False
+    world.cycle()
+    assert release_plan(fresh(request)).mode is ReleaseMode.NEXT_ROUND, "late jobs may still write"
+    assert release_plan(fresh(request), ReleaseMode.RESCUE).mode is ReleaseMode.RESCUE, "for whoever knows that none does"
 
 
 def test_requests_that_were_stopping_or_submitting_at_a_dead_schedd_are_settled_too(world: World) -> None:
