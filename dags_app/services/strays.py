@@ -30,17 +30,21 @@ class Stray:
 def strays_among(outer: Iterable[DagmanAd]) -> tuple[Stray, ...]:
     """Those among the outer DAGMan jobs of a queue. A DAG ends only after its job was seen missing, so none ends ordinarily."""
     jobs = [ad for ad in outer if _is_uuid(ad.dag_id)]
-    rows = DAG.objects.filter(pk__in={ad.dag_id for ad in jobs}).values_list("pk", "status", "fence")
-    standing = {str(pk): (status, fence) for pk, status, fence in rows}
-    astray = [ad for ad in jobs if ad.dag_id in standing and _is_stray(ad, *standing[ad.dag_id])]
+    rows = DAG.objects.filter(pk__in={ad.dag_id for ad in jobs}).only("status", "fence", "dagman_cluster_id")
+    standing = {str(dag.pk): dag for dag in rows}
+    astray = [ad for ad in jobs if ad.dag_id in standing and _is_stray(ad, standing[ad.dag_id])]
     if not astray:
         return ()
     dags = {str(dag.pk): dag for dag in _with_request([ad.dag_id for ad in astray])}
     return tuple(Stray(dags[ad.dag_id], ad.cluster, ad.fence, ad.job_status == JobStatus.REMOVED) for ad in astray)
 
 
-def _is_stray(ad: DagmanAd, status: str, fence: int) -> bool:
-    return status not in LIVE_DAG or (ad.fence is not None and ad.fence < fence)
+def _is_stray(ad: DagmanAd, dag: DAG) -> bool:
+    if dag.status not in LIVE_DAG:
+        return True
+    # a READY one has no number yet and may adopt whichever attempt it finds; the number that is recorded is the DAG's own
+    another = dag.dagman_cluster_id not in ("", str(ad.cluster))
+    return another and ad.fence is not None and ad.fence < dag.fence
 
 
 def _with_request(ids: list[str]) -> QuerySet[DAG]:
