@@ -122,6 +122,8 @@ def _observe(dag: DAG, becomes: JobStatus, reason: str) -> None:
 
 def _condor(dag: DAG) -> HtcondorAdapter:
     _refuse(why_not_steered(dag))
+    if dag.missing_since is not None:  # by now its number may be another job's, in another queue
+        _refuse(f"DAG {dag.pk} is missing from the queue of {dag.schedd_name} since {dag.missing_since:%Y-%m-%d %H:%M:%S} UTC")
     schedd: Schedd = dag.schedd  # type: ignore[assignment]  # looked at above
     return factory.htcondor(schedd.name, schedd.collector)
 
