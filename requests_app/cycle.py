@@ -19,6 +19,7 @@ from requests_app.audit import audit
 from requests_app.evaluation import ACTOR
 from requests_app.leader import Leadership, leading
 from requests_app.models import EVALUATED, Lease, Request
+from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.sites import site_bans_expire
 from requests_app.strays import strays_remove
 from sites_app.models import Schedd, ScheddState
@@ -99,6 +100,7 @@ def _cycle(leadership: Leadership) -> None:
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     sites_drained()
     site_bans_expire()
+    superseded_take_back()
     for schedd in schedds_to_watch():
         schedd_watch(schedd)
         leadership.renew()

@@ -117,6 +117,7 @@ class Conf(BaseModel):
     site_ban_min_failures: int = Field(3, ge=1)
     site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1)
     max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
+    superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)

@@ -99,6 +99,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "site_ban_failure_ratio": "A site is banned for a request when more than this share of its attempts there failed for the"
         " site's sake.",
         "max_versions": "A request may be restarted until so many versions of it exist.",
+        "superseded_grace_days": "Outputs that a completed new version has replaced are taken back after so many days, unless the"
+        " request says at once; 0: only by hand.",
     },
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Q
+from django.utils import timezone
 
 from outputs_app import invalidation
+from outputs_app.models import DatasetState, EffectKind
+from requests_app.evaluation import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -64,6 +69,22 @@ def previous_superseded(request: Request) -> None:
     invalidation.datasets_supersede(workflow_id=workflow.pk)
     if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
         _invalidate(old)
+
+
+def superseded_take_back() -> int:
+    """Take back the outputs that a completed version has replaced for ``superseded_grace_days`` (decisions 3, question 10).
+
+    Each cycle; returns for how many requests it was asked. What was asked for before, whatever became of it, is not asked again.
+    """
+    days = conf().superseded_grace_days
+    if not days:
+        return 0
+    replaced = Q(next_versions__completed_at__lte=timezone.now() - timedelta(days=days))
+    rows = Request.objects.filter(replaced, workflow__output_datasets__state=DatasetState.SUPERSEDED)
+    due = list(rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct())
+    for request in due:
+        request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
+    return len(due)
 
 
 def _invalidate(request: Request) -> int:

@@ -25,6 +25,7 @@ from requests_app.services import (
     request_stop,
 )
 from requests_app.services.dags import dag_remove, dag_rescue
+from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.release import Changes, ReleaseMode, release_plan
 from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState
@@ -37,6 +38,7 @@ from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
+DAY_SECONDS = 86_400.0
 BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
 
 
@@ -350,6 +352,37 @@ def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_ver
     assert world.dbs.access == dict.fromkeys(
         OutputDataset.objects.filter(workflow__request=request).values_list("name", flat=True), "INVALID"
     )
+
+
+def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life_cycle(world: World) -> None:
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    assert run_on(world, new) is S.COMPLETED
+    world.clock.advance(29 * DAY_SECONDS)
+    assert superseded_take_back() == 0
+    assert set(_states(request)) == {DatasetState.SUPERSEDED}
+
+    world.clock.advance(DAY_SECONDS)
+    assert superseded_take_back() == 1
+    assert superseded_take_back() == 0, "asked for once"
+    for _ in range(4):
+        world.clock.advance(60)
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    assert set(_states(fresh(new))) == {DatasetState.ACTIVE}
+    entry = AuditEntry.objects.get(target=request.request_name, action="request_invalidate")
+    assert (entry.actor, entry.reason) == ("lifecycle", "its outputs were replaced 30 days ago")
+
+
+def test_without_a_grace_replaced_outputs_are_taken_back_by_hand_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_SUPERSEDED_GRACE_DAYS", "0")
+    conf.cache_clear()
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    assert run_on(world, new) is S.COMPLETED
+    world.clock.advance(400 * DAY_SECONDS)
+    assert superseded_take_back() == 0
+    assert set(_states(request)) == {DatasetState.SUPERSEDED}
 
 
 def test_there_are_not_more_versions_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
