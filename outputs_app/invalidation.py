@@ -49,6 +49,11 @@ def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     effect_ask(EffectKind.INVALIDATION_MANIFEST, key=request_id, request_id=request_id, request_epoch=request_epoch)
 
 
+def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
+    """Whether the outputs are being taken back already, in this epoch."""
+    return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
+
+
 def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> int:
     """Ask for the invalidation of every output; returns the number of datasets. ``request_epoch`` must be a new one.
 

@@ -180,15 +180,18 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
         log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
 
 
-def effect_retry(*, effect: Effect) -> None:
+def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
     """An operator's "retry now" for a refused or dead effect; its block leaves FAILED.
 
     OPEN, whatever the block was: ``blocks_advance`` makes it COMPLETE and asks for what a FAILED block was never asked.
+
+    Args:
+        reopen: false when the request itself has failed: nothing would ever advance the block again, so it stays FAILED.
     """
     Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
         state=EffectState.PENDING, next_attempt_at=timezone.now(), first_failed_at=None
     )
-    if effect.block_id:
+    if effect.block_id and reopen:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
         failed.update(status=BlockStatus.OPEN, updated_at=timezone.now())
 

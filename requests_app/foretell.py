@@ -13,6 +13,7 @@ from requests_app.services.acting import may_run
 from requests_app.services.invalidation import invalidation_refused, manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
+from requests_app.services.verbs import submit_refused
 from requests_app.states import allowed
 from wms2.errors import InvalidTransition
 from wms2.words import counted
@@ -95,7 +96,7 @@ def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
 
 def why_not_submit(request: Request) -> str:
     """Empty if it can be submitted."""
-    return "" if request.status == S.NEW else f"It is {request.get_status_display()}; only a new request can be submitted."
+    return submit_refused(request)
 
 
 def why_not_hold(request: Request) -> str:

@@ -54,10 +54,17 @@ def version_chain(request: Request) -> VersionChain:
 
 def versions_before(request: Request) -> int:
     """How many versions of a request came before it."""
-    count, row = 0, request.previous_version_request
-    while row is not None and count < MAX_VERSIONS:
-        count, row = count + 1, row.previous_version_request
-    return count
+    return len(requests_before(request))
+
+
+def requests_before(request: Request) -> list[Request]:
+    """The versions that came before it, the last one first."""
+    found: list[Request] = []
+    row = request.previous_version_request
+    while row is not None and len(found) < MAX_VERSIONS:
+        found.append(row)
+        row = row.previous_version_request
+    return found
 
 
 def _version(request: Request) -> Version:

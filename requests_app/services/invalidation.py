@@ -12,6 +12,7 @@ from outputs_app import invalidation
 from outputs_app.models import DatasetState, EffectKind
 from requests_app.evaluation import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
+from requests_app.selectors.versions import requests_before
 from requests_app.services.acting import acting
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -58,17 +59,19 @@ def invalidation_refused(request: Request) -> str:
 
 
 def previous_superseded(request: Request) -> None:
-    """A new version has completed: the old outputs are superseded, and taken back if the policy says so (error-handling 4.3).
+    """A new version has completed: the outputs of all it replaces are superseded, and taken back where the policy of the version
+    that followed them says so (error-handling 4.3).
 
     In the transaction that completes ``request``.
     """
-    old = request.previous_version_request
-    workflow = Workflow.objects.filter(request=old).first() if old is not None else None
-    if old is None or workflow is None:
-        return
-    invalidation.datasets_supersede(workflow_id=workflow.pk)
-    if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
-        _invalidate(old)
+    newer = request
+    for old in requests_before(request):
+        workflow = Workflow.objects.filter(request=old).first()
+        if workflow is not None:
+            invalidation.datasets_supersede(workflow_id=workflow.pk)
+            if newer.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
+                _invalidate(old)
+        newer = old
 
 
 def superseded_take_back() -> int:
@@ -88,9 +91,10 @@ def superseded_take_back() -> int:
 
 
 def _invalidate(request: Request) -> int:
-    """With a new epoch: what was still to be registered of it is registered no more."""
-    Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
-    request.refresh_from_db(fields=["epoch"])
+    """With a new epoch, once: what was still to be registered of it is registered no more."""
+    if not invalidation.invalidation_asked(request_id=request.pk, request_epoch=request.epoch):
+        Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
+        request.refresh_from_db(fields=["epoch"])
     return invalidation.invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=_workflow(request).pk)
 
 

@@ -21,14 +21,24 @@ def request_submit(*, request: Request, actor: str, reason: str = "submitted by 
     """NEW -> SUBMITTED.
 
     Raises:
-        InvalidTransition: it is not new. (A held one has an edge to SUBMITTED too, but that is a release.)
+        InvalidTransition: it is not new, or waits for the version that it replaces. (A held one has an edge to SUBMITTED too,
+            but that is a release.)
     """
     with acting(request, actor, "request_submit", reason):
-        if request.status != S.NEW:
-            raise InvalidTransition(
-                f"{request.request_name} is {request.get_status_display()}, only a new request can be submitted"
-            )
+        why = submit_refused(request)
+        if why:
+            raise InvalidTransition(f"{request.request_name}: {why}")
         states.transition(request, S.SUBMITTED, actor=actor, reason=reason)
+
+
+def submit_refused(request: Request) -> str:
+    """Why it cannot be submitted; empty if it can."""
+    if request.status != S.NEW:
+        return f"It is {request.get_status_display()}; only a new request can be submitted."
+    old = request.previous_version_request
+    if old is not None and old.status != S.FAILED:
+        return f"It replaces {old.request_name}, which is {old.get_status_display()}; it begins by itself when that has failed."
+    return ""
 
 
 def request_abort(*, request: Request, actor: str, reason: str) -> None:

@@ -9,8 +9,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from dags_app.dagman import NodeState, last_rescue
+from dags_app.dagman import DagmanStatus, NodeState, last_rescue
 from dags_app.planning import layout
+from sites_app.bans import AUTOMATIC, bans_active
+from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
@@ -29,6 +31,21 @@ class End(Enum):
     DRAINED = "halted, and what ran has finished"
     VANISHED = "the queue lost it: no history, no metrics, no rescue file"
     BROKEN = "DAGMan could not go on: exit 1, status ERROR"
+    DISPUTED = "the history says all done, the metrics file says broken"
+    UNFINISHED = "history and metrics say all done, the status file does not"
+    UNTOLD = "all nodes ended, the history has lost it"
+    UNMEASURED = "all nodes ended, there is no metrics file"
+    UNLISTED = "all nodes ended, there is no status file"
+
+    @property
+    def runs_out(self) -> bool:
+        """Whether every node ends first."""
+        return self in (End.FINISHED, End.UNTOLD, End.UNMEASURED, End.UNLISTED)
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether what is left behind disagrees, or is nothing."""
+        return self in (End.DISPUTED, End.UNFINISHED, End.VANISHED)
 
 
 @dataclass
@@ -41,8 +58,10 @@ class Job:
     fence: int
     directory: Path
     nodes: dict[str, NodeState]
+    priority: int = 0
     live: bool = True
     held_because: str = ""
+    ended: End | None = None
     remove_reason: str = ""
     history: HistoryAd | None = None
 
@@ -54,6 +73,16 @@ class Job:
     def open_nodes(self) -> list[str]:
         """Nodes that have not ended."""
         return [name for name, state in self.nodes.items() if state not in (NodeState.DONE, NodeState.ERROR)]
+
+    @property
+    def halted(self) -> bool:
+        """Whether a halt file lies beside its DAG file: DAGMan starts no further unit."""
+        return (self.directory / f"{layout.OUTER_DAG}.halt").exists()
+
+    @property
+    def completed(self) -> bool:
+        """Whether it has really done all that it had to do."""
+        return self.ended is not None and self.ended.runs_out and self.count(NodeState.DONE) == len(self.nodes)
 
 
 @dataclass
@@ -79,11 +108,13 @@ class ScriptedSchedd:
 
     #: units whose account is not right
     bent: list[tuple[Job, str]] = field(default_factory=list)
+    #: requests of which a unit did more than it was asked for
+    overdone: set[str] = field(default_factory=set)
 
     # --- what WMS2 calls
 
     def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
-        return self._ask("submit_dag", lambda: self._submit(submit_dir, attributes))
+        return self._ask("submit_dag", lambda: self._submit(submit_dir, attributes, priority))
 
     def find_dag(self, dag_id: str) -> FoundDag | None:
         def act() -> FoundDag | None:
@@ -135,7 +166,13 @@ class ScriptedSchedd:
         return self._ask("release_tree", lambda: self._pause(cluster, ""))
 
     def set_priority(self, dag_id: str, value: int) -> int:
-        return self._ask("set_priority", lambda: 0)
+        def act() -> int:
+            mine = [job for job in self.live if job.directory.name == dag_id and job.priority != value]
+            for job in mine:
+                job.priority = value
+            return len(mine)
+
+        return self._ask("set_priority", act)
 
     def ping(self) -> ScheddAd:
         return self._ask("ping", self._about)
@@ -170,6 +207,8 @@ class ScriptedSchedd:
         dagman.write_manifest(job.directory, unit, job.fence, account)
         if account is not Account.RIGHT:
             self.bent.append((job, unit))
+        if account is Account.EXTRA:
+            self.overdone.add(job.request_name)
         self._node(job, unit, NodeState.DONE)
 
     def repair(self) -> None:
@@ -183,23 +222,38 @@ class ScriptedSchedd:
         self._node(job, unit, NodeState.ERROR)
 
     def end(self, job: Job, end: End) -> None:
-        """The job leaves the queue. ``FINISHED``: nodes still open are done with the right account first."""
-        if end is End.FINISHED:
-            for unit in job.open_nodes:
-                self.unit_done(job, unit)
-            failed = job.count(NodeState.ERROR)
-            self._leave(job, JobStatus.COMPLETED, 1 if failed else 0, 2 if failed else 0, rescue=failed > 0)
+        """The job leaves the queue; where all nodes end, those still open are done with the right account first."""
+        job.ended = end
+        if end.runs_out:
+            self._run_out(job, end)
         elif end is End.ABORTED:
             self._leave(job, JobStatus.COMPLETED, 1, 3, rescue=True)
         elif end is End.DRAINED:
             self._leave(job, JobStatus.COMPLETED, 1, 6, rescue=True)
         elif end is End.BROKEN:
             self._leave(job, JobStatus.COMPLETED, 1, 1, rescue=True)
+        elif end is End.UNFINISHED:
+            self._leave(job, JobStatus.COMPLETED, 0, 0, rescue=False)
+        elif end is End.DISPUTED:
+            self._leave(job, JobStatus.COMPLETED, 0, 0, rescue=True)
+            dagman.write_metrics(job.directory, job.nodes, cluster=job.cluster, exit_code=1, dag_status=1)
         elif end is End.REMOVED:
             job.remove_reason = job.remove_reason or "via condor_rm (by user somebody)"
             self._removed(job)
         else:
             job.live = False
+
+    def _run_out(self, job: Job, end: End) -> None:
+        for unit in job.open_nodes:
+            self.unit_done(job, unit)
+        failed = job.count(NodeState.ERROR)
+        self._leave(job, JobStatus.COMPLETED, 1 if failed else 0, 2 if failed else 0, rescue=failed > 0)
+        if end is End.UNTOLD:
+            job.history = None
+        elif end is End.UNMEASURED:
+            (job.directory / f"{layout.OUTER_DAG}.metrics").unlink()
+        elif end is End.UNLISTED:
+            (job.directory / layout.OUTER_STATUS).unlink()
 
     def _pause(self, cluster: int, reason: str) -> int:
         changed = [job for job in self.live if job.cluster == cluster and bool(job.held_because) is not bool(reason)]
@@ -208,6 +262,7 @@ class ScriptedSchedd:
         return len(changed)
 
     def _removed(self, job: Job) -> None:
+        job.ended = job.ended or End.REMOVED
         self._leave(job, JobStatus.REMOVED, None, 4, rescue=not job.held_because)  # on hold there is no process to write one
 
     def _leave(self, job: Job, status: JobStatus, exit_code: int | None, dag_status: int, *, rescue: bool) -> None:
@@ -237,7 +292,7 @@ class ScriptedSchedd:
         job.nodes[unit] = state
         dagman.write_status(job.directory, job.nodes, final=False)
 
-    def _submit(self, submit_dir: Path, attributes: Mapping[str, str | int]) -> int:
+    def _submit(self, submit_dir: Path, attributes: Mapping[str, str | int], priority: int) -> int:
         metrics = submit_dir / f"{layout.OUTER_DAG}.metrics"
         if metrics.exists() and json.loads(metrics.read_text())["exitcode"] == 0:
             raise ServiceRejected("htcondor", "submit_dag", "this DAG has finished")
@@ -245,13 +300,14 @@ class ScriptedSchedd:
         halt = submit_dir / f"{layout.OUTER_DAG}.halt"
         assert not halt.exists(), f"{halt} is there: DAGMan would start no unit"
         assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
+        _assert_avoids(submit_dir)
         rescue = last_rescue(submit_dir / layout.OUTER_DAG)
         done = rescue.done if rescue else frozenset()
         nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
         fence = int(attributes["WMS2_Fence"])
         dag_id = str(attributes["WMS2_DagID"])
         self.last_cluster += 1
-        job = Job(self.last_cluster, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes)
+        job = Job(self.last_cluster, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes, priority)
         dagman.write_status(submit_dir, nodes, final=False)
         self.jobs.append(job)
         self.fences.setdefault(job.request_name, []).append(fence)
@@ -291,6 +347,15 @@ class ScriptedSchedd:
             job_starts=1,
             queued_at_seconds=1,
             status_since_seconds=1,
-            dag_status=0,
+            dag_status=int(DagmanStatus.HALTED) if job.halted else 0,
             **self._counters(job),
         )
+
+
+def _assert_avoids(submit_dir: Path) -> None:
+    """What operators have closed or banned for all is avoided by a DAG that is submitted."""
+    avoided = (submit_dir / layout.AVOID_INC).read_text()
+    closed = set(Site.objects.exclude(status=SiteStatus.ENABLED).filter(drain_until__isnull=True).values_list("name", flat=True))
+    banned = bans_active().filter(workflow__isnull=True).exclude(created_by=AUTOMATIC).values_list("site_id", flat=True)
+    missing = [site for site in closed.union(banned) if site not in avoided]
+    assert not missing, f"{submit_dir} does not avoid {missing}: {avoided}"

@@ -24,7 +24,10 @@ from requests_app import evaluator
 from requests_app.cycle import schedd_watch
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
+from requests_app.services.sites import site_bans_expire
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from sites_app.statuses import sites_drained
+from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
 from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
@@ -61,6 +64,7 @@ class World:
         conf.cache_clear()
         self.clock = Clock()
         self.clock.install(patch)
+        self.tally = Tally()
         self._patch = patch
         self.reset()
         self._install(patch)
@@ -71,7 +75,8 @@ class World:
         self.sources: dict[str, Source] = {}
         self.errors: list[str] = []
         self.nudges: list[tuple[str, tuple[Any, ...]]] = []
-        self.checked: dict[str, Any] = {}  # what ``invariants`` has looked at
+        self.checked: dict[Any, Any] = {}  # what ``invariants`` has looked at
+        self.bad_files: set[str] = set()  # input files that jobs gave up over
         self.deaths = 0
         self.late = 0  # calls that a claim's expiry allows to be made again
         self.crash_at = ""
@@ -137,9 +142,10 @@ class World:
             self.deaths += 1
             self.crash_at = ""
 
-    def evaluate(self, request: Request) -> None:
-        """The task ``evaluate_request``."""
-        with self.process():
+    def evaluate(self, request: Request, *, steps: int = evaluator.MAX_STEPS) -> None:
+        """The task ``evaluate_request``; with fewer ``steps`` its process ends after so many statuses."""
+        with self.process(), self._patch.context() as patch:
+            patch.setattr(evaluator, "MAX_STEPS", steps)
             evaluator.evaluate_one(request.pk)
 
     def observe(self) -> None:
@@ -155,10 +161,18 @@ class World:
 
     def cycle(self) -> None:
         """One whole cycle."""
+        sites_drained()
+        site_bans_expire()
         self.observe()
         for request in Request.objects.filter(status__in=EVALUATED).order_by("created_at"):
             self.evaluate(request)
         self.effects()
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether nothing is about to go wrong."""
+        waiting = any(script.waiting or script.meanwhile for script in self.scripts.values())
+        return not (waiting or self.crash_at or self.schedd.silent)
 
     # --- time and rest
 

@@ -1,0 +1,116 @@
+"""Where lives begin: worlds in which something has happened already, so that each verb soon finds what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from requests_app.models import CleanupPolicy, Request, RequestStatus
+from requests_app.services import StopMode, request_restart, request_stop
+from tests.support.scripted import documents
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "op", "reason": "to begin with"}
+
+
+def running(world: World) -> None:
+    """A generation and a reprocessing, whose DAGs run."""
+    world.request(documents.generation(400))
+    world.request(documents.reprocessing(world.source("Source0", 250, 90, 0), events_per_job=100))
+    world.cycle()
+
+
+def over_threshold(world: World) -> None:
+    """Held, one unit done, the others failed; beside it one that runs."""
+    _failed(world, _reprocessing(world), done=1)
+    world.request(documents.generation(250))
+    world.cycle()
+
+
+def used_up(world: World) -> None:
+    """Held, its one rescue used up."""
+    request = _reprocessing(world)
+    _failed(world, request, done=2)
+    _failed(world, request, done=0)
+    assert request.status == S.HELD, request.status
+
+
+def draining(world: World) -> None:
+    """A DAG that drains, one unit done and registered."""
+    request = _generation(world, 300)
+    job = world.job_of(request)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.cycle()
+    request_stop(request=_fresh(request), mode=StopMode.DRAIN, **BY)
+    world.cycle()
+
+
+def replaced(world: World) -> None:
+    """A request that was restarted when a part of it was registered, and its next version, which runs."""
+    _restarted(world, CleanupPolicy.KEEP_UNTIL_REPLACED)
+
+
+def replaced_and_cleaned(world: World) -> None:
+    """The same, the old outputs to be taken back when the new version is complete."""
+    _restarted(world, CleanupPolicy.IMMEDIATE_CLEANUP)
+
+
+def completed(world: World) -> None:
+    """One that is complete, and one that runs."""
+    request = _generation(world, 100)
+    for _ in range(8):
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.cycle()
+        world.clock.advance(60)
+    assert _fresh(request).status == S.COMPLETED, request.status
+    running(world)
+
+
+SCENES: Mapping[str, Callable[[World], None]] = {
+    scene.__name__: scene for scene in (running, over_threshold, used_up, draining, replaced, replaced_and_cleaned, completed)
+}
+
+
+def _generation(world: World, events: int) -> Request:
+    request = world.request(documents.generation(events))
+    world.cycle()
+    return _fresh(request)
+
+
+def _reprocessing(world: World) -> Request:
+    dataset = world.source(f"Source{len(world.sources)}", 90, 90, 90, 90)
+    request = world.request(documents.reprocessing(dataset, files_per_job=1))
+    world.cycle()
+    return _fresh(request)
+
+
+def _failed(world: World, request: Request, *, done: int) -> None:
+    """Its DAG ends with so many more units done and the others failed."""
+    job = world.job_of(request)
+    for number, unit in enumerate(job.open_nodes):
+        if number < done:
+            world.schedd.unit_done(job, unit)
+        else:
+            world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    world.cycle()
+    _fresh(request)
+
+
+def _restarted(world: World, policy: CleanupPolicy) -> None:
+    request = _generation(world, 300)
+    job = world.job_of(request)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.cycle()
+    request_restart(request=_fresh(request), cleanup_policy=policy, **BY)
+    for _ in range(3):
+        world.cycle()
+    assert _fresh(request).status == S.FAILED, request.status
+
+
+def _fresh(request: Request) -> Request:
+    request.refresh_from_db()
+    return request

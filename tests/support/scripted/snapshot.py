@@ -1,0 +1,46 @@
+"""The whole database at a moment, table by table, to tell what a verb has changed; and emptying it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.apps import apps
+from django.db import connection
+
+OURS = ("requests_app", "dags_app", "outputs_app", "sites_app")
+#: Written by every verb, refused or not.
+AUDIT = "audit_entries"
+#: What a thread of an evaluation in progress renews beside the test.
+_RENEWED = "lease_expires_at"
+
+
+def tables() -> list[str]:
+    """All tables of WMS2."""
+    models = (model for label in OURS for model in apps.get_app_config(label).get_models(include_auto_created=True))
+    return sorted(model._meta.db_table for model in models)
+
+
+def snapshot() -> dict[str, str]:
+    """Table -> digest of its rows, without the audit."""
+    parts = [
+        f"SELECT '{table}', md5(coalesce(string_agg(row, '' ORDER BY row), '')) FROM "
+        f"(SELECT (to_jsonb(t) - '{_RENEWED}')::text AS row FROM \"{table}\" t) rows"
+        for table in tables()
+        if table != AUDIT
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts))
+        return dict(cursor.fetchall())
+
+
+def changed(before: dict[str, str], *, but: Collection[str] = ()) -> list[str]:
+    """Tables whose rows have changed since."""
+    now = snapshot()
+    return [table for table in before if now[table] != before[table] and table not in but]
+
+
+def wipe() -> None:
+    """An empty database."""
+    names = ", ".join(f'"{table}"' for table in tables())
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")

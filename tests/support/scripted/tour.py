@@ -1,0 +1,271 @@
+"""A fixed way through every edge of the status table and every verb: short lives, one after the other, nothing left to chance.
+
+Each is brought to rest as the random lives are, with all that must hold looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outputs_app.models import Effect, EffectState
+from requests_app.models import Request, RequestStatus
+from requests_app.services.receiving import Received, request_receive
+from sites_app.models import Site
+from tests.support.scripted import aftermath, documents, invariants, verbs
+from tests.support.scripted.asking import ask
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.rest import bring_to_rest
+from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.snapshot import wipe
+from tests.support.scripted.world import World
+
+S = RequestStatus
+
+
+def go(world: World) -> None:
+    """The whole tour; the tally of ``world`` has what was reached."""
+    for life in LIVES:
+        wipe()
+        world.reset()
+        world.furnish()
+        life(world)
+        bring_to_rest(world)
+        world.tally.collect()
+
+
+def before_anything_runs(world: World) -> None:
+    """NEW, SUBMITTED, QUEUED: held, released, aborted."""
+    kept, dropped = small(world, events=400, submit=False), small(world, submit=False)
+    said(world, "submit", kept, S.SUBMITTED)
+    said(world, "abort", dropped, S.ABORTED)
+    said(world, "hold", kept, S.HELD)
+    said(world, "release", kept, S.SUBMITTED)
+    said(world, "abort", small(world), S.ABORTED)
+    world.schedd.silent = True
+    world.evaluate(kept)  # no answer, so it waits for its turn
+    assert fresh(kept).status == S.QUEUED, kept.status
+    said(world, "hold", kept, S.HELD)
+    said(world, "release", kept, S.QUEUED)
+    other = small(world)
+    world.evaluate(other)
+    said(world, "abort", other, S.ABORTED)
+    said(world, "raise", kept)
+    said(world, "lower", kept)
+
+
+def while_planning(world: World) -> None:
+    """Processes die and the schedd refuses between admission and submission."""
+    dead, refused, sent = small(world), small(world), small(world)
+    world.crash_at = "plan.claimed"
+    world.evaluate(dead)
+    said(world, "abort", dead, S.ABORTED)
+    world.schedd.script.waiting = [Mode.REFUSED]
+    world.evaluate(refused)
+    assert fresh(refused).hold_code == "submission", refused.hold_reason
+    said(world, "fail", refused, S.FAILED)
+    world.crash_at = "submit.called"
+    world.evaluate(sent)
+    assert fresh(sent).status == S.PLANNING, sent.status
+    said(world, "stop", sent, S.STOPPING)
+    said(world, "abort", sent, S.STOPPING)
+
+
+def between_dags(world: World) -> None:
+    """PARTIAL and RESUBMITTING do not last; people still come by."""
+    for verb, then in (("fail", S.FAILED), ("abort", S.ABORTED), ("hold", S.HELD)):
+        request = small(world, events=200)
+        job = runs(world, request)
+        world.schedd.unit_failed(job, job.open_nodes[0])
+        world.schedd.end(job, End.FINISHED)
+        world.observe()
+        world.evaluate(request, steps=1)
+        assert fresh(request).status == S.PARTIAL, request.status
+        said(world, verb, request, then)
+    for verb, then in (("hold", S.HELD), ("abort", S.ABORTED)):
+        request = small(world)
+        runs(world, request)
+        said(world, "stop", request, S.STOPPING)
+        for _ in range(2):
+            world.observe()
+            world.evaluate(request, steps=1)
+        assert fresh(request).status == S.RESUBMITTING, request.status
+        said(world, verb, request, then)
+    said(world, "abort", Request.objects.filter(status=S.HELD)[0], S.ABORTED)
+
+
+def over_the_threshold(world: World) -> None:
+    """Held, released in each way; rescues used up; failed in the end and taken back."""
+    request = small(world, events=300)
+    for release in ("release: threshold", "release: next round", "release: memory"):
+        runs(world, request)
+        failed(world, request, done=0)
+        assert fresh(request).hold_code == "threshold", request.hold_reason
+        said(world, release, request, S.QUEUED)
+    runs(world, request)
+    for done in (1, 0, 0):
+        failed(world, request, done=done)
+    assert fresh(request).hold_code == "rescues", request.hold_reason
+    said(world, "release: rescue", request, S.QUEUED)
+    runs(world, request)
+    failed(world, request, done=0)
+    said(world, "fail", request)
+    world.cycle()
+    world.cycle()
+    assert fresh(request).status == S.FAILED, request.status
+    said(world, "invalidate", request)
+
+
+def the_schedd_plays_up(world: World) -> None:
+    """A DAG paused, removed, aborted, ended in dispute; a queue that is silent."""
+    request = small(world, events=200)
+    runs(world, request)
+    said(world, "stop", request, S.STOPPING)
+    world.cycle()
+    runs(world, request)
+    on_dag(world, "dag hold", request)
+    world.cycle()
+    assert fresh(request).alert_code == "dagman_held", request.alert_code
+    on_dag(world, "dag release", request)
+    for end, code in ((End.REMOVED, "removed"), (End.ABORTED, "abort_code")):
+        world.schedd.end(runs(world, request), end)
+        world.cycle()
+        assert fresh(request).hold_code == code, request.hold_reason
+        said(world, "release", request, S.QUEUED)
+    runs(world, request)
+    on_dag(world, "dag remove", request)
+    world.cycle()
+    world.cycle()
+    assert fresh(request).status == S.HELD, request.status
+    on_dag(world, "dag rescue", request)
+    world.schedd.end(runs(world, request), End.DISPUTED)
+    world.cycle()
+    assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
+    schedd = verbs.schedd_of_the_world()
+    for verb in ("schedd drain", "schedd disable", "schedd enable"):
+        assert ask(world.tally, verbs.ON_SCHEDDS[verb], schedd, twice=True), verb
+
+
+def sites_come_and_go(world: World) -> None:
+    """Bans, their guard, drains; and a release that bans a site and leaves a file out."""
+    dataset = world.source("Source0", 90, 90, 90, 90)
+    request = world.request(documents.reprocessing(dataset, files_per_job=1))
+    runs(world, request)
+    failed(world, request, done=1)
+    said(world, "release: site ban", request, S.QUEUED)
+    said(world, "hold", request, S.HELD)
+    said(world, "release: without a file", request, S.QUEUED)
+    said(world, "hold", request, S.HELD)
+    said(world, "release: retries", request, S.QUEUED)
+    first, second, third = Site.objects.order_by("name")
+    for verb, site in (
+        ("site ban", first), ("site ban for one", first), ("site ban, insisting", second), ("site disable", third),
+        ("site enable", third), ("site drain", third), ("site drain until", third), ("site note", first), ("site unban", second),
+    ):  # fmt: skip
+        assert ask(world.tally, verbs.ON_SITES[verb], site, twice=True), verb
+    assert not ask(world.tally, verbs.ON_SITES["site ban"], third), "two of three sites were banned and nobody insisted"
+    world.cycle()
+
+
+def a_new_version(world: World) -> None:
+    """Restarted while it runs, replaced, cleaned up; a registration that needs a person."""
+    first = small(world, events=200)
+    job = runs(world, first)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.cycle()
+    said(world, "restart", first, S.STOPPING)
+    world.cycle()
+    world.cycle()
+    second = Request.objects.get(previous_version_request=fresh(first))
+    runs(world, second)
+    said(world, "restart and clean up", second, S.STOPPING)
+    world.cycle()
+    world.cycle()
+    third = Request.objects.get(previous_version_request=fresh(second))
+    job = runs(world, third)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.dbs.script.waiting = [Mode.REFUSED]
+    world.cycle()
+    said(world, "drain", third, S.STOPPING)
+    world.cycle()
+    world.cycle()
+    effect = Effect.objects.filter(state=EffectState.REFUSED)[0]
+    assert ask(world.tally, verbs.EFFECT_RETRY, effect, twice=True)
+
+
+def done_at_last(world: World) -> None:
+    """All is registered while it is held: planning finds nothing to do. And a stop that comes too late."""
+    request, late = small(world), small(world)
+    runs(world, request)
+    runs(world, late)
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    world.observe()
+    world.evaluate(request)
+    said(world, "hold", request, S.STOPPING)
+    for _ in range(3):
+        world.evaluate(request)
+        world.effects()
+    assert fresh(request).status == S.HELD, request.status
+    said(world, "release", request, S.QUEUED)
+    world.schedd.end(world.job_of(late), End.FINISHED)
+    said(world, "drain", late, S.STOPPING)
+    world.cycle()
+    for word in ("add", "change", "off", "on", "remove"):
+        world.tally.accepted[verbs.rule_say(word)] += 1
+    request_receive(received=Received(documents.generation(100), None), actor="tester")
+    world.tally.accepted["request_receive"] += 1
+
+
+LIVES: tuple[Callable[[World], None], ...] = (
+    before_anything_runs, while_planning, between_dags, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
+    a_new_version, done_at_last,
+)  # fmt: skip
+
+
+def small(world: World, *, events: int = 100, submit: bool = True) -> Request:
+    """A reprocessing of a file for each hundred events, a unit each."""
+    dataset = world.source(f"Source{len(world.sources)}", *[90] * (events // 100))
+    return world.request(documents.reprocessing(dataset, files_per_job=1), submit=submit)
+
+
+def runs(world: World, request: Request) -> Job:
+    """Its DAG, once it runs."""
+    for _ in range(4):
+        if any(job.request_name == request.request_name for job in world.schedd.live):
+            break
+        world.cycle()
+        world.clock.advance(400)
+    world.cycle()
+    assert fresh(request).status == S.ACTIVE, f"{request}: {request.status} {request.waiting_for}"
+    return world.job_of(request)
+
+
+def failed(world: World, request: Request, *, done: int) -> None:
+    """Its DAG ends with so many more units done and the others failed; then a cycle."""
+    job = world.job_of(request)
+    for number, unit in enumerate(job.open_nodes):
+        if number < done:
+            world.schedd.unit_done(job, unit)
+        else:
+            world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    world.cycle()
+
+
+def said(world: World, verb: str, request: Request, then: RequestStatus | None = None) -> None:
+    """A word that is accepted, twice, and what the request is then; all else in order."""
+    assert ask(world.tally, verbs.ON_REQUESTS[verb], request, twice=True), f"{verb} of {request} ({request.status})"
+    assert then is None or request.status == then, f"{verb} of {request}: {request.status}, not {then}"
+    invariants.check(world)
+    aftermath.check(world)
+
+
+def on_dag(world: World, verb: str, request: Request) -> None:
+    """A word on a request's newest DAG."""
+    (dag, *_) = verbs.dags_of(request)
+    assert ask(world.tally, verbs.ON_DAGS[verb], dag, twice=True), f"{verb} of {dag} ({dag.status})"
+
+
+def fresh(request: Request) -> Request:
+    """As it is now."""
+    request.refresh_from_db()
+    return request

@@ -1,0 +1,210 @@
+"""Every verb of ``requests_app.services`` as the scripted operators use it.
+
+``DRIVEN`` is what the stateful test asks for; a service that takes an actor and is neither there nor in ``NOT_DRIVEN`` fails it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from dags_app.models import DAG, FailureRule
+from outputs_app.models import Effect
+from requests_app import foretell, services
+from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
+from requests_app.overrides import Overrides
+from requests_app.services import dags, failure_rules, schedds, sites
+from requests_app.services.effects import effect_retry_now
+from requests_app.services.release import Changes, ReleaseMode
+from requests_app.services.restart import restart_refused
+from sites_app.models import Schedd, ScheddState, Site, SiteStatus
+from tests.support.scripted.asking import Verb
+
+BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
+#: Services that take an actor and are no verb of their own, or reach outside the scripted world.
+NOT_DRIVEN = {
+    "request_import": "taking documents in is what begins each life",
+    "fail_now": "the last step of request_fail",
+}
+#: The rule that scripted operators own.
+OWN_RULE = "ours"
+_RULE: dict[str, Any] = {
+    "name": OWN_RULE, "order": 5, "first_code": 8001, "last_code": None, "message": "", "step": "", "site": "",
+    "category": "transient", "action": "retry", "cooloff_seconds": None, "memory_factor": None, "note": "",
+}  # fmt: skip
+
+
+def _verb(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None, **more: Any) -> Verb:
+    """On a request, by ``request=``."""
+    return Verb(name, function, lambda request: function(request=request, **BY, **more), why_not)
+
+
+def _release(name: str, mode: ReleaseMode | None = None, changes: Callable[[Request], Changes] = lambda _: Changes()) -> Verb:
+    release = services.request_release
+    return Verb(name, release, lambda request: release(request=request, mode=mode, changes=changes(request), **BY))
+
+
+def _ban_one(request: Request) -> Changes:
+    return Changes(site_bans=(Site.objects.order_by("name").values_list("name", flat=True)[0],))
+
+
+def _leave_out(request: Request) -> Changes:
+    workflow = Workflow.objects.filter(request=request).first()
+    files = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by("-lfn")
+    return Changes(excluded_files=tuple(files.values_list("lfn", flat=True)[:1]))
+
+
+def _overrides(**values: Any) -> Callable[[Request], Changes]:
+    return lambda _: Changes(overrides=Overrides(**values))
+
+
+#: Verbs on a request, by the name that the tally has.
+ON_REQUESTS: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        _verb("submit", services.request_submit, foretell.why_not_submit),
+        _verb("abort", services.request_abort, foretell.why_not_abort),
+        _verb("hold", services.request_hold, foretell.why_not_hold),
+        _verb("stop", services.request_stop, foretell.why_not_stop),
+        _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
+        _verb("fail", services.request_fail, foretell.why_not_fail),
+        _verb("restart", services.request_restart, restart_refused),
+        _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
+        _verb("invalidate", services.request_invalidate, foretell.why_not_invalidate),
+        _verb("raise", services.request_set_priority, foretell.why_not_priority, priority=900_000),
+        _verb("lower", services.request_set_priority, foretell.why_not_priority, priority=1),
+        _verb("release", services.request_release, foretell.why_not_release),
+        _release("release: rescue", ReleaseMode.RESCUE),
+        _release("release: next round", ReleaseMode.NEXT_ROUND),
+        _release("release: threshold", changes=_overrides(error_hold_threshold=1.0, error_max_rescue_attempts=2)),
+        _release("release: memory", changes=_overrides(memory_mb=2500)),
+        _release("release: too much memory", changes=_overrides(memory_mb=10**6)),
+        _release("release: retries", changes=_overrides(retry_processing=5, retry_merge=0)),
+        _release("release: site ban", changes=_ban_one),
+        _release("release: without a file", changes=_leave_out),
+        _release("release: impossible", ReleaseMode.RESCUE, _leave_out),
+    )
+}
+
+
+def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None) -> Verb:
+    return Verb(name, function, lambda dag: function(dag=dag, **BY), why_not)
+
+
+#: Verbs on a DAG.
+ON_DAGS: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        _dag("dag hold", dags.dag_hold),
+        _dag("dag release", dags.dag_release),
+        _dag("dag remove", dags.dag_remove),
+        _dag("dag rescue", dags.dag_rescue, dags.why_not_rescued),
+    )
+}
+
+
+def _status(name: str, status: SiteStatus, hours: int = 0) -> Verb:
+    def act(site: Site) -> None:
+        until = timezone.now() + timedelta(hours=hours) if hours else None
+        sites.site_change_status(site=site, status=status, drain_until=until, **BY)
+
+    return Verb(name, sites.site_change_status, act, retold=frozenset({"sites"}) if hours else frozenset())
+
+
+def _ban(name: str, *, own: bool = False, insist: bool = False) -> Verb:
+    """For all, or for the newest request; prolonged when it is asked for again."""
+
+    def act(site: Site) -> None:
+        workflow = Workflow.objects.order_by("-created_at").first() if own else None
+        sites.site_ban_by_operator(site=site, workflow=workflow, insist=insist, **BY)
+
+    return Verb(name, sites.site_ban_by_operator, act, retold=frozenset({"site_bans"}))
+
+
+#: Verbs on a site.
+ON_SITES: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        _status("site enable", SiteStatus.ENABLED),
+        _status("site disable", SiteStatus.DISABLED),
+        _status("site drain", SiteStatus.DRAINING),
+        _status("site drain until", SiteStatus.DRAINING, hours=1),
+        _ban("site ban"),
+        _ban("site ban, insisting", insist=True),
+        _ban("site ban for one", own=True),
+        Verb(
+            "site note", sites.site_note, lambda site: sites.site_note(site=site, notes={"asked": "the site's own people"}, **BY)
+        ),
+        Verb("site unban", sites.site_unban_by_operator, lambda site: sites.site_unban_by_operator(site=site, **BY)),
+    )
+}
+
+
+def _schedd(name: str, state: ScheddState) -> Verb:
+    change = schedds.schedd_change_state
+    return Verb(name, change, lambda schedd: change(schedd=schedd, state=state, **BY))
+
+
+#: Verbs on a schedd.
+ON_SCHEDDS: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        _schedd("schedd enable", ScheddState.ENABLED),
+        _schedd("schedd drain", ScheddState.DRAINING),
+        _schedd("schedd disable", ScheddState.DISABLED),
+    )
+}
+
+#: On an effect; a pending one is made due by each word, at that moment.
+EFFECT_RETRY = Verb(
+    "effect retry",
+    effect_retry_now,
+    lambda effect: effect_retry_now(effect=effect, **BY),
+    retold=frozenset({Effect._meta.db_table}),
+)
+
+
+def rule_say(word: str) -> str:
+    """An operator's word on the failure rule of their own: change, off, on, remove; it is added when it is not there.
+
+    Returns the service's name.
+    """
+    row = FailureRule.objects.filter(name=OWN_RULE).first()
+    if row is None:
+        failure_rules.failure_rule_add(values=_RULE, **BY)
+        return "failure_rule_add"
+    if word == "change":
+        values = {**_RULE, "cooloff_seconds": (row.cooloff_seconds or 0) + 60}
+        failure_rules.failure_rule_change(row=row, values=values, **BY)
+        return "failure_rule_change"
+    if word == "remove":
+        failure_rules.failure_rule_take_back(row=row, **BY)
+        return "failure_rule_take_back"
+    failure_rules.failure_rule_enable(row=row, enabled=word == "on", **BY)
+    return "failure_rule_enable"
+
+
+RULE_WORDS = ("change", "off", "on", "remove")
+#: Everything that is asked through ``asking.ask``.
+ASKED: tuple[Verb, ...] = (
+    *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), EFFECT_RETRY,
+)  # fmt: skip
+
+
+def driven() -> set[str]:
+    """Names of the services that the machine uses."""
+    rules = {name for name in vars(failure_rules) if name.startswith("failure_rule_") and name != "failure_rule_problem"}
+    return {verb.function.__name__ for verb in ASKED} | rules | {"request_receive"}
+
+
+def dags_of(request: Request) -> list[DAG]:
+    """Its DAGs, the newest first."""
+    return list(DAG.objects.filter(workflow__request=request).order_by("-created_at"))
+
+
+def schedd_of_the_world() -> Schedd:
+    """The only one."""
+    return Schedd.objects.get()
