@@ -49,6 +49,8 @@ def before_anything_runs(world: World) -> None:
     other = small(world)
     world.evaluate(other)
     said(world, "abort", other, S.ABORTED)
+    for word in ("steps, confirmed", "steps away", "steps"):
+        said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
 

@@ -18,6 +18,7 @@ from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
 from requests_app.overrides import Overrides
 from requests_app.services import dags, failure_rules, schedds, sites
 from requests_app.services.effects import effect_retry_now
+from requests_app.services.production import request_set_steps
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
@@ -76,6 +77,9 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("invalidate", services.request_invalidate, foretell.why_not_invalidate),
         _verb("raise", services.request_set_priority, foretell.why_not_priority, priority=900_000),
         _verb("lower", services.request_set_priority, foretell.why_not_priority, priority=1),
+        _verb("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
+        _verb("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
+        _verb("steps away", request_set_steps, steps=[]),
         _verb("release", services.request_release, foretell.why_not_release),
         _release("release: rescue", ReleaseMode.RESCUE),
         _release("release: next round", ReleaseMode.NEXT_ROUND),
