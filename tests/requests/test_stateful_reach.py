@@ -31,7 +31,7 @@ EDGES = {(old, new) for old, edges in TRANSITIONS.items() for new in edges if no
 #: Codes that no request of the scripted world can get, and why.
 UNREACHED_CODES = {
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests/test_lifecycle_loop.py",
-    HoldCode.QUEUE_LOST: "a schedd that lost its queue; tests/requests/test_queues.py",
+    HoldCode.QUEUE_LOST: "a schedd that lost its queue; tests/requests/test_lost_queues.py",
     HoldCode.EFFECT_REFUSED: "reserved",
     HoldCode.OUTCOME_UNKNOWN: "reserved",
     HoldCode.LEDGER: "random lives; tests/requests/test_lifecycle.py",

@@ -29,7 +29,7 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "fail_now": "the last step of request_fail",
-    "schedd_confirm_lost": "a schedd that came back without its queue; tests/requests/test_queues.py",
+    "schedd_confirm_lost": "a schedd that came back without its queue; tests/requests/test_lost_queues.py",
 }
 #: The rule that scripted operators own.
 OWN_RULE = "ours"
