@@ -39,6 +39,7 @@ SERVICES = ("configcache", "dbs", "htcondor", "rucio")
 T = TypeVar("T")
 which = st.integers(0, 10)
 twice = st.sampled_from([False, False, True])
+words = st.lists(st.tuples(which, st.sampled_from(sorted(verbs.ON_REQUESTS)), twice, st.booleans()), min_size=1, max_size=4)
 SPLITS = [{"files_per_job": 1}, {"files_per_job": 3}, {"events_per_job": 100}, {"lumis_per_job": 7}]
 
 
@@ -53,10 +54,11 @@ class Lives(RuleBasedStateMachine):
         self.world.reset()
         self.world.furnish()
 
-    @initialize(scene=st.sampled_from(sorted(SCENES)))
-    def begin(self, scene: str) -> None:
+    @initialize(scene=st.sampled_from(sorted(SCENES)), words=words)
+    def begin(self, scene: str, words: list[tuple[int, str, bool, bool]]) -> None:
         event(f"begins with: {scene}")
         SCENES[scene](self.world)
+        self._say(words)
 
     # --- what people do
 
@@ -83,6 +85,9 @@ class Lives(RuleBasedStateMachine):
     )
     def say(self, words: list[tuple[int, str, bool, bool]]) -> None:
         """Words on any request, or on one that they are meant for."""
+        self._say(words)
+
+    def _say(self, words: list[tuple[int, str, bool, bool]]) -> None:
         for which, verb, twice, apt in words:
             said = verbs.ON_REQUESTS[verb]
             meant = [request for request in self.requests if said.why_not and not said.why_not(request)]
