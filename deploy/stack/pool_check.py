@@ -60,7 +60,7 @@ def run_example(directory: Path, environment: Mapping[str, str], seconds: float 
     """Submit the example, wait for its end and verify; returns the elected site."""
     cluster = submit(directory, environment)
     ended = outcome(cluster, environment, seconds)
-    if ended != ("4", "0", "0"):
+    if ended not in (("4", "0", "0"), ("4", "0", "undefined")):  # a schedd may miss DAGMan's last word on its ad
         log = directory / "workflow.dag.dagman.out"
         raise StackError(f"the example DAG ended with JobStatus, ExitCode, DAG_Status = {ended}: see {log}")
     return verify(directory)

@@ -65,8 +65,8 @@ class RunningDag:
         return condor.history(f'WMS2_DagID == "{self.dag_id}" && ({constraint})')
 
     def outer(self, cluster: int) -> tuple[Any, ...]:
-        """How the outer DAGMan ended."""
-        (ad,) = condor.history(f"ClusterId == {cluster}")
+        """How the outer DAGMan ended. Numbers of a queue that a test has lost come again, so the directory counts too."""
+        (ad,) = condor.history(f'ClusterId == {cluster} && Iwd == "{self.directory}"')
         return ad["JobStatus"], ad.get("ExitCode"), ad["DAG_Status"]
 
 
