@@ -35,7 +35,8 @@ def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) ->
     if dag.stop_requested_at is None:
         dag.stop_requested_at, dag.stop_reason, dag.stop_mode = timezone.now(), reason, mode.value
     elif mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN:
-        dag.stop_mode = mode.value
+        # the removal is asked for only now: ``dag_wake`` counts from here, however long it was drained
+        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = timezone.now(), reason, mode.value
     else:
         return
     dag.save(update_fields=["stop_requested_at", "stop_reason", "stop_mode"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import structlog
-from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live
@@ -15,14 +14,13 @@ from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost, tell_suspicion
+from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import job_priority
 from requests_app.services.sites import sites_judge
 from requests_app.states import hold_changes
 from wms2.adapters import factory
-from wms2.adapters.types import JobStatus
-from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
@@ -71,20 +69,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:
     """Why it is not finished, in words."""
-    if dag.unanswered_since is not None:
-        silent = (timezone.now() - dag.unanswered_since).total_seconds()
-        evaluation.note(
-            waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
-        )
-        if silent > conf().schedd_suspicion_seconds:
-            says = dag.schedd.collector_says if dag.schedd is not None else ""
-            told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
-            alert(evaluation.request, "schedd_unreachable", told)
-        return
-    if dag.observed.get("job_status") == JobStatus.HELD:
-        why = dag.observed.get("hold_reason") or "no reason given"
-        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
-        alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
+    if tell_obstacle(evaluation, dag):
         return
     dag.refresh_from_db(fields=["units_done", "nodes_failed"])
     evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done")

@@ -10,6 +10,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
 from requests_app.models import RequestStatus, StopIntent
 from requests_app.production import share_done, steps_of, steps_passed
+from wms2.adapters.types import JobStatus
 
 S = RequestStatus
 
@@ -23,6 +24,8 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
     steps = steps_of(request)
     if not steps or dag.status != DAGStatus.RUNNING or dag.unanswered_since is not None:
         return False
+    if dag.observed.get("job_status") == JobStatus.HELD:
+        return False  # it would never end its drain; the hold is told instead
     ledger = ledger_of(request.workflow, whole=False)
     share = share_done(ledger)
     passed = steps_passed(steps, share)
@@ -40,11 +43,11 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
 def step_taken(evaluation: Evaluation) -> dict[str, Any]:
     """The fields of a request that has stopped for a step: the priority of the last step passed by now, and the steps to come.
 
-    At least one step is taken, for the stop was made for it; empty when somebody has taken the steps away meanwhile.
+    Empty when somebody has taken the steps away meanwhile, or put them off to a share that is not done yet.
     """
     steps = steps_of(evaluation.request)
-    if not steps:
+    passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0
+    if not passed:
         return {}
-    passed = max(1, steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))))
     left = [step.model_dump() for step in steps[passed:]]
     return {"priority": steps[passed - 1].priority, "production_steps": left}

@@ -20,6 +20,7 @@ from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
 from requests_app.lifecycle.lost import end_lost_stopping
+from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import dag_discard, round_close, round_open
@@ -78,14 +79,11 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
             evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
             return
         status = DAGStatus.STOPPED  # gone from queue by our wish, and history and files stay silent about how
+    kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
     with evaluation.fenced():
-        dag_transition(
-            dag,
-            status,
-            event="stopped",
-            detail={"why": outcome.why},
-            outcome={"why": outcome.why, "unproved": outcome.unproved, **outcome.evidence},
-        )
+        dag_transition(dag, status, event="stopped", detail={"why": outcome.why}, outcome=kept)
+        if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
+            _hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
     _arrive(evaluation)
 
 
@@ -96,6 +94,8 @@ def _drain(evaluation: Evaluation, dag: DAG) -> None:
         account(evaluation, dag)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
+    if tell_obstacle(evaluation, dag):
+        return
     running = dag.observed.get("units_running", 0)
     evaluation.note(
         waiting_for=f"{running} work units that run to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself"
@@ -108,8 +108,13 @@ def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
         account_final(evaluation, dag, completed=completed)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
-        if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
-            evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(HoldCode.LEDGER, str(error)))
+        _hold_at_least(evaluation, HoldCode.LEDGER, str(error))
+
+
+def _hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
+    """A stop to go on becomes a stop to hold; a stronger one stays what it is."""
+    if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
+        evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(code, why))
 
 
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from requests_app.intake import merge_document
@@ -65,6 +67,27 @@ def requests_before(request: Request) -> list[Request]:
         found.append(row)
         row = row.previous_version_request
     return found
+
+
+def replaced_before(names: Set[str], moment: datetime) -> list[str]:
+    """Those of the requests named of which a later version had completed by then: the next, or one after versions that failed.
+
+    A few questions for all together, as many as the longest chain has versions.
+    """
+    origins = {name: {name} for name in names}  # version -> requests that it came after, or is
+    found: set[str] = set()
+    for _ in range(MAX_VERSIONS):
+        newer: dict[str, set[str]] = {}
+        rows = Request.objects.filter(previous_version_request__request_name__in=list(origins))
+        for row in rows.only("request_name", "previous_version_request", "completed_at"):
+            before = origins[str(row.previous_version_request_id)]
+            if row.completed_at is not None and row.completed_at <= moment:
+                found |= before
+            newer.setdefault(row.request_name, set()).update(before)
+        origins = {name: first - found for name, first in newer.items() if first - found}
+        if not origins:
+            break
+    return sorted(found)
 
 
 def _version(request: Request) -> Version:

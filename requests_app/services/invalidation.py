@@ -5,19 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import F, Q
+import structlog
+from django.db.models import F
 from django.utils import timezone
 
 from outputs_app import invalidation
 from outputs_app.models import DatasetState, EffectKind
 from requests_app.evaluation import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
-from requests_app.selectors.versions import requests_before
+from requests_app.selectors.versions import replaced_before, requests_before
 from requests_app.services.acting import acting
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
+log = structlog.get_logger(__name__)
 #: Ends after which nobody works with the outputs as long as they are not superseded.
 _ENDED = (S.FAILED, S.ABORTED)
 
@@ -82,12 +84,18 @@ def superseded_take_back() -> int:
     days = conf().superseded_grace_days
     if not days:
         return 0
-    replaced = Q(next_versions__completed_at__lte=timezone.now() - timedelta(days=days))
-    rows = Request.objects.filter(replaced, workflow__output_datasets__state=DatasetState.SUPERSEDED)
-    due = list(rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct())
-    for request in due:
-        request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
-    return len(due)
+    rows = Request.objects.filter(workflow__output_datasets__state=DatasetState.SUPERSEDED)
+    waiting = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct()
+    asked = 0
+    for name in replaced_before(set(waiting.values_list("request_name", flat=True)), timezone.now() - timedelta(days=days)):
+        request = Request.objects.get(request_name=name)
+        try:
+            request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
+        except InvalidTransition as error:  # audited; one request must not keep the cycle from the others
+            log.error("replaced outputs not taken back", request_name=request.request_name, error=str(error))
+            continue
+        asked += 1
+    return asked
 
 
 def _invalidate(request: Request) -> int:
@@ -99,7 +107,7 @@ def _invalidate(request: Request) -> int:
 
 
 def _replaced(request: Request) -> bool:
-    return Request.objects.filter(previous_version_request=request, completed_at__isnull=False).exists()
+    return bool(replaced_before({request.request_name}, timezone.now()))
 
 
 def _workflow(request: Request) -> Workflow:

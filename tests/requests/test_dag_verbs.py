@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus
 from dags_app.services.stop import WAKE_SECONDS
 from requests_app.models import AuditEntry, HoldCode, Request, RequestStatus
+from requests_app.services import StopMode, request_hold, request_stop
 from tests.api.problems import problem
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
@@ -187,6 +188,19 @@ def test_a_dag_that_stays_on_hold_is_removed_all_the_same(world: World, rest: AP
     for _ in range(3):
         world.cycle()
     assert (request_of(dag).status, world.schedd.live) == (S.HELD, [])
+
+
+def test_a_dag_on_hold_that_has_been_drained_for_long_is_let_run_before_it_is_removed(world: World, rest: APIClient) -> None:
+    dag = running(world)
+    request_stop(request=request_of(dag), actor="olga", reason="because", mode=StopMode.DRAIN)
+    rest.post(url(dag, "hold"), WHY)
+    world.cycle()
+    world.clock.advance(WAKE_SECONDS + 1)
+    request_hold(request=request_of(dag), actor="olga", reason="because")
+    for _ in range(4):
+        world.cycle()
+    assert (request_of(dag).status, world.schedd.live) == (S.HELD, [])
+    assert rest.post(url(dag, "rescue"), WHY).status_code == 202
 
 
 def test_a_dag_on_hold_is_aborted_at_once(world: World, rest: APIClient) -> None:

@@ -17,6 +17,7 @@ from tests.support.scripted.dagman import Account
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
+from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -206,3 +207,35 @@ def test_a_dag_that_ended_with_failures_while_it_was_stopped_is_a_stop_rescue(wo
     world.schedd.end(job, End.FINISHED)
     assert run_on(world, request) is S.COMPLETED
     assert kinds(request) == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
+
+
+# --- while it is stopped
+
+
+def test_a_dag_that_aborts_itself_while_it_is_drained_holds_its_request(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, actor="olga", reason="because", mode=StopMode.DRAIN)
+    cycles(world, 1)
+    world.schedd.unit_failed(job, "mg_000000")
+    world.schedd.end(job, End.ABORTED)
+    cycles(world)
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.ABORT_CODE)
+    assert "43" in request.hold_reason
+    assert DAG.objects.get(workflow__request=request).outcome["aborted"] is True
+    plan = release_plan(request)
+    assert (plan.mode, plan.why) == (ReleaseMode.NEXT_ROUND, "the DAG aborted itself")
+
+
+def test_a_drain_says_when_its_dagman_is_on_hold_or_its_schedd_is_silent(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, actor="olga", reason="because", mode=StopMode.DRAIN)
+    job.held_because = "no power at the site"
+    cycles(world, 2)
+    assert (status(request), request.alert_code) == (S.STOPPING, "dagman_held")
+    assert "is held in HTCondor: no power at the site" in request.waiting_for
+    world.schedd.silent = True
+    cycles(world, 1)
+    world.clock.advance(conf().schedd_suspicion_seconds + 1)
+    cycles(world, 1)
+    assert (status(request), request.alert_code) == (S.STOPPING, "schedd_unreachable")
+    assert "silent since" in request.waiting_for

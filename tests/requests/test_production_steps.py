@@ -200,3 +200,26 @@ def test_the_share_is_of_the_whole_request_and_not_of_the_round(tmp_path: Path, 
     assert (status(request), share_done(ledger_of(request.workflow))) == (S.ACTIVE, 0.2)
     finish_units(world, job, 2)
     assert status(request) is S.STOPPING
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dag_on_hold_is_not_drained_for_a_step_since_it_would_never_end(world: World) -> None:
+    request, job = started(world, STEPS[:1])
+    finish_units(world, job, 1)
+    job.held_because = "no power at the site"
+    finish_units(world, job, 1)
+    assert (status(request), request.alert_code) == (S.ACTIVE, "dagman_held")
+    job.held_because = ""
+    cycles(world, 2)
+    assert (status(request), request.stop_intent) == (S.STOPPING, StopIntent.STEP)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_step_that_was_put_off_during_its_drain_is_not_taken(world: World) -> None:
+    request, job = started(world, STEPS)
+    finish_units(world, job, 2)
+    assert status(request) is S.STOPPING
+    later = [{"fraction": 0.9, "priority": 10_000}]
+    request_set_steps(request=request, steps=later, **BY)
+    drained(world, request, job)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 100_000, later)

@@ -11,9 +11,11 @@ from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, Ef
 from requests_app.models import CleanupPolicy, Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_invalidate, request_restart, request_submit
 from requests_app.services.effects import effect_retry_now
+from requests_app.services.invalidation import superseded_take_back
 from tests.requests.test_recovery_verbs import fresh, held, run_on, started
 from tests.support.scripted import aftermath
 from tests.support.scripted.world import World
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,6 +62,23 @@ def test_outputs_are_cleaned_up_as_the_version_after_them_was_told(world: World)
         world.cycle()
     assert fates(first) == {DatasetState.INVALIDATED}
     assert fates(second) == {DatasetState.SUPERSEDED}
+    aftermath.check_at_rest(world)
+
+
+def test_outputs_of_all_versions_before_are_taken_back_after_the_grace_also_when_one_between_failed(world: World) -> None:
+    keep = CleanupPolicy.KEEP_UNTIL_REPLACED
+    first, second, third = third_version(world, keep, keep)
+    assert run_on(world, third) == S.COMPLETED
+    assert fresh(second).status == S.FAILED
+    assert superseded_take_back() == 0, "not before the grace is over"
+    world.clock.advance(conf().superseded_grace_days * 86_400 + 1)
+    assert superseded_take_back() == 2
+    for _ in range(4):
+        world.clock.advance(60)
+        world.cycle()
+    assert fates(first) == fates(second) == {DatasetState.INVALIDATED}
+    assert fates(third) == {DatasetState.ACTIVE}
+    assert superseded_take_back() == 0
     aftermath.check_at_rest(world)
 
 

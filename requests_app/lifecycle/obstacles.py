@@ -1,0 +1,31 @@
+"""What keeps a DAG in the queue from going on, told on its request: a silent schedd, a DAGMan job on hold."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dags_app.models import DAG
+from requests_app.alerts import alert
+from requests_app.evaluation import Evaluation
+from wms2.adapters.types import JobStatus
+from wms2.conf import conf
+
+
+def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
+    """Say what it waits for, with an alert; False when nothing is in its way."""
+    if dag.unanswered_since is not None:
+        silent = (timezone.now() - dag.unanswered_since).total_seconds()
+        evaluation.note(
+            waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
+        )
+        if silent > conf().schedd_suspicion_seconds:
+            says = dag.schedd.collector_says if dag.schedd is not None else ""
+            told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
+            alert(evaluation.request, "schedd_unreachable", told)
+        return True
+    if dag.observed.get("job_status") == JobStatus.HELD:
+        why = dag.observed.get("hold_reason") or "no reason given"
+        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
+        alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
+        return True
+    return False
