@@ -13,6 +13,7 @@ from typing import Any
 
 import classad2
 
+from dags_app.dagman import attributes
 from dags_app.dagman.attributes import integer
 from dags_app.dagman.values import (
     DagmanCounts,
@@ -37,7 +38,10 @@ def parse_status(text: str) -> DagStatusFile | None:
     """
     if 'Type = "StatusEnd"' not in text or not text.rstrip().endswith("]"):
         return None
-    ads = list(classad2.parseAds(text))
+    try:
+        ads = list(classad2.parseAds(text))
+    except (ValueError, classad2.ClassAdException) as error:
+        raise DagmanFileError(f"the status file has an ad that is none: {error}") from error
     dag = _only(ads, "DagStatus")
     end = _only(ads, "StatusEnd")
     counts = DagmanCounts(
@@ -72,10 +76,16 @@ def _only(ads: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:
     raise DagmanFileError(f"the status file has no {kind} ad")
 
 
+_STATES = frozenset(NodeState)
+
+
 def _node(ad: Mapping[str, Any]) -> NodeStatus:
+    name, state = attributes.text(ad, "Node"), integer(ad, "NodeStatus")
+    if name is None or state not in _STATES:
+        raise DagmanFileError(f"the status file has a node without a name or a state: {ad.get('Node')!r}, {state}")
     return NodeStatus(
-        name=str(ad["Node"]),
-        state=NodeState(integer(ad, "NodeStatus")),
+        name=name,
+        state=NodeState(state),
         details=str(ad.get("StatusDetails", "")),
         retries=integer(ad, "RetryCount"),
         jobs_queued=integer(ad, "JobProcsQueued"),
@@ -93,6 +103,8 @@ def parse_metrics(text: str) -> DagMetrics | None:
         data = json.loads(text)
     except ValueError:
         return None
+    if not isinstance(data, dict):
+        raise DagmanFileError("the metrics file is no JSON object")
     word = "nodes" if data.get("metrics_version", 1) >= 2 else "jobs"
     try:
         return DagMetrics(
@@ -107,7 +119,7 @@ def parse_metrics(text: str) -> DagMetrics | None:
             started_at=data["start_time"],
             ended_at=data["end_time"],
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DagmanFileError(f"the metrics file has no usable {error}") from error
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import structlog
+from django.db.models import QuerySet
 from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
@@ -92,7 +93,12 @@ def _collector_says(condor: HtcondorAdapter) -> str:
 def _miss(dag: DAG, now: datetime) -> None:
     if dag.missing_since is None:
         log.info("DAGMan job no longer in the queue; how it ended is looked for", cluster=dag.dagman_cluster_id)
-    DAG.objects.filter(pk=dag.pk).update(unanswered_since=None, missing_since=dag.missing_since or now)
+    _still(dag).update(unanswered_since=None, missing_since=dag.missing_since or now)
+
+
+def _still(dag: DAG) -> QuerySet[DAG]:
+    """The row, unless the DAG has ended while the schedd was asked: what was seen then is of the past."""
+    return DAG.objects.filter(pk=dag.pk, status__in=IN_QUEUE)
 
 
 def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
@@ -105,11 +111,8 @@ def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
 
 
 def _observe(dag: DAG, ad: DagmanAd, units_running: int) -> None:
-    if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
-        history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
-        log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
     counts = asdict(ad) | {"units_running": units_running}
-    DAG.objects.filter(pk=dag.pk).update(
+    seen = _still(dag).update(
         observed=counts,
         observed_at=timezone.now(),
         missing_since=None,
@@ -123,6 +126,11 @@ def _observe(dag: DAG, ad: DagmanAd, units_running: int) -> None:
         nodes_idle=ad.jobs_idle or 0,
         nodes_held=ad.jobs_held or 0,
     )
+    if not seen:
+        return
+    if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
+        history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
+        log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
     halted = ad.dag_status == DAG_STATUS_HALTED
     wanted = DAGStatus.HALTED if halted else DAGStatus.RUNNING
     if ad.job_status == 2 and dag.status != wanted:

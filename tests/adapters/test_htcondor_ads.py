@@ -147,3 +147,9 @@ def test_versions_are_read_from_condors_own_line() -> None:
 @pytest.mark.parametrize(("reason", "kept"), [('stop "now"', "stop 'now'"), ("C:\\x", "C:/x"), ("two\nlines", "two lines")])
 def test_a_reason_keeps_its_words(reason: str, kept: str) -> None:
     assert ads.reason_text(reason) == kept
+
+
+@pytest.mark.parametrize("name", ["JobStatus", "QDate", "EnteredCurrentStatus"])
+def test_an_ad_that_lacks_what_every_job_has_is_no_answer(name: str) -> None:
+    with pytest.raises(ServiceUnavailable, match=f"without {name}"):
+        ads.dagman_ads([{key: value for key, value in OUTER.items() if key != name}], "demo-1")

@@ -149,6 +149,17 @@ def test_a_whole_status_file_without_its_counts_is_an_error(recorded: Path) -> N
         dagman.parse_status(text.replace('"DagStatus"', '"Other"'))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("  Node = ", "  Knot = "), ("NodeStatus = 5", "NodeStatus = 77"), ("NodeStatus = 5", "NodeStatus = = 5")],
+)
+def test_a_whole_status_file_with_a_damaged_node_is_an_error(recorded: Path, right: str, wrong: str) -> None:
+    text = (recorded / "failed/workflow.dag.status").read_text()
+    assert right in text
+    with pytest.raises(DagmanFileError, match="the status file has"):
+        dagman.parse_status(text.replace(right, wrong))
+
+
 # --- metrics
 
 
@@ -181,6 +192,8 @@ def test_torn_metrics_are_none_and_foreign_ones_an_error(recorded: Path, tmp_pat
     assert dagman.read_metrics(tmp_path / "workflow.dag.metrics") is None
     with pytest.raises(DagmanFileError, match="exitcode"):
         dagman.parse_metrics(text.replace("exitcode", "code"))
+    with pytest.raises(DagmanFileError, match="no JSON object"):
+        dagman.parse_metrics("[]")
 
 
 # --- job-state log

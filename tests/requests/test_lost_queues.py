@@ -23,6 +23,7 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
+from wms2.adapters.types import DagmanAd, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
@@ -391,6 +392,31 @@ def test_a_lost_dag_that_comes_back_is_removed_and_never_followed(world: World) 
     assert AuditEntry.objects.filter(action="dag_remove_returned").count() == 1
     request_release(request=fresh(request), actor="olga", reason="go on")
     completes(world, request)
+
+
+def test_what_a_schedd_said_before_its_dag_was_given_up_changes_nothing_afterwards(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, job = started(world)
+    world.schedd.silent = True
+    world.cycle()
+    window(world)
+    schedd_confirm_lost(schedd=schedd(), **BY)
+    world.schedd.silent = False
+    watch = world.schedd.watch
+
+    def overtaken(instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
+        answer = watch(instance)
+        assert [ad.cluster for ad in answer[1]] == [job.cluster]
+        world.evaluate(request)
+        return answer
+
+    monkeypatch.setattr(world.schedd, "watch", overtaken)
+    world.observe()
+    dag = DAG.objects.get()
+    assert fresh(request).hold_code == HoldCode.QUEUE_LOST
+    assert (dag.status, dag.lost_confirmed_at is not None) == (DAGStatus.REMOVED, True)
+    assert not DAGHistory.objects.filter(event_type="seen_again").exists()
 
 
 def test_it_is_removed_also_when_the_request_has_gone_on_and_the_removal_takes_long(world: World) -> None:

@@ -158,19 +158,30 @@ def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
     return found
 
 
+def _needed(ad: Ad, name: str) -> Any:
+    """An attribute that every such ad has.
+
+    Raises:
+        ServiceUnavailable: it is not there, so this answer says nothing.
+    """
+    if ad.get(name) is None:
+        raise ServiceUnavailable(SERVICE, "answer", f"the schedd answers with an ad without {name}")
+    return ad[name]
+
+
 def _dagman_ad(ad: Ad, outer: Ad, parent: int | None) -> DagmanAd:
     return DagmanAd(
-        cluster=int(ad["ClusterId"]),
+        cluster=int(_needed(ad, "ClusterId")),
         parent_cluster=parent,
         node=str(ad.get("DAGNodeName") or ""),
         dag_id=str(outer.get(DAG_ID) or ""),
         request_name=str(outer.get(REQUEST) or ""),
         fence=_number(outer.get(FENCE)),
-        job_status=int(ad["JobStatus"]),
-        hold_reason=str(ad.get("HoldReason") or "") if ad["JobStatus"] == JobStatus.HELD else "",
+        job_status=int(_needed(ad, "JobStatus")),
+        hold_reason=str(ad.get("HoldReason") or "") if _needed(ad, "JobStatus") == JobStatus.HELD else "",
         job_starts=_number(ad.get("NumJobStarts")) or 0,
-        queued_at_seconds=int(ad["QDate"]),
-        status_since_seconds=int(ad["EnteredCurrentStatus"]),
+        queued_at_seconds=int(_needed(ad, "QDate")),
+        status_since_seconds=int(_needed(ad, "EnteredCurrentStatus")),
         in_recovery=bool(ad.get("DAG_InRecovery")),
         **_counters(ad),
     )
@@ -178,20 +189,20 @@ def _dagman_ad(ad: Ad, outer: Ad, parent: int | None) -> DagmanAd:
 
 def history_ad(ad: Ad) -> HistoryAd:
     """One ad of the history."""
-    removed = ad["JobStatus"] == JobStatus.REMOVED
+    removed = _needed(ad, "JobStatus") == JobStatus.REMOVED
     by_signal = bool(ad.get("ExitBySignal"))
     return HistoryAd(
-        cluster=int(ad["ClusterId"]),
+        cluster=int(_needed(ad, "ClusterId")),
         dag_id=str(ad.get(DAG_ID) or ""),
         request_name=str(ad.get(REQUEST) or ""),
         fence=_number(ad.get(FENCE)),
-        job_status=int(ad["JobStatus"]),
+        job_status=int(_needed(ad, "JobStatus")),
         # A job that was held, released and removed still has the exit code of its earlier run.
         exit_code=None if removed or by_signal else _number(ad.get("ExitCode")),
         exit_signal=_number(ad.get("ExitSignal")) if by_signal else None,
         remove_reason=str(ad.get("RemoveReason") or "") if removed else "",
         job_starts=_number(ad.get("NumJobStarts")) or 0,
-        queued_at_seconds=int(ad["QDate"]),
+        queued_at_seconds=int(_needed(ad, "QDate")),
         # CompletionDate is 0 for a removed job.
         ended_at_seconds=_number(ad.get("CompletionDate")) or _number(ad.get("EnteredCurrentStatus")),
         in_recovery=bool(ad.get("DAG_InRecovery")),
@@ -203,7 +214,7 @@ def schedd_ad(ad: Ad) -> ScheddAd:
     """A schedd's own ad."""
     duty = ad.get("RecentDaemonCoreDutyCycle")
     return ScheddAd(
-        name=str(ad["Name"]),
+        name=str(_needed(ad, "Name")),
         version=version_of(str(ad.get("CondorVersion") or "")),
         job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
         total_jobs=_number(ad.get("TotalJobAds")) or 0,
