@@ -31,7 +31,6 @@ EDGES = {(old, new) for old, edges in TRANSITIONS.items() for new in edges if no
 #: Codes that no request of the scripted world can get, and why.
 UNREACHED_CODES = {
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests/test_lifecycle_loop.py",
-    HoldCode.QUEUE_LOST: "a schedd that lost its queue; tests/requests/test_lost_queues.py",
     HoldCode.EFFECT_REFUSED: "reserved",
     HoldCode.OUTCOME_UNKNOWN: "reserved",
     HoldCode.LEDGER: "random lives; tests/requests/test_lifecycle.py",
@@ -79,5 +78,6 @@ def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(tmp_path: Pat
     codes = {HoldCode(name.removeprefix("hold:")) for name in tally.reached if name.startswith("hold:") and name != "hold:"}
     assert set(HoldCode) - UNREACHED_CODES.keys() - codes == set(), "hold codes that were never reached"
     assert {f"dataset:{state}" for state in DatasetState} - tally.reached.keys() == set()
+    assert {"alert:queue_suspected", "alert:dag_returned"} - tally.reached.keys() == set()
     ends = {DAGStatus(new) for _, new in tally.dag_edges}
     assert set(dag_states.TRANSITIONS) - UNTOLD_DAG_EDGES - ends - {DAGStatus.READY} == set(), "DAG statuses never reached"

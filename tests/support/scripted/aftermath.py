@@ -21,6 +21,7 @@ from requests_app.overrides import overrides_of
 from requests_app.selectors.versions import versions_before
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
+from tests.support.scripted import losses
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -50,6 +51,7 @@ def check(world: World) -> None:
     _failed(requests)
     _versions(requests)
     _fates(world, requests)
+    losses.check(world)
 
 
 def _ends(world: World) -> None:
@@ -57,14 +59,14 @@ def _ends(world: World) -> None:
     moves = DAGHistory.objects.exclude(from_status="").exclude(to_status="").values_list("from_status", "to_status").distinct()
     for old, new in moves:
         assert DAGStatus(new) in dag_states.TRANSITIONS[DAGStatus(old)], f"a DAG went from {old} to {new}"
-    jobs = {job.cluster: job for job in world.schedd.jobs}
+    jobs = losses.jobs_by_key(world)
     for dag in DAG.objects.exclude(dagman_cluster_id="").select_related("parent_dag"):
-        job = jobs[int(dag.dagman_cluster_id)]
+        job = jobs[dag.dagman_cluster_id, str(dag.pk)]
         if dag.status == DAGStatus.COMPLETED:
             assert job.completed, f"{dag} is COMPLETED; its job {job.ended}: {job.nodes}"
         if not job.live and job.ended is not None and job.ended.proves_nothing:
             told = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED, DAGStatus.STOPPED)
-            assert dag.status in told, f"{dag} is {dag.status}, and {job.ended.value}"
+            assert dag.status in told or dag.outcome.get("lost"), f"{dag} is {dag.status}, and {job.ended.value}"
         if dag.parent_dag is not None:
             stopped = dag.parent_dag.status in (DAGStatus.STOPPED, DAGStatus.REMOVED)
             assert (dag.kind == DAGKind.STOP_RESCUE) == stopped, f"{dag}: {dag.kind} of a DAG that was {dag.parent_dag.status}"
@@ -72,7 +74,7 @@ def _ends(world: World) -> None:
 
 def _holds(world: World, requests: dict[str, Request]) -> None:
     """Each hold has the code that is true, judged when it is first seen."""
-    jobs = {str(job.cluster): job for job in world.schedd.jobs}
+    jobs = losses.jobs_by_key(world)
     for request in requests.values():
         if request.status != S.HELD:
             continue
@@ -83,10 +85,10 @@ def _holds(world: World, requests: dict[str, Request]) -> None:
         _true_code(world, request, jobs)
 
 
-def _true_code(world: World, request: Request, jobs: dict[str, Job]) -> None:
+def _true_code(world: World, request: Request, jobs: dict[tuple[str, str], Job]) -> None:
     name, code = f"{request.request_name}, held: {request.hold_reason}", request.hold_code
     last = DAG.objects.filter(workflow__request=request, submitted_at__isnull=False).order_by("-fence").first()
-    job = jobs.get(last.dagman_cluster_id) if last is not None else None
+    job = jobs.get((last.dagman_cluster_id, str(last.pk))) if last is not None else None
     if code == HoldCode.OPERATOR:
         assert AuditEntry.objects.filter(target=request.request_name, action="request_hold", outcome="done").exists(), name
     elif code == HoldCode.ABORT_CODE:
@@ -95,6 +97,9 @@ def _true_code(world: World, request: Request, jobs: dict[str, Job]) -> None:
     elif code == HoldCode.REMOVED:
         assert job is not None, name
         assert job.ended in (End.REMOVED, End.DRAINED), f"{name}: {job.ended}"
+    elif code == HoldCode.QUEUE_LOST:
+        newest = DAG.objects.filter(workflow__request=request, fence__gt=0).order_by("-fence")[0]
+        assert newest.outcome.get("lost"), f"{name}: {newest} is not lost"
     elif code == HoldCode.LEDGER:
         assert request.request_name in world.schedd.overdone, name
     elif code in (HoldCode.THRESHOLD, HoldCode.RESCUES):
@@ -232,6 +237,7 @@ def check_at_rest(world: World) -> None:
     made = {rule for ids in world.rucio.rules.values() for rule in ids}
     assert world.late or made == known, f"rules that nobody knows: {made - known}; known and gone: {known - made}"
     _manifests(world)
+    losses.check_at_rest(world)
     for name, asked in _asked_back().items():
         left = set(OutputDataset.objects.filter(workflow__request_id=name).values_list("state", flat=True))
         assert left <= {DatasetState.INVALIDATED}, f"{name}: {asked} and its outputs are {left}"

@@ -30,6 +30,7 @@ from requests_app.models import (
     Workflow,
 )
 from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
+from tests.support.scripted import losses
 from tests.support.scripted.world import World
 
 S = RequestStatus
@@ -79,7 +80,7 @@ def _statuses(requests: list[Request]) -> None:
 
 def _dags(world: World, requests: dict[str, Request]) -> None:
     """Where nothing may run nothing runs; one live DAG each; fences rise from one submission to the next."""
-    running = Counter(job.request_name for job in world.schedd.live)
+    running = Counter(job.request_name for job in losses.followed(world))
     live, fences = Counter[str](), defaultdict[str, list[int]](list)
     rows = DAG.objects.order_by("created_at").values_list("workflow__request_id", "status", "fence")
     for name, status, fence in rows:
@@ -171,7 +172,7 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
 
 def _schedd(world: World) -> None:
     """One DAGMan job a request, and fences that only rise."""
-    double = [name for name, n in Counter(job.request_name for job in world.schedd.live).items() if n > 1]
+    double = [name for name, n in Counter(job.request_name for job in losses.followed(world)).items() if n > 1]
     assert not double, f"more than one DAGMan job of {double}"
     for name, fences in world.schedd.fences.items():
         assert fences == sorted(set(fences)), f"{name}: fences arrived as {fences}"

@@ -16,7 +16,7 @@ from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import TERMINAL, Request, RequestStatus
 from requests_app.services.receiving import Received, request_receive
 from sites_app.models import Site
-from tests.support.scripted import aftermath, documents, failures, invariants, verbs
+from tests.support.scripted import aftermath, documents, failures, invariants, losses, verbs
 from tests.support.scripted.asking import REFUSALS, Verb, ask
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
@@ -120,6 +120,14 @@ class Lives(RuleBasedStateMachine):
     def say_of_the_schedd(self, verb: str, twice: bool) -> None:
         self._ask(verbs.ON_SCHEDDS[verb], verbs.schedd_of_the_world(), twice)
 
+    @precondition(lambda self: self.world.schedd.jobs)
+    @rule(writes=st.sampled_from([False, False, True]), twice=twice)
+    def give_up_what_is_lost(self, writes: bool, twice: bool) -> None:
+        """An operator's word on the schedd; with ``writes`` the DAGMans that live have just written."""
+        if writes:
+            losses.dagmans_write(self.world)
+        self._ask(verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice)
+
     @rule(words=st.lists(st.sampled_from(verbs.RULE_WORDS), min_size=2, max_size=4))
     def say_of_a_failure_rule(self, words: list[str]) -> None:
         for word in words:
@@ -148,7 +156,7 @@ class Lives(RuleBasedStateMachine):
         """The jobs in the queue then have their requests' priorities."""
         self.world.cycle()
         wanted = {request.request_name: request.priority * 1000 for request in Request.objects.filter(status=S.ACTIVE)}
-        jobs = [job for job in self.world.schedd.live if job.request_name in wanted]
+        jobs = [job for job in losses.followed(self.world) if job.request_name in wanted]
         assert all(job.priority == wanted[job.request_name] for job in jobs), f"{wanted}: {[j.priority for j in jobs]}"
 
     @precondition(lambda self: self.world.schedd.live)
@@ -229,6 +237,24 @@ class Lives(RuleBasedStateMachine):
     @rule(silent=st.booleans(), lags=st.booleans(), late=st.booleans())
     def the_schedd_is_in_a_state(self, silent: bool, lags: bool, late: bool) -> None:
         self.world.schedd.silent, self.world.schedd.history_lags, self.world.schedd.removes_late = silent, lags, late
+
+    @precondition(lambda self: self.world.schedd.live)
+    @rule(silent=st.booleans(), noticed=st.booleans())
+    def the_queue_is_gone(self, silent: bool, noticed: bool) -> None:
+        """The schedd comes back without its queue, or is silent for long; ``noticed``: WMS2 has come by before and after."""
+        if silent:
+            self.world.schedd.silent = True
+        else:
+            self.world.schedd.lose_queue()
+        if noticed:
+            self.cycle()
+            self.world.clock.advance(losses.WINDOW)
+            self.cycle()
+
+    @precondition(lambda self: self.world.schedd.lost and not self.world.schedd.live)
+    @rule()
+    def the_queue_is_put_back(self) -> None:
+        self.world.schedd.put_back_queue()
 
     @rule()
     def the_schedd_works(self) -> None:

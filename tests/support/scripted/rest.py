@@ -12,7 +12,7 @@ from outputs_app.models import Effect, EffectState
 from requests_app.ledger import ledger_of
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
 from sites_app.models import ScheddState, Site, SiteStatus
-from tests.support.scripted import aftermath, invariants, verbs
+from tests.support.scripted import aftermath, invariants, losses, verbs
 from tests.support.scripted.asking import ask
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -41,6 +41,7 @@ def bring_to_rest(world: World) -> None:
             break
     for request in Request.objects.filter(status=S.HELD):
         assert _for_good(request), f"{request}: {request.hold_code}: {request.hold_reason}"
+    world.observe()
     aftermath.check_at_rest(world)
 
 
@@ -51,7 +52,7 @@ def come_to_rest(world: World) -> None:
     _open_all(world)
     for _ in range(MOST_CYCLES):
         _retry_all(world)
-        for job in world.schedd.live:
+        for job in losses.followed(world):
             if not job.held_because:
                 world.schedd.end(job, End.DRAINED if job.halted and job.open_nodes else End.FINISHED)
         world.cycle()
@@ -87,10 +88,16 @@ def _retry_all(world: World) -> None:
 
 
 def _follow_the_runbook(world: World) -> None:
-    """A DAG that is held is released; where nothing tells how one ended, nobody else will ever know: the request is held."""
+    """A DAG that is held is released, one that is suspected lost is given up; where what is left of one disagrees about how it
+    ended, nobody else will ever know: the request is held.
+    """
     for dag in DAG.objects.filter(status__in=LIVE_DAG, workflow__request__alert_code="dagman_held"):
         ask(world.tally, verbs.ON_DAGS["dag release"], dag)
-    for request in Request.objects.filter(status=S.ACTIVE, alert_code="outcome_unknown"):
+    if DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG).exists():
+        assert ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "a suspected DAG cannot be given up"
+    vanished = {job.request_name for job in world.schedd.jobs if job.ended is End.VANISHED}
+    unknown = Request.objects.filter(status=S.ACTIVE, alert_code="outcome_unknown")
+    for request in unknown.exclude(request_name__in=vanished):  # what vanished is suspected after the window
         ask(world.tally, verbs.ON_REQUESTS["hold"], request)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from requests_app.models import CleanupPolicy, Request, RequestStatus
+from requests_app.models import CleanupPolicy, HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_restart, request_stop
-from tests.support.scripted import documents
+from requests_app.services.losses import schedd_confirm_lost
+from sites_app.models import Schedd
+from tests.support.scripted import documents, losses
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 
@@ -69,9 +71,36 @@ def completed(world: World) -> None:
     running(world)
 
 
+def queue_lost(world: World) -> None:
+    """A DAG suspected lost with its queue, one unit done."""
+    request = _generation(world, 300)
+    job = world.job_of(request)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.schedd.lose_queue()
+    world.cycle()
+    world.clock.advance(losses.WINDOW)
+    world.cycle()
+    assert _fresh(request).alert_code == "queue_suspected", request.waiting_for
+
+
+def given_up(world: World) -> None:
+    """Held, its DAG given up with a schedd that is silent; it runs on unseen."""
+    request = _reprocessing(world)
+    _generation(world, 100)
+    world.schedd.silent = True
+    world.cycle()
+    world.clock.advance(losses.WINDOW)
+    schedd_confirm_lost(schedd=Schedd.objects.get(), **BY)
+    world.cycle()
+    assert _fresh(request).hold_code == HoldCode.QUEUE_LOST, request.hold_reason
+
+
 SCENES: Mapping[str, Callable[[World], None]] = {
-    scene.__name__: scene for scene in (running, over_threshold, used_up, draining, replaced, replaced_and_cleaned, completed)
-}
+    scene.__name__: scene
+    for scene in (
+        running, over_threshold, used_up, draining, replaced, replaced_and_cleaned, completed, queue_lost, given_up,
+    )
+}  # fmt: skip
 
 
 def _generation(world: World, events: int) -> Request:

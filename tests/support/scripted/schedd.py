@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -64,6 +65,8 @@ class Job:
     ended: End | None = None
     remove_reason: str = ""
     history: HistoryAd | None = None
+    #: its queue was lost and put back
+    put_back: bool = False
 
     def count(self, state: NodeState) -> int:
         """Nodes in a state."""
@@ -110,6 +113,8 @@ class ScriptedSchedd:
     bent: list[tuple[Job, str]] = field(default_factory=list)
     #: requests of which a unit did more than it was asked for
     overdone: set[str] = field(default_factory=set)
+    #: jobs of the queue that was lost last
+    lost: list[Job] = field(default_factory=list)
 
     # --- what WMS2 calls
 
@@ -144,7 +149,7 @@ class ScriptedSchedd:
     def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:
         def act() -> HistoryAd | None:
             gone = [job for job in self.jobs if job.cluster == cluster and job.dag_id == dag_id and not job.live]
-            return next((self._shown(job) for job in gone), None)
+            return self._shown(gone[-1]) if gone else None  # numbers begin again in a queue that was lost
 
         return self._ask("history", act)
 
@@ -160,10 +165,10 @@ class ScriptedSchedd:
         return self._ask("remove", act)
 
     def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
-        return self._ask("hold_tree", lambda: self._pause(cluster, reason))
+        return self._ask("hold_tree", lambda: self._pause(cluster, dag_id, reason))
 
     def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
-        return self._ask("release_tree", lambda: self._pause(cluster, ""))
+        return self._ask("release_tree", lambda: self._pause(cluster, dag_id, ""))
 
     def set_priority(self, dag_id: str, value: int) -> int:
         def act() -> int:
@@ -194,7 +199,19 @@ class ScriptedSchedd:
             self.end(job, End.VANISHED)
         self.birthdate += 1000
         self.last_cluster = 0
+        self.lost = lost
         return lost
+
+    def put_back_queue(self) -> list[Job]:
+        """The queue that was lost last is there again, but for what was submitted anew meanwhile. The jobs that run again."""
+        known = Counter(job.dag_id for job in self.jobs)
+        back = [job for job in self.lost if known[job.dag_id] == 1]
+        for job in back:
+            job.live, job.ended, job.put_back = True, None, True
+        self.birthdate += 1000
+        self.last_cluster = max(job.cluster for job in self.jobs)
+        self.lost = []
+        return back
 
     def work(self) -> None:
         """Carry out removals that were asked for."""
@@ -255,8 +272,9 @@ class ScriptedSchedd:
         elif end is End.UNLISTED:
             (job.directory / layout.OUTER_STATUS).unlink()
 
-    def _pause(self, cluster: int, reason: str) -> int:
-        changed = [job for job in self.live if job.cluster == cluster and bool(job.held_because) is not bool(reason)]
+    def _pause(self, cluster: int, dag_id: str, reason: str) -> int:
+        mine = [job for job in self.live if (job.cluster, job.directory.name) == (cluster, dag_id)]
+        changed = [job for job in mine if bool(job.held_because) is not bool(reason)]
         for job in changed:
             job.held_because = reason
         return len(changed)

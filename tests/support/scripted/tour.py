@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
 from requests_app.models import Request, RequestStatus
 from requests_app.services.receiving import Received, request_receive
 from sites_app.models import Site
-from tests.support.scripted import aftermath, documents, invariants, verbs
+from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.rest import bring_to_rest
@@ -217,9 +218,81 @@ def done_at_last(world: World) -> None:
     world.tally.accepted["request_receive"] += 1
 
 
+def a_queue_is_lost(world: World) -> None:
+    """The schedd comes back without it: suspected, given up, planned anew; another one is put back in time."""
+    request = small(world, events=300)
+    job = runs(world, request)
+    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up without evidence"
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.schedd.lose_queue()
+    world.cycle()
+    assert fresh(request).alert_code == "outcome_unknown", request.waiting_for
+    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up before the window was over"
+    suspected(world, request)
+    world.schedd.put_back_queue()
+    world.cycle()
+    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up though it runs again"
+    world.schedd.lose_queue()
+    world.cycle()
+    suspected(world, request)
+    give_up(world)
+    assert (fresh(request).status, request.hold_code) == (S.HELD, "queue_lost"), request.hold_reason
+    assert WorkUnit.objects.get(state=WorkUnitState.DONE).name == next(iter(job.nodes)), "the last sweep counts what is done"
+    said(world, "release", request, S.QUEUED)
+    again = runs(world, request)
+    assert again.directory != job.directory, "planned anew, under other names"
+    assert len(again.nodes) == 2, again.nodes
+
+
+def a_schedd_is_silent_for_good(world: World) -> None:
+    """Given up while requests are ACTIVE and STOPPING; then it comes back with their DAGs, which have gone on."""
+    active, stopped = small(world, events=300), small(world, events=300)
+    jobs = [runs(world, active), runs(world, stopped)]
+    said(world, "stop", stopped, S.STOPPING)
+    silent_for_good(world)
+    for request in (active, stopped):
+        assert (fresh(request).status, request.hold_code) == (S.HELD, "queue_lost"), request.hold_reason
+    for job in jobs:
+        world.schedd.unit_done(job, job.open_nodes[0])
+    assert not ask(world.tally, verbs.ON_REQUESTS["release: rescue"], stopped), "the lost DAG may still run there"
+    world.schedd.silent, world.schedd.removes_late = False, True
+    world.cycle()
+    assert fresh(active).alert_code == "dag_returned", active.alert_code
+    assert all(job.live and "has ended" in job.remove_reason for job in jobs)
+    said(world, "release", active, S.QUEUED)
+    world.schedd.removes_late = False
+    for _ in range(2):
+        world.cycle()
+    assert not jobs[0].live
+    assert runs(world, active).directory != jobs[0].directory, "planned anew, under other names"
+    said(world, "release: rescue", stopped, S.QUEUED)
+    assert runs(world, stopped).directory == jobs[1].directory
+    assert not WorkUnit.objects.filter(workflow__request=active, fence=jobs[0].fence).exists(), (
+        "what the lost DAG did later was counted"
+    )
+
+
+def given_up_on_the_way(world: World) -> None:
+    """Given up while one is PLANNING, its submission without an answer, and one is to be aborted."""
+    aborted = small(world, events=200)
+    runs(world, aborted)
+    sent = small(world, events=200)
+    world.crash_at = "submit.called"
+    world.evaluate(sent)
+    assert fresh(sent).status == S.PLANNING, sent.status
+    said(world, "abort", aborted, S.STOPPING)
+    silent_for_good(world)
+    assert fresh(aborted).status == S.ABORTED, aborted.status
+    assert (fresh(sent).status, sent.hold_code) == (S.HELD, "queue_lost"), sent.hold_reason
+    assert len(world.schedd.live) == 2
+    world.schedd.silent = False
+    world.cycle()
+    assert not world.schedd.live, "what came back is removed"
+
+
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
-    a_new_version, done_at_last,
+    a_new_version, done_at_last, a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way,
 )  # fmt: skip
 
 
@@ -251,6 +324,35 @@ def failed(world: World, request: Request, *, done: int) -> None:
             world.schedd.unit_failed(job, unit)
     world.schedd.end(job, End.FINISHED)
     world.cycle()
+
+
+def suspected(world: World, request: Request) -> None:
+    """The window passes."""
+    world.clock.advance(losses.WINDOW)
+    world.cycle()
+    assert fresh(request).alert_code == "queue_suspected", request.waiting_for
+    invariants.check(world)
+    aftermath.check(world)
+
+
+def silent_for_good(world: World) -> None:
+    """No answer for longer than the window, refused as long as DAGMans write; then given up."""
+    world.schedd.silent = True
+    world.cycle()
+    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up before the window was over"
+    world.clock.advance(losses.WINDOW)
+    losses.dagmans_write(world)
+    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up while its DAGMans write"
+    world.clock.advance(losses.WINDOW)
+    give_up(world)
+
+
+def give_up(world: World) -> None:
+    """An operator's word on the schedd, twice; then a cycle."""
+    assert ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice=True)
+    world.cycle()
+    invariants.check(world)
+    aftermath.check(world)
 
 
 def said(world: World, verb: str, request: Request, then: RequestStatus | None = None) -> None:

@@ -18,6 +18,7 @@ from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
 from requests_app.overrides import Overrides
 from requests_app.services import dags, failure_rules, schedds, sites
 from requests_app.services.effects import effect_retry_now
+from requests_app.services.losses import losses_of, schedd_confirm_lost
 from requests_app.services.production import request_set_steps
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
@@ -29,7 +30,6 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "fail_now": "the last step of request_fail",
-    "schedd_confirm_lost": "a schedd that came back without its queue; tests/requests/test_lost_queues.py",
 }
 #: The rule that scripted operators own.
 OWN_RULE = "ours"
@@ -163,6 +163,14 @@ ON_SCHEDDS: Mapping[str, Verb] = {
     )
 }
 
+#: On a schedd: an operator gives up the DAGs that it has lost.
+SCHEDD_LOST = Verb(
+    "schedd lost",
+    schedd_confirm_lost,
+    lambda schedd: schedd_confirm_lost(schedd=schedd, **BY),
+    lambda schedd: losses_of(schedd).refusal,
+)
+
 #: On an effect; a pending one is made due by each word, at that moment.
 EFFECT_RETRY = Verb(
     "effect retry",
@@ -195,7 +203,7 @@ def rule_say(word: str) -> str:
 RULE_WORDS = ("change", "off", "on", "remove")
 #: Everything that is asked through ``asking.ask``.
 ASKED: tuple[Verb, ...] = (
-    *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), EFFECT_RETRY,
+    *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), SCHEDD_LOST, EFFECT_RETRY,
 )  # fmt: skip
 
 
