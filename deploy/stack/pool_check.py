@@ -28,12 +28,16 @@ def submit(directory: Path, environment: Mapping[str, str]) -> int:
     return int(found.group(1))
 
 
-def outcome(cluster: int, environment: Mapping[str, str], seconds: float) -> tuple[str, ...]:
-    """JobStatus, ExitCode and DAG_Status of a DAGMan job that has left the queue, from the schedd's history."""
+def outcome(cluster: int, directory: Path, environment: Mapping[str, str], seconds: float) -> tuple[str, ...]:
+    """JobStatus, ExitCode and DAG_Status of a DAGMan job that has left the queue, from the schedd's history.
+
+    The directory tells it from older jobs: a schedd that lost its queue gives the same cluster numbers again.
+    """
+    constraint = f'ClusterId == {cluster} && Iwd == "{directory.resolve()}"'
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         result = subprocess.run(
-            ["condor_history", str(cluster), "-limit", "1", "-af", "JobStatus", "ExitCode", "DAG_Status"],
+            ["condor_history", "-constraint", constraint, "-limit", "1", "-af", "JobStatus", "ExitCode", "DAG_Status"],
             env=dict(environment), capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         if result.returncode == 0 and result.stdout.split():
@@ -59,7 +63,7 @@ def verify(directory: Path) -> str:
 def run_example(directory: Path, environment: Mapping[str, str], seconds: float = 300.0) -> str:
     """Submit the example, wait for its end and verify; returns the elected site."""
     cluster = submit(directory, environment)
-    ended = outcome(cluster, environment, seconds)
+    ended = outcome(cluster, directory, environment, seconds)
     if ended not in (("4", "0", "0"), ("4", "0", "undefined")):  # a schedd may miss DAGMan's last word on its ad
         log = directory / "workflow.dag.dagman.out"
         raise StackError(f"the example DAG ended with JobStatus, ExitCode, DAG_Status = {ended}: see {log}")
