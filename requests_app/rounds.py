@@ -7,8 +7,9 @@ from pathlib import Path
 import structlog
 from django.utils import timezone
 
+from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.services.leavings import rescue_name, rescue_obstacle
+from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
@@ -92,8 +93,9 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
         _close(evaluation, round_, "rescue attempts used up")
         return None
+    file = newest_rescue(Path(last.dag_file_path))
     with evaluation.fenced():
-        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(rescue_file(last)), priority=job_priority(evaluation))
+        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(file), priority=job_priority(evaluation))
 
 
 def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
@@ -103,13 +105,6 @@ def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
     )
     rescues = DAG.objects.filter(round=round_, kind=DAGKind.FAILURE_RESCUE, submitted_at__isnull=False)
     return rescues.filter(created_at__gt=released.at).count() if released else rescues.count()
-
-
-def rescue_file(dag: DAG) -> Path | None:
-    """The newest outer rescue file of the DAG's directory."""
-    path = Path(dag.dag_file_path)
-    name = rescue_name(path)
-    return path.with_name(name) if name else None
 
 
 def job_priority(evaluation: Evaluation) -> int:

@@ -4,7 +4,16 @@ Owns the formats of HTCondor 23.9 to 25 and nothing of what follows from them: e
 returns frozen values. ``htcondor.md`` section 2; spec 4.6 as corrected in ``decisions.md`` section 2.
 """
 
-from dags_app.dagman.files import last_rescue, parse_metrics, parse_status, read_jobstate, read_metrics, read_rescue, read_status
+from dags_app.dagman.files import (
+    last_rescue,
+    newest_rescue,
+    parse_metrics,
+    parse_status,
+    read_jobstate,
+    read_metrics,
+    read_rescue,
+    read_status,
+)
 from dags_app.dagman.jobs import DAGMAN_ATTRIBUTES, dagman_job, job_outcome, metrics_outcome
 from dags_app.dagman.values import (
     DagmanCounts,
@@ -39,6 +48,7 @@ __all__ = [
     "job_outcome",
     "last_rescue",
     "metrics_outcome",
+    "newest_rescue",
     "parse_metrics",
     "parse_status",
     "read_jobstate",

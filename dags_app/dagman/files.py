@@ -178,7 +178,12 @@ def read_rescue(path: Path) -> RescueFile:
     return RescueFile(path, int(number[1]), int(total[1]), frozenset(_DONE.findall(text)), names)
 
 
-def last_rescue(dag_file: Path) -> RescueFile | None:
+def newest_rescue(dag_file: Path) -> Path | None:
     """The rescue file that a resubmission of ``dag_file`` would start from, or None."""
-    found = sorted(dag_file.parent.glob(layout.rescue_glob(dag_file.name)))
-    return read_rescue(found[-1]) if found else None
+    return max(dag_file.parent.glob(layout.rescue_glob(dag_file.name)), default=None)
+
+
+def last_rescue(dag_file: Path) -> RescueFile | None:
+    """What ``newest_rescue`` says, or None."""
+    path = newest_rescue(dag_file)
+    return read_rescue(path) if path else None

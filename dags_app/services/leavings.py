@@ -35,13 +35,14 @@ def status(dag_file: Path, damaged: list[str]) -> DagStatusFile | None:
 
 def rescue_name(dag_file: Path) -> str:
     """The newest rescue file, which a submission of ``dag_file`` would start from; "" when there is none."""
-    return max((path.name for path in dag_file.parent.glob(layout.rescue_glob(dag_file.name))), default="")
+    path = dagman.newest_rescue(dag_file)
+    return path.name if path else ""
 
 
 def rescue(dag_file: Path, damaged: list[str]) -> RescueFile | None:
     """What the newest rescue file says; None when there is none or it is not whole."""
-    name = rescue_name(dag_file)
-    return _read(dagman.read_rescue, dag_file.with_name(name), damaged) if name else None
+    path = dagman.newest_rescue(dag_file)
+    return _read(dagman.read_rescue, path, damaged) if path else None
 
 
 def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetrics | None) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from dags_app.services.lost import dag_end_lost, dag_fence_off, dag_suspect, mis
 from requests_app.accounting import account_lost
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
-from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.lifecycle.intents import hold_at_least
+from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import hold_changes
 from wms2.errors import LedgerViolation
 
@@ -47,16 +48,11 @@ def end_lost_stopping(evaluation: Evaluation, dag: DAG) -> None:
         why, evidence = _swept(evaluation, dag)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
-        _hold_at_least(evaluation, HoldCode.LEDGER, str(error))
+        hold_at_least(evaluation, HoldCode.LEDGER, str(error))
         evidence = {"ledger_violation": str(error)}
     with evaluation.fenced():
         dag_end_lost(dag, why=why, evidence=evidence)
-        _hold_at_least(evaluation, HoldCode.QUEUE_LOST, why)
-
-
-def _hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
-    if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
-        evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(code, why))
+        hold_at_least(evaluation, HoldCode.QUEUE_LOST, why)
 
 
 def _swept(evaluation: Evaluation, dag: DAG) -> tuple[str, dict[str, object]]:

@@ -19,6 +19,7 @@ from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
+from requests_app.lifecycle.intents import hold_at_least
 from requests_app.lifecycle.lost import end_lost_stopping
 from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_taken
@@ -83,7 +84,7 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
     with evaluation.fenced():
         dag_transition(dag, status, event="stopped", detail={"why": outcome.why}, outcome=kept)
         if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
-            _hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
+            hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
     _arrive(evaluation)
 
 
@@ -108,13 +109,7 @@ def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
         account_final(evaluation, dag, completed=completed)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
-        _hold_at_least(evaluation, HoldCode.LEDGER, str(error))
-
-
-def _hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
-    """A stop to go on becomes a stop to hold; a stronger one stays what it is."""
-    if StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength:
-        evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(code, why))
+        hold_at_least(evaluation, HoldCode.LEDGER, str(error))
 
 
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:

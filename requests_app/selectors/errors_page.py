@@ -22,7 +22,7 @@ _DONE: dict[str, str] = {
     FailureAction.ABORT_DAG: "the whole DAG stopped, since the same would happen everywhere",
 }
 _UNKNOWN = "tried again after a pause, as no rule knows it"
-_TODO: dict[str, str] = {
+_ADVICE: dict[str, str] = {
     FailureCategory.TRANSIENT: "It went wrong each time it was tried. Read the log; then a release tries again, with more memory"
     " if it says so.",
     FailureCategory.PERMANENT: "A repetition alone does not help. Correct the configuration in ReqMgr2 and restart the request,"
@@ -86,7 +86,7 @@ def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
             group=group,
             meaning=rule.note if rule else "",
             done=_DONE[rule.action] if rule else _UNKNOWN,
-            todo=_TODO[group.category] if group.given_up else "",
+            todo=_ADVICE[group.category] if group.given_up else "",
         )
 
 

@@ -37,7 +37,7 @@ class VersionChain:
 
 def version_chain(request: Request) -> VersionChain:
     """The whole chain that a request belongs to, whichever version is asked for."""
-    rows = [request]
+    rows = [*reversed(requests_before(request)), request]
     while len(rows) < MAX_VERSIONS:
         newer = (
             Request.objects.filter(previous_version_request__request_name=rows[-1].request_name).order_by("-created_at").first()
@@ -45,11 +45,6 @@ def version_chain(request: Request) -> VersionChain:
         if newer is None or newer in rows:
             break
         rows.append(newer)
-    while len(rows) < MAX_VERSIONS:
-        older = rows[0].previous_version_request
-        if older is None or older in rows:
-            break
-        rows.insert(0, older)
     versions = [_version(row) for row in rows]
     return VersionChain(current=versions[-1], versions=tuple(versions[:-1]))
 
@@ -63,7 +58,7 @@ def requests_before(request: Request) -> list[Request]:
     """The versions that came before it, the last one first."""
     found: list[Request] = []
     row = request.previous_version_request
-    while row is not None and len(found) < MAX_VERSIONS:
+    while row is not None and row != request and row not in found and len(found) < MAX_VERSIONS:
         found.append(row)
         row = row.previous_version_request
     return found
