@@ -59,7 +59,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.QUEUE_LOST: "Release it: what is done counts, what is left is planned anew. Let the schedd be repaired first.",
     H.EFFECT_REFUSED: "Repair what DBS or Rucio complains of, retry the registration, then release.",
     H.SHORT: "See which input is left and why; usually no site that is allowed holds it.",
-    H.OUTCOME_UNKNOWN: "Look at history, metrics and status file of its DAG.",
+    H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }
 _ALERTS: dict[str, tuple[str, str]] = {
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),

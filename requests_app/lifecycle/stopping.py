@@ -71,21 +71,30 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
         dag_remove(dag=dag)
         evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")
         return
+    _stop_gone(evaluation, dag)
+
+
+def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
+    """It left the queue: end it as the evidence says; a stop to go on whose end stays unproved becomes one to hold."""
     outcome = dag_outcome(dag)
     _credit(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
-    status = outcome.status
-    if status is None:
-        gone_seconds = (timezone.now() - dag.missing_since).total_seconds()
-        if gone_seconds < conf().submit_unknown_grace_seconds:
-            evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
-            return
-        status = DAGStatus.STOPPED  # gone from queue by our wish, and history and files stay silent about how
     kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
+    if outcome.status is None and not _grace_over(dag):
+        evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
+        return
     with evaluation.fenced():
-        dag_transition(dag, status, event="stopped", detail={"why": outcome.why}, outcome=kept)
+        dag_transition(dag, outcome.status or DAGStatus.STOPPED, event="stopped", detail={"why": outcome.why}, outcome=kept)
+        if outcome.status is None:  # gone by our wish, and nothing says how: its jobs may still run somewhere
+            why = f"it is not proved how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}"
+            hold_at_least(evaluation, HoldCode.OUTCOME_UNKNOWN, why)
         if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
             hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
     _arrive(evaluation)
+
+
+def _grace_over(dag: DAG) -> bool:
+    missing = timezone.now() - (dag.missing_since or timezone.now())
+    return missing.total_seconds() >= conf().submit_unknown_grace_seconds
 
 
 def _drain(evaluation: Evaluation, dag: DAG) -> None:

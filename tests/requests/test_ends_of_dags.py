@@ -179,6 +179,24 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
     assert kinds(request) == [DAGKind.FRESH, DAGKind.FRESH]
 
 
+@pytest.mark.parametrize(("end", "told"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
+def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: World, end: End, told: str) -> None:
+    """Its jobs may still run somewhere: whether the rest is planned anew is a person's word."""
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    request_stop(request=request, actor="olga", reason="maintenance")
+    world.schedd.end(job, end)
+    world.cycle()
+    assert (status(request), "evidence of how" in request.waiting_for) == (S.STOPPING, True)
+    world.clock.advance(conf().submit_unknown_grace_seconds)
+    cycles(world)
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.OUTCOME_UNKNOWN)
+    assert told in request.hold_reason
+    assert DAG.objects.filter(workflow__request=request).count() == 1, "nothing was planned or submitted without a word"
+    request_release(request=request, actor="olga", reason="its jobs are gone, I looked")
+    assert run_on(world, request) is S.COMPLETED
+
+
 def test_a_release_says_why_a_rescue_file_cannot_be_run(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")

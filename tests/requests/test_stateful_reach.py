@@ -32,7 +32,6 @@ EDGES = {(old, new) for old, edges in TRANSITIONS.items() for new in edges if no
 UNREACHED_CODES = {
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests/test_lifecycle_loop.py",
     HoldCode.EFFECT_REFUSED: "reserved",
-    HoldCode.OUTCOME_UNKNOWN: "reserved",
     HoldCode.LEDGER: "random lives; tests/requests/test_lifecycle.py",
     HoldCode.SHORT: "random lives; tests/requests/test_lifecycle.py",
     HoldCode.REFUSED: "random lives; tests/requests/test_lifecycle.py",

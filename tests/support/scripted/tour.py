@@ -19,6 +19,7 @@ from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.snapshot import wipe
 from tests.support.scripted.world import World
+from wms2.conf import conf
 
 S = RequestStatus
 
@@ -143,6 +144,10 @@ def the_schedd_plays_up(world: World) -> None:
     world.schedd.end(runs(world, request), End.DISPUTED)
     world.cycle()
     assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
+    said(world, "stop", request)
+    world.clock.advance(conf().submit_unknown_grace_seconds)
+    world.cycle()
+    assert fresh(request).hold_code == "outcome_unknown", request.hold_reason
     schedd = verbs.schedd_of_the_world()
     for verb in ("schedd drain", "schedd disable", "schedd enable"):
         assert ask(world.tally, verbs.ON_SCHEDDS[verb], schedd, twice=True), verb
