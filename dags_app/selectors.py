@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, LIVE_DAG
+from sites_app.models import Schedd
 
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
@@ -35,3 +38,14 @@ def dags_shown() -> QuerySet[DAG]:
         "round__id",
         "round__index",
     )
+
+
+def schedds_counted() -> QuerySet[Any]:
+    """Schedds with ``live_dags``, and ``suspected_dags`` of these; over the index of live DAGs, whatever number has ended."""
+    live = DAG.objects.filter(schedd=OuterRef("pk"), status__in=LIVE_DAG)
+    return Schedd.objects.annotate(live_dags=_number(live), suspected_dags=_number(live.filter(suspected_at__isnull=False)))
+
+
+def _number(dags: QuerySet[DAG]) -> Coalesce:
+    counted = dags.order_by().values("schedd").annotate(number=Count("*")).values("number")
+    return Coalesce(Subquery(counted), 0)

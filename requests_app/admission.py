@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_DAG
+from dags_app.selectors import schedds_counted
 from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Schedd, ScheddState
@@ -88,8 +89,7 @@ def choose_schedd() -> Decision:
     per_dag = 1 + limit_int("dag_max_merge_groups")
     candidates: list[tuple[int, str, Schedd]] = []
     rejected: dict[str, str] = {}
-    counted = Schedd.objects.annotate(live=Count("dags", filter=Q(dags__status__in=LIVE_DAG)))
-    for schedd in counted:
+    for schedd in schedds_counted():
         capacity = schedd.max_dagman_slots // per_dag
         if schedd.max_dags is not None:
             capacity = min(capacity, schedd.max_dags)
@@ -97,10 +97,11 @@ def choose_schedd() -> Decision:
             rejected[schedd.name] = f"state {schedd.state}"
         elif schedd.unreachable_since is not None:
             rejected[schedd.name] = f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
-        elif schedd.live >= capacity:
-            rejected[schedd.name] = f"{schedd.live} of {capacity} DAGs ({schedd.max_dagman_slots} DAGMan slots, {per_dag} each)"
+        elif schedd.live_dags >= capacity:
+            slots = f"{schedd.max_dagman_slots} DAGMan slots, {per_dag} each"
+            rejected[schedd.name] = f"{schedd.live_dags} of {capacity} DAGs ({slots})"
         else:
-            candidates.append((capacity - schedd.live, schedd.name, schedd))
+            candidates.append((capacity - schedd.live_dags, schedd.name, schedd))
     if not candidates:
         return Decision(False, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
     _, _, chosen = max(candidates, key=lambda c: (c[0], c[1]))

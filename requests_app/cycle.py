@@ -10,10 +10,10 @@ import uuid
 from datetime import timedelta
 
 import structlog
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from dags_app.models import LIVE_DAG
+from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.watch import schedd_observe
 from requests_app.audit import audit
 from requests_app.evaluation import ACTOR
@@ -76,11 +76,12 @@ def requests_to_evaluate() -> list[uuid.UUID]:
 
 def schedds_to_watch() -> list[Schedd]:
     """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
-    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(dags__status__in=LIVE_DAG)
+    here = DAG.objects.filter(schedd=OuterRef("pk"))  # each over its partial index: DAGs that ever ended are many
+    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Exists(here.filter(status__in=LIVE_DAG))
     long_ago = timezone.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
-    lost = Q(dags__lost_confirmed_at__isnull=False, dags__lost_settled_at__isnull=True) & due
-    return list(Schedd.objects.filter(used | lost).distinct())
+    lost = Exists(here.filter(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
+    return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
 
 
 def schedd_watch(schedd: Schedd) -> None:

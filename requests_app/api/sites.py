@@ -19,7 +19,7 @@ from sites_app.models import Site, SiteStatus
 from sites_app.selectors import sites_shown
 from wms2.api.problems import bad_field
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer
-from wms2.api.views import ApiView
+from wms2.api.views import ApiView, query_and_body
 from wms2.errors import InvalidTransition
 
 _REASON = {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"}
@@ -185,8 +185,7 @@ class SiteBanView(SiteVerbView):
     )
     def delete(self, request: HttpRequest, pk: str) -> Response:
         """Lift every ban of the site in force, or that of one request. None in force is no error."""
-        given = request.query_params.dict() if request.query_params else request.data
-        serializer = UnbanSerializer(data=given)
+        serializer = UnbanSerializer(data=query_and_body(request))
         serializer.is_valid(raise_exception=True)
         data = serializer.validated_data
         workflow = _workflow(data.get("request_name"))

@@ -33,8 +33,9 @@ from requests_app.selectors import (
     workflow_standing,
     workflows_shown,
 )
+from requests_app.services.changing import request_change
 from requests_app.services.receiving import request_receive
-from wms2.api.views import ApiView, RowsViewSet
+from wms2.api.views import ApiView, RowsViewSet, query_and_body
 
 PATCHED = "changed over the API, no reason given"
 
@@ -76,20 +77,11 @@ class RequestViewSet(RowsViewSet):
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
-        """Change the priority or the production steps, or submit a new request (``{"status": "submitted"}``)."""
+        """Change priority and production steps, or submit a new request (``{"status": "submitted"}``): all of it or nothing."""
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
-        asked, actor = data.validated_data, actor_of(request)
-        reason = asked.get("reason", PATCHED)
-        row = get_object_or_404(Request, request_name=request_name)
-        if "status" in asked:
-            row = on_request(request_name, partial(_submit, actor=actor, reason=reason))
-        if "priority" in asked and asked["priority"] != row.priority:
-            services.request_set_priority(request=row, priority=asked["priority"], actor=actor, reason=reason)
-        if "production_steps" in asked and asked["production_steps"] != row.production_steps:
-            services.request_set_steps(
-                request=row, steps=asked["production_steps"], actor=actor, reason=reason, confirm=asked["confirm"]
-            )
+        asked = dict(data.validated_data)
+        row = on_request(request_name, partial(_change, asked=asked, actor=actor_of(request)))
         return shown(row, status.HTTP_200_OK)
 
     @extend_schema(
@@ -98,15 +90,21 @@ class RequestViewSet(RowsViewSet):
     )
     def destroy(self, request: HttpRequest, request_name: str) -> Response:
         """Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable."""
-        given = {"reason": request.query_params["reason"]} if "reason" in request.query_params else request.data
-        reason = reason_of(given)
+        reason = reason_of(query_and_body(request))
         row = on_request(request_name, lambda row: services.request_abort(request=row, actor=actor_of(request), reason=reason))
         return shown(row, status.HTTP_202_ACCEPTED)
 
 
-def _submit(row: Request, *, actor: str, reason: str) -> None:
-    if row.status != "submitted":
-        services.request_submit(request=row, actor=actor, reason=reason)
+def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
+    request_change(
+        request=row,
+        actor=actor,
+        reason=asked.get("reason", PATCHED),
+        submit="status" in asked and row.status != asked["status"],
+        priority=asked.get("priority"),
+        steps=asked.get("production_steps"),
+        confirm=asked["confirm"],
+    )
 
 
 class RequestVersionsView(ApiView):

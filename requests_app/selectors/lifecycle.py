@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from dags_app.models import LIVE_DAG
+from dags_app.selectors import schedds_counted
 from requests_app.leader import LEASE
 from requests_app.models import Lease
-from sites_app.models import Schedd
 from wms2.conf import conf
 
 #: A cycle this many times later than it is due means that nobody drives the requests.
@@ -68,10 +66,7 @@ def lifecycle_standing() -> LifecycleStanding:
 
 def schedds_shown() -> list[Any]:
     """Schedds with the number of live DAGs at each, and of those suspected lost."""
-    live = Q(dags__status__in=LIVE_DAG)
-    suspected = live & Q(dags__suspected_at__isnull=False)
-    counted = Schedd.objects.annotate(live_dags=Count("dags", filter=live), suspected_dags=Count("dags", filter=suspected))
-    return list(counted.order_by("pool", "name"))
+    return list(schedds_counted().order_by("pool", "name"))
 
 
 def _moment(text: Any) -> datetime | None:

@@ -59,7 +59,8 @@ class KeysetPagination(BasePagination):
         size = whole_number(request, "page_size", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
         raw = request.query_params.get("cursor")
         if raw is not None:
-            queryset = queryset.filter(_behind(queryset.model, self._ordering, self._read(raw)))
+            queryset = queryset.filter(_behind(queryset.model, self._ordering, self._read(raw, queryset.model)))
+        self._list = queryset.model._meta.label_lower
         rows = list(queryset.order_by(*self._ordering)[: size + 1])
         self._more = len(rows) > size
         self._rows = rows[:size]
@@ -95,15 +96,17 @@ class KeysetPagination(BasePagination):
         if not self._more:
             return None
         values = [_plain(getattr(self._rows[-1], name.lstrip("-"))) for name in self._ordering]
-        cursor = signing.dumps([self._ordering, values], salt=_SALT, compress=True)
+        cursor = signing.dumps([self._list, self._ordering, values], salt=_SALT, compress=True)
         return replace_query_param(self._request.build_absolute_uri(), "cursor", cursor)
 
-    def _read(self, raw: str) -> list[Any]:
+    def _read(self, raw: str, model: type[Model]) -> list[Any]:
         again = f"start again without it: {remove_query_param(self._request.get_full_path(), 'cursor')}"
         try:
-            ordering, values = signing.loads(raw, salt=_SALT)
+            of, ordering, values = signing.loads(raw, salt=_SALT)
         except (signing.BadSignature, ValueError) as error:
             raise bad_field("cursor", "is not one that this service gave out", hint=again) from error
+        if of != model._meta.label_lower:
+            raise bad_field("cursor", "belongs to another list", hint=again)
         if ordering != self._ordering:
             raise bad_field("cursor", f"belongs to ordering={ordering[0]}", hint=again)
         return list(values)

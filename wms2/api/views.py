@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import Model
@@ -13,6 +14,21 @@ from rest_framework.viewsets import GenericViewSet
 
 from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import bad_field
+
+
+def query_and_body(request: Request) -> Any:
+    """What a DELETE is given, its query parameters and its JSON body together: none of it may be passed over.
+
+    Raises:
+        ProblemError: one name stands in both, with two values.
+    """
+    query, body = request.query_params.dict(), request.data
+    if not isinstance(body, Mapping):
+        return body
+    for name in sorted(query.keys() & body.keys()):
+        if query[name] != body[name]:
+            raise bad_field(name, "stands in the query string and, otherwise, in the body; give it once")
+    return {**query, **body}
 
 
 class KnownQueryMixin(APIView):
