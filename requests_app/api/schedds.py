@@ -98,6 +98,8 @@ class ScheddConfirmLostView(ApiView):
 def _schedd(request: HttpRequest, name: str) -> Any:
     rows = Schedd.objects.filter(name=name)
     if "pool" in request.query_params:
+        if "\x00" in request.query_params["pool"]:  # PostgreSQL takes it in no text
+            raise bad_field("pool", "null characters are not allowed")
         rows = rows.filter(pool=request.query_params["pool"])
     if rows.count() > 1:
         raise bad_field("pool", f"schedds of several pools are called {name}; name the pool")

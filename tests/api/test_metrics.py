@@ -102,6 +102,18 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
     assert labels <= {"status", "kind", "state", "schedd", "service", "operation", "outcome", "type", "le"}
 
 
+def test_schedds_of_two_pools_with_one_name_are_one_sample(reader: APIClient) -> None:
+    here, there = (schedd_row("schedd@both", pool=pool) for pool in ("here", "there"))
+    there.unreachable_since = timezone.now()
+    there.save()
+    for schedd in (here, there):
+        dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name)
+    lines = reader.get("/api/v1/metrics").content.decode().splitlines()
+    for name, number in (("wms2_dags_live", 2.0), ("wms2_dags_suspected", 0.0), ("wms2_schedd_up", 0.0)):
+        samples = [line for line in lines if line.startswith(f'{name}{{schedd="schedd@both"}}')]
+        assert [float(line.split()[-1]) for line in samples] == [number], name
+
+
 def test_calls_to_outside_services_are_timed_by_outcome(reader: APIClient) -> None:
     labels = {"service": "dbs", "operation": "probe_of_a_test", "outcome": "rejected"}
     with pytest.raises(ServiceRejected), observed("dbs", "probe_of_a_test"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from django.test.utils import CaptureQueriesContext
@@ -12,6 +13,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import WorkUnitState
 from requests_app.models import HoldCode, Request, RequestStatus
+from sites_app.models import Site
 from tests.api.problems import problem
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 
@@ -189,6 +191,14 @@ def test_moments_at_the_ends_of_time_are_only_moments(reader: APIClient) -> None
     request_row()
     assert len(names(reader, created_since="0001-01-01T00:00:00Z", updated_until="9999-12-31T23:59:59Z")) == 1
     assert len(names(reader, created_since="0323-09-03T16:35:15.596450+21:27")) == 1, "more than PostgreSQL takes"
+
+
+def test_a_cursor_belongs_to_its_list(reader: APIClient) -> None:
+    for name in ("T1_US_FNAL", "T2_CH_CERN"):
+        Site.objects.create(name=name)
+    elsewhere = reader.get("/api/v1/sites?ordering=status&page_size=1").json()["next"]
+    cursor = parse_qs(urlsplit(elsewhere).query)["cursor"][0]
+    problem(reader.get(f"/api/v1/requests?ordering=status&cursor={quote(cursor)}"), 400, "invalid", field="cursor")
 
 
 def test_a_cursor_belongs_to_its_ordering(reader: APIClient) -> None:

@@ -223,3 +223,33 @@ def test_intents_only_grow_stronger(operator: APIClient) -> None:
     request = request_row(S.STOPPING, stop_intent=StopIntent.HOLD)
     assert operator.delete(url(request) + "?reason=r").json()["stop_intent"] == "abort"
     assert operator.post(url(request, "hold"), {"reason": "r"}).json()["stop_intent"] == "abort"
+
+
+def test_what_is_asked_for_together_is_all_done_or_not_at_all(operator: APIClient) -> None:
+    request = request_row(S.NEW, priority=100)
+    wanted = {"status": "submitted", "priority": 900, "reason": "now"}
+    assert operator.patch(url(request), wanted).status_code == 200
+    assert (fresh(request).status, fresh(request).priority) == (S.SUBMITTED, 900)
+    old = request_row(S.NEW, request_name="old")
+    waiting = request_row(S.NEW, previous_version_request=old, priority=100)
+    steps = [{"fraction": 0.1, "priority": 1}]
+    problem(operator.patch(url(waiting), {"production_steps": steps, **wanted}), 409, "invalid_transition")
+    assert (fresh(waiting).priority, fresh(waiting).production_steps) == (100, [])
+
+
+def test_a_later_refusal_takes_back_what_the_same_change_did_before(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_row(S.ACTIVE, priority=100)
+    workflow_row(request)
+    monkeypatch.setattr("requests_app.services.production.share_done", lambda _: 0.5)
+    body = {"priority": 900, "production_steps": [{"fraction": 0.1, "priority": 1}], "reason": "both"}
+    problem(operator.patch(url(request), body), 409, "invalid_transition")
+    assert fresh(request).priority == 100
+    assert list(AuditEntry.objects.values_list("action", "outcome")) == [("request_change", "refused")]
+
+
+def test_a_body_beside_the_query_of_an_abort_is_read_too(operator: APIClient) -> None:
+    request = request_row(S.QUEUED)
+    problem(operator.delete(url(request) + "?reason=r", {"request": "another"}), 400, "invalid", field="request")
+    problem(operator.delete(url(request) + "?reason=r", {"reason": "s"}), 400, "invalid", field="reason")
+    assert fresh(request).status == S.QUEUED
+    assert operator.delete(url(request) + "?reason=r", {"reason": "r"}).status_code == 202

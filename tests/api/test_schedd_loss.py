@@ -77,3 +77,7 @@ def test_a_name_in_two_pools_needs_the_pool(operator: APIClient, suspected: DAG)
     problem(operator.get(LOSS), 400, "invalid", field="pool")
     assert operator.get(LOSS, {"pool": "other"}).json()["dags"] == []
     problem(operator.get("/api/v1/schedds/nobody/loss"), 404, "not_found")
+
+
+def test_a_pool_that_no_database_could_hold_names_the_field(reader: APIClient, suspected: DAG) -> None:
+    problem(reader.get(LOSS + "?pool=a%00b"), 400, "invalid", field="pool")

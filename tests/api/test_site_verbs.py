@@ -80,6 +80,16 @@ def test_a_ban_may_concern_one_request_and_only_that_one_is_lifted(operator: API
     assert SiteBan.objects.get(removed_at__isnull=True).reason == "for all"
 
 
+def test_the_request_named_in_the_body_counts_when_the_reason_stands_in_the_query(operator: APIClient) -> None:
+    request = request_row()
+    workflow_row(request)
+    operator.post(url("ban"), {"reason": "for all"})
+    operator.post(url("ban"), {"reason": "for one", "request_name": request.request_name})
+    answer = operator.delete(url("ban") + "?reason=done", {"request_name": request.request_name})
+    assert answer.status_code == 202
+    assert SiteBan.objects.get(removed_at__isnull=True).reason == "for all"
+
+
 def test_a_ban_for_an_unknown_request_or_in_the_past_names_the_field(operator: APIClient) -> None:
     told = problem(operator.post(url("ban"), {"reason": "x", "request_name": "nobody_has_it"}), 400, "invalid")
     assert told["field"] == "request_name"

@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from requests_app.cycle import requests_to_evaluate
+from dags_app.models import DAGStatus
+from requests_app.cycle import requests_to_evaluate, schedds_to_watch
 from requests_app.models import RequestStatus
-from tests.support.rows import request_row
+from sites_app.models import ScheddState
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -28,3 +30,21 @@ def test_requests_at_an_end_are_left_alone() -> None:
         request_row(status)
     held = request_row(S.HELD)
     assert requests_to_evaluate() == [held.pk]
+
+
+def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost_some() -> None:
+    now = timezone.now()
+    gone = {"dagman_cluster_id": "7", "lost_confirmed_at": now}
+    cases = {
+        "enabled": (ScheddState.ENABLED, DAGStatus.COMPLETED, {}),
+        "live": (ScheddState.DISABLED, DAGStatus.RUNNING, {}),
+        "lost": (ScheddState.DISABLED, DAGStatus.REMOVED, gone),
+        "settled": (ScheddState.DISABLED, DAGStatus.REMOVED, gone | {"lost_settled_at": now}),
+        "ended": (ScheddState.DISABLED, DAGStatus.COMPLETED, {}),
+    }
+    for name, (state, status, fields) in cases.items():
+        schedd = schedd_row(name, state=state)
+        for number in range(2):
+            fields = fields | ({"dagman_cluster_id": str(number)} if fields else {})
+            dag_row(workflow_row(), status, schedd=schedd, schedd_name=name, **fields)
+    assert sorted(schedd.name for schedd in schedds_to_watch()) == ["enabled", "live", "lost"]
