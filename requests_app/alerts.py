@@ -1,6 +1,7 @@
 """Alerts: something waits for a person, and nothing is skipped because of it (spec 4.2; decisions 2).
 
-An alert is a log line, a counter, an event in the feed, and ``alert_code`` on the request until its status changes.
+An alert is a log line, a counter, an event in the feed, and ``alert_code`` on the request until its status changes or its cause
+is gone.
 """
 
 from __future__ import annotations
@@ -8,21 +9,35 @@ from __future__ import annotations
 import structlog
 from django.utils import timezone
 
+from requests_app.evaluation import Evaluation
 from requests_app.models import Event, Request
 from wms2.metrics import ALERTS_TOTAL
 
 log = structlog.get_logger(__name__)
+RAISED, OVER = "alert", "alert_over"
 
 
 def alert(request: Request, code: str, message: str) -> None:
     """Raise an alert once per code and status, also when alerts of two codes take turns; a repeat only says which is the last."""
     if request.alert_code == code:
         return
-    told = Event.objects.filter(request=request, kind="alert", data__code=code, at__gte=request.status_since).exists()
+    told = Event.objects.filter(request=request, kind__in=(RAISED, OVER), data__code=code, at__gte=request.status_since)
+    newest = told.order_by("-id").values_list("kind", flat=True).first()
     Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
     request.alert_code = code
-    if told:
+    if newest == RAISED:
         return
-    Event.objects.create(request=request, kind="alert", data={"code": code, "message": message})
+    Event.objects.create(request=request, kind=RAISED, data={"code": code, "message": message})
     ALERTS_TOTAL.labels(code).inc()
     log.error("alert", alert=code, request_name=request.request_name, message=message)
+
+
+def alert_over(evaluation: Evaluation, *codes: str) -> None:
+    """Take the request's alert off if it is one of these, whose cause is gone; the next time it is raised as a new one."""
+    code = evaluation.request.alert_code
+    if code not in codes:
+        return
+    with evaluation.fenced():
+        evaluation.note(alert_code="", alerted_at=None)
+        Event.objects.create(request=evaluation.request, kind=OVER, data={"code": code})
+    log.info("alert over", alert=code, request_name=evaluation.request.request_name)

@@ -1,14 +1,20 @@
-"""What keeps a DAG in the queue from going on, told on its request: a silent schedd, a DAGMan job on hold."""
+"""What keeps a DAG in the queue from going on, told on its request: a silent schedd, a DAGMan job on hold.
+
+What was told of a DAG that goes on again is taken back.
+"""
 
 from __future__ import annotations
 
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.evaluation import Evaluation
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf
+
+#: Alerts about a DAG that was not in its queue.
+_GONE = ("queue_suspected", "outcome_unknown")
 
 
 def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
@@ -27,5 +33,7 @@ def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
         why = dag.observed.get("hold_reason") or "no reason given"
         evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
         alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
+        alert_over(evaluation, "schedd_unreachable", *_GONE)
         return True
+    alert_over(evaluation, "schedd_unreachable", "dagman_held", *_GONE)
     return False

@@ -111,6 +111,39 @@ def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told(
     completes(world, request)
 
 
+def test_an_alert_is_over_when_its_cause_is_gone_and_the_next_time_is_a_new_one(world: World) -> None:
+    request, job = started(world)
+    for silences in (1, 2):
+        world.schedd.silent = True
+        world.cycle()
+        window(world)
+        world.cycle()
+        assert fresh(request).alert_code == "schedd_unreachable"
+        world.schedd.silent = False
+        world.cycle()
+        row = fresh(request)
+        assert (row.status, row.alert_code, row.alerted_at) == (S.ACTIVE, "", None)
+        assert alerts(request) == ["schedd_unreachable"] * silences
+    job.held_because = "no power at the site"
+    world.cycle()
+    assert fresh(request).alert_code == "dagman_held"
+    job.held_because = ""
+    world.cycle()
+    assert fresh(request).alert_code == ""
+    world.schedd.end(job, End.FINISHED)
+    completes(world, request)
+
+
+def test_a_suspicion_is_over_when_the_queue_is_put_back(world: World) -> None:
+    request, job = suspected(world)
+    assert fresh(request).alert_code == "queue_suspected"
+    world.schedd.put_back_queue()
+    world.cycle()
+    assert fresh(request).alert_code == ""
+    world.schedd.end(job, End.FINISHED)
+    completes(world, request)
+
+
 def test_a_missing_dag_is_not_suspected_before_the_window_is_over(world: World) -> None:
     request, _ = started(world)
     world.schedd.lose_queue()
