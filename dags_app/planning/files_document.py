@@ -5,30 +5,55 @@ Pydantic at the edge: unknown or wrong fields are named, nothing is guessed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any
+
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from dags_app.planning import lumis
 from dags_app.planning.specs import InputFileSpec
 from wms2.errors import DocumentRefused, Problem
 
+#: Largest count that the database and the numbers of events can hold.
+_BIGINT_MAX = 2**63 - 1
+#: CMSSW counts runs and lumis in 32 bits.
+_MAX_NUMBER = 2**32 - 1
+_MAX_NAMED = 20
+_SHOWN_CHARACTERS = 80
+
+_Name = Annotated[str, Field(min_length=1)]
+
+#: What a value must be, where pydantic's own words name no remedy or this module's classes.
+_MUST: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known; the format has no such field",
+    "model_type": "must be a JSON object",
+    "list_type": "must be a list",
+    "int_type": "must be a whole number",
+    "string_type": "must be text",
+    "string_unicode": "must be text that can be stored",
+    "string_too_short": "must not be empty",
+}
+
 
 class _Lumi(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    run: int = Field(ge=1)
-    lumi: int = Field(ge=0)
-    events: int | None = Field(default=None, ge=0)
+    run: int = Field(ge=1, le=_MAX_NUMBER)
+    lumi: int = Field(ge=0, le=_MAX_NUMBER)
+    events: int | None = Field(default=None, ge=0, le=_BIGINT_MAX)
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    lfn: str = Field(min_length=1)
-    size_bytes: int = Field(ge=0)
-    events: int = Field(ge=0)
+    lfn: _Name
+    size_bytes: int = Field(ge=0, le=_BIGINT_MAX)
+    events: int = Field(ge=0, le=_BIGINT_MAX)
     lumis: list[_Lumi] = []
-    locations: list[str] = []
-    parents: list[str] = []
+    locations: list[_Name] = []
+    parents: list[_Name] = []
 
 
 class _Files(BaseModel):
@@ -41,14 +66,12 @@ def read_files(document: object) -> list[InputFileSpec]:
     """Typed input files out of a parsed JSON document.
 
     Raises:
-        DocumentRefused: naming every field that is wrong, and every file listed twice.
+        DocumentRefused: naming the first fields that are wrong, each with its value, or the first files listed twice.
     """
     try:
         parsed = _Files.model_validate(document)
     except ValidationError as error:
-        raise DocumentRefused(
-            [Problem(".".join(str(part) for part in e["loc"]) or "files", e["msg"]) for e in error.errors()]
-        ) from error
+        raise DocumentRefused(_first_of([_problem(each) for each in error.errors(include_url=False)])) from error
     seen: set[str] = set()
     problems = []
     for number, file in enumerate(parsed.files):
@@ -56,8 +79,37 @@ def read_files(document: object) -> list[InputFileSpec]:
             problems.append(Problem(f"files.{number}.lfn", f"{file.lfn} is listed twice; list each file once"))
         seen.add(file.lfn)
     if problems:
-        raise DocumentRefused(problems)
+        raise DocumentRefused(_first_of(problems))
     return [_typed(file) for file in parsed.files]
+
+
+def _problem(error: ErrorDetails) -> Problem:
+    where = ".".join(str(part) for part in error["loc"]) or "files"
+    bounds = error.get("ctx", {})
+    must = _MUST.get(error["type"], error["msg"])
+    if error["type"] == "greater_than_equal":
+        must = f"must be at least {bounds['ge']}"
+    elif error["type"] == "less_than_equal":
+        must = f"must be at most {bounds['le']}"
+    if error["type"] in ("missing", "extra_forbidden", "string_too_short"):
+        return Problem(where, must)
+    return Problem(where, f"{must}, not {_shown(error['input'])}")
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, cut short; an integer too long to print by its size."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a map"
+    if isinstance(value, int) and abs(value) > _BIGINT_MAX:
+        return f"a number of {value.bit_length()} bits"
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _first_of(problems: list[Problem]) -> list[Problem]:
+    """One mistake of whoever wrote the file stands in every entry: enough of them, and how many more."""
+    more = len(problems) - _MAX_NAMED
+    return problems[:_MAX_NAMED] + ([Problem("files", f"{more} more problems")] if more > 0 else [])
 
 
 def _typed(file: _File) -> InputFileSpec:

@@ -25,10 +25,14 @@ ALL_REFUSED = "every lumi of the file that is wanted is refused"
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """The deployment's knobs that show in a plan; defaults as in ``wms2.conf``."""
+    """The deployment's knobs that show in a plan, defaults as in ``wms2.conf``; and how many jobs one answer may hold.
+
+    An answer is held in memory as a whole: without an end, a file of 10^12 events and one event to a job would fill it.
+    """
 
     jobs_per_work_unit: int = 8
     max_wall_seconds: int = 172_800
+    max_jobs: int = 2_000_000
 
 
 def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits: PlanLimits | None = None) -> Document:
@@ -42,7 +46,7 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     excluded: list[ExcludedFile] = []
     refused: list[RefusedLumi] = []
     try:
-        jobs = list(_jobs(workflow, files, excluded, refused))
+        jobs = list(_at_most(limits.max_jobs, _jobs(workflow, files, excluded, refused)))
     except PlanningRefused as refusal:
         return {
             "jobs": [],
@@ -74,6 +78,16 @@ def _jobs(
                 refused.append(item)
             else:
                 excluded.append(item)
+
+
+def _at_most(limit: int, jobs: Iterator[JobSpec]) -> Iterator[JobSpec]:
+    for count, job in enumerate(jobs, start=1):
+        if count > limit:
+            raise PlanningRefused(
+                f"the plan has more than {limit} jobs, which is as many as one answer holds; "
+                "raise EventsPerJob, FilesPerJob or LumisPerJob, whichever the splitting uses"
+            )
+        yield job
 
 
 def _refused_whole(jobs: Sequence[JobSpec], refused: Sequence[RefusedLumi]) -> list[ExcludedFile]:

@@ -47,7 +47,9 @@ def group_jobs(
     waiting: dict[frozenset[str], list[JobSpec]] = {}
     index = 0
     for job in jobs:
-        group = waiting.setdefault(job.sites, [])
+        group = waiting.get(job.sites)
+        if group is None:
+            group = waiting[job.sites] = []
         group.append(job)
         if len(group) == jobs_per_work_unit:
             yield _unit(index, group, bytes_per_event, levels)
@@ -69,7 +71,7 @@ def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float],
         claims=tuple(claims_of(jobs)),
         events=events,
         estimated_output_bytes={dataset: round(events * size) for dataset, size in bytes_per_event.items()},
-        levels=levels_of(levels, jobs),
+        levels=levels_of(levels, jobs) if levels else (),
     )
 
 
@@ -115,6 +117,7 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
     """
     claims: list[ClaimSpec] = []
     masks: list[LumiRanges] = []
+    before: str | None = None  # the file of the last claim
     for job in jobs:
         if job.by_lumi:
             masks.append(job.mask or {})
@@ -125,12 +128,13 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
         for lfn, _size, events, first_event, last_event, _parents in job.files:
             first = first_event or 0
             last = last_event if last_event is not None else events - 1 if events > 0 else 0
-            before = claims[-1] if claims else None
-            if before is not None and before.lfn == lfn and before.last + 1 == first:
+            if lfn == before and claims[-1].last + 1 == first:
                 first = claims.pop().first
+            before = lfn
             claims.append(ClaimSpec(_FILE_EVENTS, first, last, lfn))
-    for run, first, last in lumis.iterate(lumis.union(*masks)):
-        claims.append(ClaimSpec(ClaimKind.RUN_LUMIS, first, last, "", run))
+    if masks:
+        for run, first, last in lumis.iterate(lumis.union(*masks)):
+            claims.append(ClaimSpec(ClaimKind.RUN_LUMIS, first, last, "", run))
     return claims
 
 

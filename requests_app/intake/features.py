@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from requests_app.intake.chain import StepView
 from requests_app.intake.documents import sub_documents
@@ -102,12 +102,19 @@ def _sweep_level(fields: Mapping[str, object], prefix: str, known: Collection[st
         findings.warn(prefix.rstrip(".") or "document", f"{len(unknown) - _MAX_UNKNOWN_NAMED} more unknown fields, not used")
 
 
-def _check_misplaced(document: Mapping[str, object], first: StepView, findings: Findings) -> None:
-    chain = first.kind.request_type if first.kind else ""
+def misplaced_work(document: Mapping[str, object], first: StepView) -> Iterator[tuple[str, str]]:
+    """(field, what to do) for the work of a chain's first part that stands at the top, where nothing reads it."""
+    if first.kind is None:
+        return
     for key in WORK:
         value = document.get(key)
         if is_set(value) and value != first.own.get(key):
-            findings.problem(key, f"has no effect at the top of a {chain}; give it as {first.prefix}{key}")
+            yield key, f"has no effect at the top of a {first.kind.request_type}; give it as {first.prefix}{key}"
+
+
+def _check_misplaced(document: Mapping[str, object], first: StepView, findings: Findings) -> None:
+    for key, text in misplaced_work(document, first):
+        findings.problem(key, text)
 
 
 def _check_later_step(step: StepView, findings: Findings) -> None:

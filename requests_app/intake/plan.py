@@ -13,7 +13,7 @@ from dataclasses import replace
 from dags_app.planning.specs import SplittingSpec, WorkflowSpec
 from requests_app.intake.chain import CHAINS, RERECO_STEP, StepView
 from requests_app.intake.documents import merge_document
-from requests_app.intake.features import sweep_features
+from requests_app.intake.features import misplaced_work, sweep_features
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import BLOCK_FEATURES, PLAN_ONLY
 from requests_app.intake.lexicon import NameRule
@@ -50,6 +50,10 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
             findings.problem("files", "the request generates its events and reads no files; give an empty list")
     else:
         work = read_input(document, first, resources.time_per_event_seconds, findings)
+        if not files_given:
+            findings.warn("files", "none given, so there are no jobs: the request reads an input dataset")
+    for key, text in misplaced_work(document, first):
+        findings.warn(key, text)
     sites = read_sites(document, _ANY_SITE, findings)
     trusted = findings.read("TrustSitelists", document.get("TrustSitelists"), flag, fallback=False)
     splitting = _with_params(work.splitting, document, first, findings)

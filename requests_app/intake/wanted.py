@@ -113,4 +113,6 @@ def _lumi_ranges(value: object) -> LumiRanges:
             if first > last:
                 raise Unreadable(f"run {shown(run)}: lumis {first} to {last} end before they begin")
             intervals.append((_RUN(run), first, last))
+    if value and not intervals:  # no interval at all would otherwise mean everything
+        raise Unreadable("names runs and no lumi of them; give their [first, last], or leave it out to take everything")
     return lumis.from_intervals(intervals)

@@ -115,6 +115,26 @@ def test_illegal_run_lists_are_refused(runs: Any) -> None:
     assert set(_refused(reprocessing(RunWhitelist=runs))) == {"RunWhitelist"}
 
 
+def test_splitting_at_the_top_of_a_chain_is_told_to_have_no_effect() -> None:
+    document = with_step(
+        1, chain(SplittingAlgo="FileBased", FilesPerJob=3), InputDataset="/A/B-v1/RAW", SplittingAlgo="LumiBased"
+    )
+
+    spec = prepare_plan_spec(document, files_given=True)
+
+    assert spec.splitting.algorithm is SplittingAlgo.LUMI_BASED
+    assert {warning.partition(": ")[0]: warning for warning in spec.warnings} == {
+        "SplittingAlgo": "SplittingAlgo: has no effect at the top of a StepChain; give it as Step1.SplittingAlgo",
+        "FilesPerJob": "FilesPerJob: has no effect at the top of a StepChain; give it as Step1.FilesPerJob",
+    }
+
+
+def test_an_input_without_files_says_why_there_are_no_jobs() -> None:
+    assert prepare_plan_spec(reprocessing(), files_given=True).warnings == ()
+    (warning,) = prepare_plan_spec(reprocessing(), files_given=False).warnings
+    assert warning == "files: none given, so there are no jobs: the request reads an input dataset"
+
+
 def test_block_lists_are_refused_since_files_name_no_blocks() -> None:
     assert "not yet supported" in _refused(reprocessing(BlockWhitelist=["/MuonEG/Run2024C-v1/RAW#1"]))["BlockWhitelist"]
 

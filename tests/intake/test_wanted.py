@@ -56,6 +56,21 @@ def test_a_chain_may_give_each_list_at_the_top_or_in_its_first_step(
     assert getattr(_input(with_step(1, _reading(**{field: value}), **{field: value})), attribute) == expected
 
 
+@pytest.mark.parametrize("value", [{"1": []}, {"1": [], "2": []}, '{"1": []}'])
+def test_a_lumi_list_without_a_lumi_is_refused_instead_of_meaning_everything(value: Any) -> None:
+    found = problems(reprocessing(LumiList=value))
+    assert found["LumiList"].startswith("names runs and no lumi of them")
+
+
+@pytest.mark.parametrize("value", [{}, "{}", None])
+def test_no_lumi_list_means_everything(value: Any) -> None:
+    assert _input(reprocessing(LumiList=value)).lumi_list == {}
+
+
+def test_a_run_without_lumis_beside_others_is_not_wanted() -> None:
+    assert _input(reprocessing(LumiList={"1": [], "2": [[3, 4]]})).lumi_list == {2: ((3, 4),)}
+
+
 def test_two_different_lists_are_refused() -> None:
     found = problems(with_step(1, _reading(RunWhitelist=[1]), RunWhitelist=[2]))
 

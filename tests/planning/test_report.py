@@ -132,3 +132,41 @@ def test_a_wrong_file_list_is_refused_by_field(document: object, field: str) -> 
     with pytest.raises(DocumentRefused) as refusal:
         read_files(document)
     assert [problem.field for problem in refusal.value.problems] == [field]
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "must be a JSON object, not a list"),
+        ({}, "is missing"),
+        ({"files": [7]}, "must be a JSON object, not 7"),
+        ({"files": [entry(1, events=-1)]}, "must be at least 0, not -1"),
+        ({"files": [entry(1, events="10")]}, "must be a whole number, not '10'"),
+        ({"files": [entry(1, events=2**63)]}, "must be at most 9223372036854775807, not a number of 64 bits"),
+        ({"files": [entry(1, lumis=[{"run": 1, "lumi": 2**32}])]}, "must be at most 4294967295, not 4294967296"),
+        ({"files": [entry(1, lumis=[{"run": 1, "lumi": [1, 5]}])]}, "must be a whole number, not a list"),
+        ({"files": [entry(1, locations=FNAL)]}, "must be a list, not 'T1_US_FNAL'"),
+        ({"files": [entry(1, locations=[""])]}, "must not be empty"),
+        ({"files": [entry(1, colour="red")]}, "is not known; the format has no such field"),
+    ],
+)
+def test_a_refusal_says_what_must_stand_there_and_what_does(document: object, problem: str) -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files(document)
+    assert [each.problem for each in refusal.value.problems] == [problem]
+
+
+def test_of_one_mistake_in_every_entry_the_first_are_told_and_how_many_more() -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files({"files": [entry(number, events=None) for number in range(50)]})
+    assert len(refusal.value.problems) == 21
+    assert refusal.value.problems[-1].problem == "30 more problems"
+
+
+def test_more_jobs_than_one_answer_holds_are_refused_and_not_made() -> None:
+    endless = input_file(1, events=10**18, locations=(FNAL,))
+    answer = plan_document(input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=1), [endless], PlanLimits(max_jobs=1000))
+    assert answer["jobs"] == []
+    assert answer["refused"][0]["reason"].startswith("the plan has more than 1000 jobs")
+    fits = plan_document(generation_workflow(), [], PlanLimits(max_jobs=10))
+    assert len(fits["jobs"]) == 10

@@ -19,12 +19,13 @@ from wms2.errors import PlanningRefused
 class _Group:
     """Files of one location group that wait for their job to become full."""
 
-    __slots__ = ("cut", "files", "last_lfn", "sites", "wanted")
+    __slots__ = ("cut", "events", "files", "last_lfn", "sites", "wanted")
 
     def __init__(self, sites: frozenset[str]) -> None:
         self.sites = sites
         self.last_lfn = ""
         self.files: list[JobFile] = []
+        self.events = 0
         self.wanted: list[LumiRanges] = []
         self.cut = False
 
@@ -68,11 +69,13 @@ class FileBasedSplitter:
                 place.cut = place.cut or wanted != file.lumis
             if file.left is not None:
                 _check_whole(file)
-            if file.lfn <= place.last_lfn:
-                raise ValueError(f"files must be in ascending order of their names: {file.lfn} after {place.last_lfn}")
-            place.last_lfn = file.lfn
-            place.files.append(JobFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ()))
-            if len(place.files) == files_per_job:
+            lfn, events, held = file.lfn, file.events, place.files
+            if lfn <= place.last_lfn:
+                raise ValueError(f"files must be in ascending order of their names: {lfn} after {place.last_lfn}")
+            place.last_lfn = lfn
+            place.events += events
+            held.append(JobFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
+            if len(held) == files_per_job:
                 yield self._close(place)
         for group in groups.values():
             if group.files:
@@ -89,8 +92,10 @@ class FileBasedSplitter:
         mask = None
         if self._wanted.has_lumi_list or group.cut:
             mask = lumis.union(*group.wanted) if len(group.wanted) > 1 else group.wanted[0]
-        job = JobSpec(sum([file.events for file in group.files]), group.sites, None, tuple(group.files), mask)
-        group.files, group.wanted, group.cut = [], [], False
+        job = JobSpec(group.events, group.sites, None, tuple(group.files), mask)
+        group.files.clear()
+        group.wanted.clear()
+        group.events, group.cut = 0, False
         return job
 
 
