@@ -51,7 +51,7 @@ def look_for_input(evaluation: Evaluation) -> Looked:
 
 
 def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
-    """True while new input may come: the request then waits, without a slot, and says until when, or what keeps it from looking."""
+    """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
     wanted = _open_input(workflow)
     if wanted is None:

@@ -88,9 +88,9 @@ def _retry_all(world: World) -> None:
 
 
 def _follow_the_runbook(world: World) -> None:
-    """A site that failures have banned meanwhile is let in again where a request has no other. A DAG that is held is released, one
-    that is suspected lost is given up; where what is left of one disagrees about how it ended, nobody else will ever know: the
-    request is held.
+    """A site that failures have banned meanwhile is let in again where a request has no other. A DAG that is held is released,
+    one that is suspected lost is given up; where what is left of one disagrees about how it ended, nobody else will ever know:
+    the request is held.
     """
     if Request.objects.filter(status=S.QUEUED, last_error__startswith="a site: ").exists():
         _open_all(world)
