@@ -30,8 +30,8 @@ from outputs_app.services import effect_ask
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
-#: So long after the last registration an outdated manifest is written again.
-RENEW_SECONDS = 30
+#: Writing a manifest takes less.
+WRITING_SECONDS = 30
 TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 
 
@@ -53,14 +53,17 @@ def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
 
 
 def manifest_renew(*, request_id: uuid.UUID) -> None:
-    """Something was registered or protected after the manifest was asked for: have it written again, shortly.
+    """Something was registered or protected after the manifest was asked for: have it written again.
 
-    In the transaction that records it. A writing that is under way has not seen it, so its result does not count.
+    In the transaction that records it. A writing that is under way has not seen it: its result does not count, and the next one
+    comes when it is over.
     """
+    now = timezone.now()
     rows = Effect.objects.filter(request_id=request_id, kind=EffectKind.INVALIDATION_MANIFEST)
-    rows.filter(state__in=(EffectState.DONE, EffectState.CLAIMED)).update(
+    rows.filter(state=EffectState.DONE).update(state=EffectState.PENDING, next_attempt_at=now)
+    rows.filter(state=EffectState.CLAIMED).update(
         state=EffectState.PENDING,
-        next_attempt_at=timezone.now() + timedelta(seconds=RENEW_SECONDS),
+        next_attempt_at=now + timedelta(seconds=WRITING_SECONDS),
         claim_epoch=F("claim_epoch") + 1,
         claimed_by="",
         claim_expires_at=None,
