@@ -16,6 +16,7 @@ from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
+from outputs_app.invalidation import TAKING_BACK, manifest_renew
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -101,6 +102,8 @@ def _record_success(effect: Effect, result: Result) -> None:
         if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=timezone.now(), last_error=""):
             return
         HANDLERS[effect.kind].record(effect, result)
+        if effect.kind not in TAKING_BACK:
+            manifest_renew(request_id=effect.request_id)
     EFFECTS_TOTAL.labels(effect.kind, "done").inc()
     log.info("effect done", effect=effect.key, attempts=effect.attempts)
 

@@ -8,11 +8,12 @@ the dataset become invalid (spec 6.3).
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import structlog
-from django.db.models import Count, Sum
+from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from outputs_app.models import (
@@ -29,7 +30,9 @@ from outputs_app.services import effect_ask
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
-_TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+#: Writing a manifest takes less.
+WRITING_SECONDS = 30
+TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 
 
 def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
@@ -49,6 +52,24 @@ def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     effect_ask(EffectKind.INVALIDATION_MANIFEST, key=request_id, request_id=request_id, request_epoch=request_epoch)
 
 
+def manifest_renew(*, request_id: uuid.UUID) -> None:
+    """Something was registered or protected after the manifest was asked for: have it written again.
+
+    In the transaction that records it. A writing that is under way has not seen it: its result does not count, and the next one
+    comes when it is over.
+    """
+    now = timezone.now()
+    rows = Effect.objects.filter(request_id=request_id, kind=EffectKind.INVALIDATION_MANIFEST)
+    rows.filter(state=EffectState.DONE).update(state=EffectState.PENDING, next_attempt_at=now)
+    rows.filter(state=EffectState.CLAIMED).update(
+        state=EffectState.PENDING,
+        next_attempt_at=now + timedelta(seconds=WRITING_SECONDS),
+        claim_epoch=F("claim_epoch") + 1,
+        claimed_by="",
+        claim_expires_at=None,
+    )
+
+
 def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     """Whether the outputs are being taken back already, in this epoch."""
     return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
@@ -60,7 +81,7 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     The caller has raised the request's epoch, so nothing registers or protects these outputs any more. What was asked for before
     to take them back goes on under the new epoch: asked twice it is done once. The manifest comes first, while there are rules.
     """
-    asked = Effect.objects.filter(request_id=request_id, kind__in=_TAKING_BACK)
+    asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)

@@ -183,7 +183,8 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
 def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
     """An operator's "retry now" for a refused or dead effect; its block leaves FAILED.
 
-    OPEN, whatever the block was: ``blocks_advance`` makes it COMPLETE and asks for what a FAILED block was never asked.
+    ARCHIVED if its tape rule is there, which nothing would make it a second time; else OPEN, whatever it was: ``blocks_advance``
+    makes it COMPLETE and asks for what a FAILED block was never asked.
 
     Args:
         reopen: false when the request itself has failed: nothing would ever advance the block again, so it stays FAILED.
@@ -193,7 +194,9 @@ def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
     )
     if effect.block_id and reopen:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
-        failed.update(status=BlockStatus.OPEN, updated_at=timezone.now())
+        now = timezone.now()
+        failed.exclude(tape_rule_id="").update(status=BlockStatus.ARCHIVED, updated_at=now)
+        failed.update(status=BlockStatus.OPEN, updated_at=now)
 
 
 def effect_ask(

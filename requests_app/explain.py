@@ -66,6 +66,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
+    "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
     "queue_suspected": (

@@ -81,6 +81,11 @@ def lumis_left(workflow: Workflow) -> LumisLeft:
     return LumisLeft(lumis.subtract(left, tried), tried)
 
 
+def lumis_dealt(workflow: Workflow) -> LumiRanges:
+    """What work units hold or have done; nobody else may take it."""
+    return _claimed(workflow, live=True)
+
+
 def _claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
     with connection.cursor() as cursor:
         cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])

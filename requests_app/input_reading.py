@@ -19,7 +19,7 @@ from dags_app.planning.specs import InputSpec, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from requests_app.evaluation import Fence
-from requests_app.input_lumis import lumis_rebuild
+from requests_app.input_lumis import lumis_dealt, lumis_rebuild
 from requests_app.models import Event, InputFile, Request, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2.adapters import factory
@@ -100,12 +100,36 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         return 0
     rows = _rows_of(workflow, spec, wanted, block, new)
     with fenced():
+        if spec.splitting.algorithm.by_lumi:
+            _name_late(workflow, wanted, rows)
         InputFile.objects.bulk_create(rows, batch_size=BATCH)
         events = F("requested_events") + sum(row.events for row in rows)
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=timezone.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
     return len(new)
+
+
+def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile]) -> None:
+    """Shares of lumis that were dealt before their file came are read by nobody (docs/adr/0030): told, never passed over.
+
+    A file with nothing else is excluded; rows are read between rounds, so what is dealt is done.
+    """
+    selection, dealt = WantedLumis(wanted), lumis_dealt(workflow)
+    late = 0
+    for row in rows:
+        mine = selection.among(lumis.from_json(row.lumis))
+        shared = lumis.intersect(mine, dealt)
+        if row.excluded_at is not None or not shared:
+            continue
+        late += 1
+        run, first, _ = next(lumis.iterate(shared))
+        told = f"{row.lfn} came after its share of lumi {run}:{first} could be read: that lumi is done, from other files"
+        if shared == mine:
+            _exclude(row, told)
+        if late == 1:
+            _warn(workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else")
+        log.warning("file came late", request_name=workflow.request_id, lfn=row.lfn, run=run, lumi=first, excluded=shared == mine)
 
 
 def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *, unseen: Sequence[str]) -> None:

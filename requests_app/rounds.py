@@ -14,6 +14,7 @@ from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
 from outputs_app.services import units_leave_blocks
+from requests_app.accounting import account_again
 from requests_app.bad_input import bad_input_exclude
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
@@ -113,5 +114,6 @@ def job_priority(evaluation: Evaluation) -> int:
 
 
 def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
+    account_again(evaluation)  # a manifest that is there by now is worth more than doing its work again
     with evaluation.fenced():
         round_close(round_=round_, reason=reason)

@@ -68,6 +68,8 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
             return NotYet(
                 f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left.total_seconds()) + 1} s"
             )
+        # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
+        _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     else:
         found = condor.find_dag(str(dag.pk))
         if found is not None:
@@ -148,10 +150,10 @@ def _open_intent(dag: DAG, fenced: Fenced) -> None:
         history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
 
 
-def _close_intent(dag: DAG, error: str, fenced: Fenced) -> None:
+def _close_intent(dag: DAG, error: str, fenced: Fenced, *, event: str = "submit_refused") -> None:
     with fenced():
         DAG.objects.filter(pk=dag.pk, fence=dag.fence).update(submit_intent_at=None, submit_error=error)
-        history(dag, "submit_refused", detail={"error": error})
+        history(dag, event, detail={"error": error})
     dag.submit_intent_at = None
 
 

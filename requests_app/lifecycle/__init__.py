@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.active import handle_active
+from requests_app.lifecycle.held import handle_held
 from requests_app.lifecycle.partial import handle_partial
 from requests_app.lifecycle.planning import handle_planning
 from requests_app.lifecycle.queued import handle_queued, handle_resubmitting
@@ -26,6 +27,7 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
     RequestStatus.PARTIAL: handle_partial,
     RequestStatus.STOPPING: handle_stopping,
     RequestStatus.RESUBMITTING: handle_resubmitting,
+    RequestStatus.HELD: handle_held,
 }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from dags_app.models import DAG, DAGStatus
+from dags_app.models import DAG, DAGHistory, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.failures import site_failures
 from dags_app.services.outcome import Outcome, dag_outcome
-from dags_app.states import dag_transition
+from dags_app.states import dag_transition, history
 from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
@@ -25,6 +25,8 @@ from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
+#: Event type in DAGHistory: jobs in the queue got another priority.
+PRIORITY_PASSED = "priority_passed"
 
 
 def handle_active(evaluation: Evaluation) -> None:
@@ -54,15 +56,24 @@ def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
 
 
 def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
-    """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission."""
+    """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission.
+
+    One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own.
+    """
     wanted = job_priority(evaluation)
-    if wanted == dag.job_priority or dag.schedd is None or dag.unanswered_since is not None:
+    if dag.schedd is None or dag.unanswered_since is not None:
+        return
+    told = DAGHistory.objects.filter(dag=dag, event_type=PRIORITY_PASSED).order_by("-id")
+    passed = told.values_list("detail__priority", flat=True).first()
+    if wanted == dag.job_priority and passed in (None, wanted):
         return
     try:
         changed = factory.htcondor(dag.schedd.name, dag.schedd.collector).set_priority(str(dag.directory_id), wanted)
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
         return
+    if passed != wanted:
+        history(dag, PRIORITY_PASSED, detail={"priority": wanted})
     if changed:
         log.info("priority passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
 

@@ -41,17 +41,17 @@ def finish(evaluation: Evaluation) -> None:
         _refuse_forgotten_units(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended")
-    grew = look_for_input(evaluation)
+    looked = look_for_input(evaluation)
     ledger = ledger_of(workflow, whole=False)  # each cycle while registrations are waited for
     ledger_check(ledger)
     if ledger.work_left:
-        if request.status == S.PLANNING and not grew:
+        if request.status == S.PLANNING and not looked.new_files:
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
         else:
             evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", _evidence(workflow))
         return
-    if wait_for_input(evaluation):
+    if wait_for_input(evaluation, looked):
         return
     if workflow.input_imported_at is not None and not ledger.work_done:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"

@@ -6,43 +6,59 @@ come. DBS is asked at most every ``input_reread_seconds``, and once more when th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 from django.utils import timezone
 
 from dags_app.planning.specs import InputSpec
+from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.input_reading import inputs_reread
+from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import RequestStatus, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
 
 
-def look_for_input(evaluation: Evaluation) -> int:
-    """Read DBS again if the input is open and it is time; the number of new files. A silent DBS is asked again later."""
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What reading the input again has brought: so many new files, or why it could not be read."""
+
+    new_files: int = 0
+    problem: ServiceError | None = None
+
+
+def look_for_input(evaluation: Evaluation) -> Looked:
+    """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
     workflow = evaluation.request.workflow
     wanted = _open_input(workflow)
     if wanted is None or timezone.now() < _next_reading(workflow, wanted):
-        return 0
+        return Looked()
     try:
-        return inputs_reread(workflow=workflow, fenced=evaluation.fenced)
+        return Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("input not read again", request_name=workflow.request_id, error=str(error))
         evaluation.note(last_error=str(error)[:4000])
-        return 0
+        if isinstance(error, ServiceRejected):
+            alert(evaluation.request, "input_unreadable", f"{wanted.dataset} cannot be read again: {error}")
+        return Looked(problem=error)
 
 
-def wait_for_input(evaluation: Evaluation) -> bool:
-    """True while new input may come: the request then waits, without a slot, and says until when."""
+def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
+    """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
     wanted = _open_input(workflow)
     if wanted is None:
         return False
+    if looked.problem is not None:
+        _wait_for_catalogue(evaluation, wanted, looked.problem)
+        return True
     again = max(_next_reading(workflow, wanted), timezone.now() + timedelta(seconds=1))
     why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
     if evaluation.request.status == S.PLANNING:
@@ -50,6 +66,15 @@ def wait_for_input(evaluation: Evaluation) -> bool:
     else:
         evaluation.note(waiting_for=why)
     return True
+
+
+def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: ServiceError) -> None:
+    why = f"an answer about {wanted.dataset}, which is still open: {problem}"[:4000]
+    if evaluation.request.status == S.PLANNING:
+        fields = pause_fields(evaluation.request.failed_attempts, problem)
+        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **fields)
+    else:
+        evaluation.note(waiting_for=why)
 
 
 def _open_input(workflow: Workflow) -> InputSpec | None:

@@ -136,3 +136,19 @@ def test_files_wait_for_the_registration_of_their_parents_from_the_same_unit(wor
     each_other = (files[0], replace(files[1], parents=("/store/mc/child.root",)))
     with pytest.raises(LedgerViolation, match="parents of each other"):
         register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", each_other))
+
+
+def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_effect_is_retried(workflow: Workflow) -> None:
+    (unit,) = join(workflow, 0)
+    done(workflow, unit, "/store/a.root")
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+    dead = Effect.objects.get(kind=EffectKind.DBS_BLOCK_CLOSE)
+    Effect.objects.exclude(pk=dead.pk).update(state=EffectState.DONE)
+    Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
+    ProcessingBlock.objects.update(status=BlockStatus.FAILED, tape_rule_id="rule-tape")
+
+    effect_retry(effect=dead)
+    advance(workflow)
+
+    assert indexes(workflow, BlockStatus.ARCHIVED) == [0], "nothing would make it archived a second time"

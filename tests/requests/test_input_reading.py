@@ -179,6 +179,7 @@ def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: Wo
     assert read(request) == {"a1", "a2", "b1"}
     ledger = ledger_of(request.workflow)
     assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
+    assert any("a2.root came after its share of lumi 1:1 could be read" in warning for warning in request.warnings)
 
     world.clock.advance(1000)
     assert run(world, request) is S.COMPLETED
@@ -217,3 +218,33 @@ def test_a_silent_dbs_does_not_close_the_input(world: World) -> None:
     block(world, "b", file("b1"))
     run(world, request, cycles=8)
     assert read(request) == {"a1", "b1"}, "what came before the last reading is taken"
+
+
+def test_a_file_of_which_every_lumi_was_done_before_it_came_is_left_out_by_name(world: World) -> None:
+    block(world, "a", file("a1", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    block(world, "b", file("b1", (1, 1)))
+    world.clock.advance(300)
+    run(world, request, cycles=3)
+    assert "that lumi is done, from other files" in excluded(request)["b1"]
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.done_files, ledger.excluded_files, ledger.all_lumis) == (1, 1, 1)
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+
+
+@pytest.mark.parametrize("mode", [Mode.DOWN, Mode.REFUSED])
+def test_a_catalogue_that_gives_no_new_files_is_what_an_open_request_says_it_waits_for(world: World, mode: Mode) -> None:
+    block(world, "a", file("a1"))
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    world.dbs.script.arm(mode, 500)
+    world.clock.advance(2000)
+    run(world, request, cycles=2)
+    assert status(request) is S.ACTIVE
+    assert "scripted" in request.waiting_for
+    assert request.alert_code == ("input_unreadable" if mode is Mode.REFUSED else "")
+    world.dbs.script.heal()
+    assert run(world, request) is S.COMPLETED

@@ -68,7 +68,8 @@ def _ends(world: World) -> None:
             told = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED, DAGStatus.STOPPED)
             assert dag.status in told or dag.outcome.get("lost"), f"{dag} is {dag.status}, and {job.ended.value}"
         if dag.parent_dag is not None:
-            stopped = dag.parent_dag.status in (DAGStatus.STOPPED, DAGStatus.REMOVED)
+            parent = dag.parent_dag
+            stopped = parent.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or parent.stop_requested_at is not None
             assert (dag.kind == DAGKind.STOP_RESCUE) == stopped, f"{dag}: {dag.kind} of a DAG that was {dag.parent_dag.status}"
 
 

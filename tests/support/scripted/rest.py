@@ -88,9 +88,12 @@ def _retry_all(world: World) -> None:
 
 
 def _follow_the_runbook(world: World) -> None:
-    """A DAG that is held is released, one that is suspected lost is given up; where what is left of one disagrees about how it
-    ended, nobody else will ever know: the request is held.
+    """A site that failures have banned meanwhile is let in again where a request has no other. A DAG that is held is released,
+    one that is suspected lost is given up; where what is left of one disagrees about how it ended, nobody else will ever know:
+    the request is held.
     """
+    if Request.objects.filter(status=S.QUEUED, last_error__startswith="a site: ").exists():
+        _open_all(world)
     for dag in DAG.objects.filter(status__in=LIVE_DAG, workflow__request__alert_code="dagman_held"):
         ask(world.tally, verbs.ON_DAGS["dag release"], dag)
     if DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG).exists():
