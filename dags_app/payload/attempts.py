@@ -13,7 +13,7 @@ from . import codes, files, fjr, packed
 from .codes import PayloadError
 from .documents import read_unit
 from .eventlog import JobHistory
-from .evidence import MESSAGE_CHARACTERS, of_framework_report, of_own_report
+from .evidence import MESSAGE_CHARACTERS, is_sure, of_framework_report, of_own_report
 from .formats import REPORT_SCHEMA, report_name
 from .reading import Value, load_document
 from .rules import Evidence
@@ -58,12 +58,27 @@ def read_attempt_report(directory: Path, call: PostCall) -> tuple[Value | None, 
     try:
         report = load_document(directory / report_name(call.node, call.retry), REPORT_SCHEMA)
         found = report["job_id"].text()
-        report["exit_code"].integer()
+        _check(report)
     except PayloadError as error:
         return None, f"no usable report: {error.message}"
     if found != call.job_id:
         return None, f"no report of job {call.job_id}: {report_name(call.node, call.retry)} is of job {found}"
     return report, ""
+
+
+def _check(report: Value) -> None:
+    """Refuse a report without what is read of it below; the rest is ``collecting``'s to check."""
+    report["exit_code"].integer()
+    for name in ("unit", "role", "site"):
+        report[name].text()
+    for step in report["steps"].items():
+        step["name"].text()
+        for name in ("exit_code", "events_read", "events_written"):
+            step[name].integer()
+        for name in ("wall_seconds", "cpu_seconds", "peak_rss_mb"):
+            step[name].number()
+    for file in (*report["processed"]["files"].items(), *report["outputs"].items()):
+        file["lfn"].text()
 
 
 def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str) -> Evidence | None:
@@ -89,7 +104,8 @@ def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str)
     if facts.manifest_problem:
         return Evidence(codes.MANIFEST_REFUSED, facts.manifest_problem, site=site)
     if call.return_value != 0:
-        return Evidence(codes.ENDINGS_DIFFER, f"the report says 0, the process ended with {call.return_value}", site=site)
+        ended = call.return_value if is_sure(call.return_value) else codes.ENDINGS_DIFFER
+        return Evidence(ended, f"the report says 0, the process ended with {call.return_value}", site=site)
     return None
 
 
@@ -101,7 +117,8 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
             return Evidence(found.code, found.message, name, site, found.bad_files)
     tail = files.tail_text(directory / f"{call.node}.{call.retry}.err", _LOST_REPORT_LINES)
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
-    return Evidence(codes.REPORT_LOST, message[:MESSAGE_CHARACTERS], site=site)
+    code = call.return_value if is_sure(call.return_value) else codes.REPORT_LOST  # a container hands a signal on as 128 + n
+    return Evidence(code, message[:MESSAGE_CHARACTERS], site=site)
 
 
 def _inputs(directory: Path, node: str) -> tuple[str, ...] | None:

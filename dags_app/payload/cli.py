@@ -30,8 +30,8 @@ _COMMANDS = {
     "post": ("post", "run_post"),
 }
 _ON_WORKER = {"job", "merge", "cleanup"}
-#: Scripts that tell of failures by themselves, or fail only because something else has, which is told.
-_JUDGED = {"post", "reelect"}
+#: Scripts that fail only because something else has, which is told.
+_JUDGED = {"reelect"}
 #: Nodes of the scripts that are not given one.
 _NODES = {"elect": "landing", "collect": "merge"}
 

@@ -15,6 +15,7 @@ CONFIG_INVALID = 8009
 FILE_OPEN_FAILED = 8020
 EXECUTABLE_NOT_FOUND = 50110
 NO_FRAMEWORK_REPORT = 50115
+EXIT_CODE_UNKNOWN = 50116
 CMSSW_SETUP_FAILED = 50513
 TOO_MUCH_MEMORY = 50660
 TERMINATED = 50669
@@ -44,6 +45,7 @@ HELD = 95100  # plus HTCondor's HoldReasonCode: the job was on hold and then rem
 
 #: A process that a signal ended has this plus the signal's number, as shells count.
 SIGNAL_BASE = 128
+_SIGNALS = 64
 
 #: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; ``model.md`` section 3).
 POST_DONE = 0
@@ -67,3 +69,8 @@ def exit_status(code: int) -> int:
     if code == SUCCESS:
         return 0
     return code & 0xFF or 1
+
+
+def of_process(code: int) -> int:
+    """A process's exit code as shells count it: -n, as Python and DAGMan tell signal n, is 128 + n."""
+    return SIGNAL_BASE - code if -_SIGNALS <= code < 0 else code

@@ -76,18 +76,22 @@ def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | 
 
     PayloadError when there is none, or it is from another site than ``site``.
     """
-    report = load_document(directory / _accepted_name(directory, node), REPORT_SCHEMA)
+    name, job_id = _accepted(directory, node)
+    report = load_document(directory / name, REPORT_SCHEMA)
     found = _checked(report, unit, node)
+    if report["job_id"].text() != job_id:
+        raise report["job_id"].refuse(f"expected {job_id}, the job whose end {post_name(node)} judges")
     if site is not None and found.site != site:
         raise report["site"].refuse(f"{node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
     return report, found
 
 
-def _accepted_name(directory: Path, node: str) -> str:
+def _accepted(directory: Path, node: str) -> tuple[str, str]:
+    """Name of the report that the node's POST script accepted, and the job it is of."""
     post = load_document(directory / post_name(node), POST_SCHEMA)
     if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
         raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
-    return post["report"].text()
+    return post["report"].text(), post["job_id"].text()
 
 
 def read_merge_input(directory: Path, unit: UnitDocument) -> tuple[NodeReport, ...]:
@@ -100,6 +104,9 @@ def read_merge_input(directory: Path, unit: UnitDocument) -> tuple[NodeReport, .
         if node in found:
             raise report.refuse(f"a second report of {node}")
         found[node] = _checked(report, unit, node)
+    lfns = [file.lfn for each in found.values() for file in each.outputs]
+    if len(set(lfns)) != len(lfns):
+        raise document["reports"].refuse(f"two reports have the file {next(lfn for lfn in lfns if lfns.count(lfn) > 1)}")
     wanted = [job.node for job in unit.jobs]
     if set(wanted) != set(found):
         missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))

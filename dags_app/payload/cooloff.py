@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from . import codes, files
+from . import codes, files, scripts
 from .attempts import PostCall
 
 
@@ -35,7 +35,7 @@ def go_on(directory: Path, call: PostCall) -> int | None:
     path = state_path(directory, call.node)
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        if (state["job_id"], state["attempt"], state["return_value"]) != (call.job_id, call.retry, call.return_value):
+        if {name: state[name] for name in _call(directory, call)} != _call(directory, call):
             return None
         used, wanted = int(state["used"]), int(state["wanted"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -48,11 +48,10 @@ def go_on(directory: Path, call: PostCall) -> int | None:
 
 
 def _write(directory: Path, call: PostCall, *, used: int, wanted: int) -> None:
-    state = {
-        "job_id": call.job_id,
-        "attempt": call.retry,
-        "return_value": call.return_value,
-        "used": used,
-        "wanted": wanted,
-    }
-    files.write_json(state_path(directory, call.node), state)
+    files.write_json(state_path(directory, call.node), {**_call(directory, call), "used": used, "wanted": wanted})
+
+
+def _call(directory: Path, call: PostCall) -> dict[str, object]:
+    """What tells an attempt from others. Jobs that were never submitted all have one id, so the fence is needed too."""
+    fence = scripts.submission_fence(directory)
+    return {"job_id": call.job_id, "attempt": call.retry, "return_value": call.return_value, "fence": fence}

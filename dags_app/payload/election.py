@@ -74,7 +74,7 @@ def _leave_site(place: Path, site: str) -> None:
     """The order matters when this is killed half way: without ``site.inc`` nothing here would run again."""
     for orphan in _orphans(place, site):
         files.append_line(place / scripts.ORPHANS_FILE, json.dumps(orphan))
-    elections = sum(1 for _ in (place / scripts.ELECTED_LOG).open(encoding="utf-8"))
+    elections = len(files.tail_text(place / scripts.ELECTED_LOG, 1000).splitlines())
     for rescue in _rescues(place):
         rescue.replace(rescue.with_name(f"{rescue.name}.site{elections}"))
     for post in place.glob("*.post.json"):

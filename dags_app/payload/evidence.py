@@ -6,6 +6,7 @@ exit code is found in each, and which files of a message count as bad input.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable
@@ -24,6 +25,9 @@ MESSAGE_CHARACTERS = 4000
 _LFN = re.compile(r"/store/[A-Za-z0-9_./+=-]+\.root")
 #: Codes that WMCore adds to whatever failed before: they never say what it was.
 _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST, codes.REPORT_EMPTY, codes.REPORT_UNUSABLE})
+#: WMCore's steps after cmsRun: when cmsRun has failed they fail too.
+_WMCORE_AFTERWARDS = re.compile(r"(?i)stageout|logarch|logcollect|upload")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class ReportReading:
 def read_report(path: Path) -> ReportReading:
     """Read a report of any of the three forms, told apart by their contents."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = _decoded(path.read_bytes())
     except OSError as error:
         return ReportReading(None, f"{path.name} cannot be read: {error.strerror or error}")
     if not text.strip():
@@ -55,28 +59,36 @@ def read_report(path: Path) -> ReportReading:
         return of_framework_report(fjr.parse_framework_report(text))
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return ReportReading(None, f"{path.name} is cut off or damaged: {error}")
     if not isinstance(document, dict):
         return ReportReading(None, f"{path.name} is no job report")
     if str(document.get("schema", "")).startswith(REPORT_SCHEMA):
         return of_own_report(document)
-    if isinstance(document.get("fwjr", document), dict) and "steps" in document.get("fwjr", document):
+    if "steps" in _fields(document.get("fwjr", document)):
         return of_wmcore_report(document)
     return ReportReading(None, f"{path.name} is no job report of a known form")
 
 
+def _decoded(data: bytes) -> str:
+    """UTF-8, or what a byte order mark says; what does not belong into it is replaced."""
+    utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
+
+
 def of_own_report(report: dict[str, Any], inputs: Iterable[str] | None = None) -> ReportReading:
     """Of ``wms2.report/1``. ``inputs``: the job's input files; without them those that the first step opened or skipped."""
-    code, message, steps = report.get("exit_code"), str(report.get("error_message") or ""), report.get("steps") or []
-    if not isinstance(code, int):
+    code, message = report.get("exit_code"), str(report.get("error_message") or "")
+    steps = [_fields(step) for step in _items(report.get("steps"))]
+    if not isinstance(code, int) or isinstance(code, bool):
         return ReportReading(None, "the report has no exit code")
     if code == codes.SUCCESS:
         return ReportReading(None)
-    skipped = [lfn for step in steps for lfn in step.get("skipped_files", ())]
-    known = list(inputs) if inputs is not None else [*(steps[0].get("input_files", ()) if steps else ()), *skipped]
+    skipped = _texts(lfn for step in steps for lfn in _items(step.get("skipped_files")))
+    opened = _texts(_items(steps[0].get("input_files"))) if steps else []
+    known = list(inputs) if inputs is not None else [*opened, *skipped]
     step, site = str(report.get("exit_step") or ""), str(report.get("site") or "")
-    found = Evidence(code, message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped))
+    found = Evidence(_whole(code), message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped))
     return ReportReading(found, inputs=tuple(known))
 
 
@@ -87,7 +99,7 @@ def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = 
     if error is not None:
         text = f"{error.kind}: {error.text}"
         found = bad_files(text, known, report.skipped_files)
-        return ReportReading(Evidence(error.exit_status, text[:MESSAGE_CHARACTERS], bad_files=found), inputs=tuple(known))
+        return ReportReading(Evidence(_whole(error.exit_status), text[:MESSAGE_CHARACTERS], bad_files=found), inputs=tuple(known))
     if not report.complete:
         return ReportReading(None, report.problem, tuple(known))
     if report.skipped_files:
@@ -98,33 +110,64 @@ def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = 
 
 
 def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
-    """Of WMCore's report as WMArchive keeps it: the first error of a working step that is no consequence of another."""
-    report = document.get("fwjr", document)
-    steps: dict[str, Any] = report.get("steps") or {}
-    errors = [(name, error) for name, step in steps.items() for error in step.get("errors") or ()]
-    errors.sort(key=lambda pair: _rank(pair[1]))
-    inputs = [file.get("lfn") for step in steps.values() for files in (step.get("input") or {}).values() for file in files]
-    known = [lfn for lfn in inputs if lfn]
-    skipped = [str(lfn) for lfn in report.get("skippedFiles") or ()]
+    """Of WMCore's report as WMArchive keeps it: the first error of a working step that is no consequence of another.
+
+    What has another form than WMCore writes is passed over; without an error to tell, such a report shows no success.
+    """
+    report = _fields(document.get("fwjr", document))
+    steps = _wmcore_steps(report.get("steps"))
+    errors = [(name, error) for name, step in steps.items() for error in map(_fields, _items(step.get("errors"))) if error]
+    errors.sort(key=_rank)
+    known, skipped = _wmcore_inputs(steps), _wmcore_skipped(report)
     site = next((str(step["site"]) for step in steps.values() if isinstance(step.get("site"), str)), "")
     if errors:
         name, error = errors[0]
         text = "\n".join(f"{one.get('type', '')}: {one.get('details', '')}" for step, one in errors if step == name)
         found = bad_files(text, known, skipped)
-        evidence = Evidence(_whole(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found)
+        evidence = Evidence(_failure(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found)
         return ReportReading(evidence, inputs=tuple(known))
-    failed = [name for name, step in steps.items() if step.get("status") not in (0, None)]
-    if failed or str(document.get("jobstate", "success")) != "success":
+    state = document.get("jobstate") or _fields(document.get("meta_data")).get("jobstate")
+    told = [step["status"] for step in steps.values() if step.get("status") is not None]
+    failed = [name for name, step in steps.items() if step.get("status") is not None and _whole(step["status"]) != 0]
+    if failed or (steps and str(state or "success") != "success"):
         name = failed[0] if failed else ""
         code = _whole(steps[name].get("status")) if name else codes.REPORT_UNUSABLE
         text = f"step {name or 'unknown'} failed and names no error"
         return ReportReading(Evidence(code if code > 1 else codes.REPORT_UNUSABLE, text, name, site))
     if skipped:
         text = f"skipped {len(skipped)} files: {', '.join(skipped)}"
-        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], "", site, tuple(skipped)))
+        found = bad_files("", [*known, *skipped], skipped)
+        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], "", site, found))
     if not steps:
         return ReportReading(None, "the report has no step")
+    if not told and state is None:
+        return ReportReading(None, "the report does not say how its steps ended")
+    if any(_is_damaged(step) for step in steps.values()):
+        return ReportReading(None, "a step of the report has not the form that WMCore writes")
     return ReportReading(None)
+
+
+def _wmcore_steps(steps: Any) -> dict[str, dict[str, Any]]:
+    """Steps by name, from the object of WMCore's own documents or the list of WMArchive's long-term ones."""
+    if isinstance(steps, dict):
+        return {name: _fields(step) for name, step in steps.items()}
+    named = [_fields(step) for step in _items(steps)]
+    return {str(step.get("name") or f"step{number}"): step for number, step in enumerate(named, 1)}
+
+
+def _wmcore_inputs(steps: dict[str, dict[str, Any]]) -> list[str]:
+    sources = [step.get("input") for step in steps.values()]
+    lists = [files for source in sources for files in (source.values() if isinstance(source, dict) else [source])]
+    return _texts(_fields(file).get("lfn") for files in lists for file in _items(files))
+
+
+def _wmcore_skipped(report: dict[str, Any]) -> list[str]:
+    files = [(file, _fields(file)) for file in _items(report.get("skippedFiles"))]
+    return _texts(fields.get("LogicalFileName") or fields.get("PhysicalFileName") or file for file, fields in files)
+
+
+def _is_damaged(step: dict[str, Any]) -> bool:
+    return not step or not isinstance(step.get("errors") or [], list)
 
 
 def bad_files(message: str, inputs: Iterable[str], skipped: Iterable[str] = ()) -> tuple[str, ...]:
@@ -133,7 +176,7 @@ def bad_files(message: str, inputs: Iterable[str], skipped: Iterable[str] = ()) 
     A file that is not among the job's inputs (a file of an earlier step, pile-up) is not the input's fault.
     """
     known = {_lfn(name) for name in inputs}
-    named = [*(_lfn(name) for name in skipped), *_LFN.findall(message)]
+    named = [*(_lfn(name) for name in skipped), *(_known_end(path, known) for path in _LFN.findall(message))]
     return tuple(dict.fromkeys(name for name in named if name in known))
 
 
@@ -142,17 +185,47 @@ def _lfn(name: str) -> str:
     return found.group(0) if found else name
 
 
-def _rank(error: dict[str, Any]) -> int:
-    """Watchers of the job first, then what ran, then what only follows from it. WMCore writes cmsRun's 8 bits beside its code."""
-    code = _whole(error.get("exitCode"))
+def _known_end(path: str, known: set[str]) -> str:
+    """The LFN at the end of a PFN whose directories have a ``/store`` of their own before it."""
+    ends = (path[found.start() :] for found in re.finditer("/store/", path))
+    return next((end for end in ends if end in known), path)
+
+
+def _rank(error: tuple[str, dict[str, Any]]) -> int:
+    """Watchers of the job first, then what ran, what comes after it, and last what only follows from it.
+
+    WMCore writes cmsRun's 8 bits beside its code.
+    """
+    name, code = error[0], _whole(error[1].get("exitCode"))
     if code in _WMCORE_CONSEQUENCES:
+        return 3
+    if _WMCORE_AFTERWARDS.search(name):
         return 2
     return 0 if code > 255 else 1
 
 
 def _whole(value: Any) -> int:
-    text = str(value).strip()
-    return int(text) if text.lstrip("-").isdigit() else codes.REPORT_UNUSABLE
+    """An exit code written as a number or as text; -n is signal n. What is none gives ``REPORT_UNUSABLE``."""
+    text = "" if isinstance(value, bool) else str(value).strip()
+    code = int(text) if _WHOLE.fullmatch(text) else codes.REPORT_UNUSABLE
+    return codes.of_process(code)
+
+
+def _failure(value: Any) -> int:
+    """The code of an error; one that claims 0 tells nothing."""
+    return _whole(value) or codes.REPORT_UNUSABLE
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    return [value for value in values if isinstance(value, str) and value]
 
 
 def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: str = "") -> Evidence | None:
@@ -162,6 +235,7 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
     8 bits are left, which say nothing sure. ``stderr`` is added to the message, so that patterns see it; files that only it names
     count when the report has them as input, or has no input at all.
     """
+    exit_code = None if exit_code is None else codes.of_process(exit_code)
     named = bad_files(stderr, reading.inputs or _LFN.findall(stderr))
     if reading.evidence is not None:
         found = reading.evidence
@@ -171,14 +245,15 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
         if not exit_code:
             return None
         text = f"the report says 0, the process ended with {exit_code}"
-        return Evidence(exit_code if _is_sure(exit_code) else codes.ENDINGS_DIFFER, _joined(text, stderr))
+        return Evidence(exit_code if is_sure(exit_code) else codes.ENDINGS_DIFFER, _joined(text, stderr))
     text = reading.problem if exit_code is None else f"{reading.problem}; the process ended with {exit_code}"
-    sure = exit_code is not None and _is_sure(exit_code)
+    sure = exit_code is not None and is_sure(exit_code)
     code = exit_code if sure and exit_code is not None else codes.REPORT_LOST
     return Evidence(code, _joined(text, stderr), bad_files=named)
 
 
-def _is_sure(code: int) -> bool:
+def is_sure(code: int) -> bool:
+    """Whether a process's exit code says by itself what ended it: a whole code, or a signal's."""
     return code > 255 or codes.SIGNAL_BASE < code <= codes.SIGNAL_BASE + 31
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from . import codes
 from .lumis import LumiCounts
 
 #: XML 1.0 has no room for these, exception texts sometimes do; a bare & comes from unescaped PFNs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 ROOT = "FrameworkJobReport"
 _MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z))", re.DOTALL)
@@ -140,6 +142,7 @@ class _Builder:
     def take(self, parser: XMLPullParser[Any]) -> None:
         for item in parser.read_events():
             event, element = cast("tuple[str, Any]", item)
+            element.tag = str(element.tag).rpartition("}")[2]  # a namespace changes nothing
             self.root = self.root or str(element.tag)
             self._depth += 1 if event == "start" else -1
             if event == "end" and self._depth == 1:
@@ -156,7 +159,7 @@ class _Builder:
             self._skipped.append(element.get("Lfn") or element.get("Pfn") or "")
         elif element.tag == "FrameworkError":
             text = (element.text or "").strip()
-            self._errors.append(FrameworkError(_whole(element.get("ExitStatus")), element.get("Type") or "", text))
+            self._errors.append(FrameworkError(_status(element.get("ExitStatus")), element.get("Type") or "", text))
         elif element.tag == "PerformanceReport":
             for summary in element.iter("PerformanceSummary"):
                 values = self._metrics.setdefault(summary.get("Metric") or "", {})
@@ -210,5 +213,11 @@ def _text(element: Element, tag: str) -> str:
     return (element.findtext(tag) or "").strip()
 
 
+def _status(text: str | None) -> int:
+    """The code of an error; an error without one is an error all the same."""
+    found = _whole(text)
+    return found if found or (text or "").strip() == "0" else codes.EXIT_CODE_UNKNOWN
+
+
 def _whole(text: str | None) -> int:
-    return int(text) if text and text.strip().lstrip("-").isdigit() else 0
+    return int(text) if text and _WHOLE.fullmatch(text.strip()) else 0

@@ -10,8 +10,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import documents, files, merging, names, storage
-from .codes import exit_status
+from . import codes, documents, files, merging, names, storage
+from .codes import PayloadError, exit_status
 from .collecting import NodeReport, UnmergedFile, read_merge_input
 from .documents import JobDocument, Output, Step, UnitDocument
 from .formats import MANIFEST_FILE
@@ -84,6 +84,7 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     directory.mkdir(parents=True)
     report.exit_step = "merge"
     step = next(step for step in job.steps if step.name == planned.output.step)
+    _check_sizes(volume, planned.group)
     run = run_merge(step, [volume.path(file.lfn) for file in planned.group.files], planned.lfn, directory, work)
     expected = planned.group.content
     content = run.content or expected
@@ -98,6 +99,16 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     )
     report.exit_step = None
     return MergedFile(output, stored, content, parents)
+
+
+def _check_sizes(volume: Volume, group: MergeGroup) -> None:
+    """Refuse an unmerged file that is not what its job staged out; one that is missing is told by ``run_merge``."""
+    for file in group.files:
+        path = volume.path(file.lfn)
+        if path.is_file() and path.stat().st_size != file.size_bytes:
+            raise PayloadError(
+                codes.FILE_OPEN_FAILED, f"{path} has {path.stat().st_size} bytes, {file.node} staged out {file.size_bytes}"
+            )
 
 
 def _record(number: int, step: Step, finished: Finished, planned: PlannedFile, content: Content) -> StepRecord:

@@ -59,7 +59,8 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
     evidence = attempts.evidence_of(directory, call, facts, site)
     if evidence is None:
         failure_log.note_success(directory.parent, fence)
-        _write(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
+        whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
+        files.write_json(directory / post_name(call.node), whole)
         return codes.POST_DONE
     book = load_rules(directory.parent / RULES_FILE)
     past = _past_attempts(directory, call.node)
@@ -69,8 +70,9 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
     if record["final"] and failure_log.fails_everywhere(directory.parent, fence, record, book.limits.same_error_units):
         verdict = _everywhere(verdict, book)
         record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
+    whole = _note(directory, record, evidence)
     _prepare_retry(directory, call, verdict, site)
-    _write(directory, record, evidence)
+    files.write_json(directory / post_name(call.node), whole)
     if verdict.exit_status != codes.POST_RETRY or record["final"]:
         return verdict.exit_status
     return cooloff.begin(directory, call, cooloff.deferrals(verdict.cooloff_seconds, book.limits.cooloff_seconds))
@@ -222,8 +224,12 @@ def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(directory: Path, record: dict[str, Any], evidence: Evidence | None) -> None:
-    """``post.json`` last: who reads it finds everything else in place. An attempt that is recorded already is not added."""
+def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) -> dict[str, Any]:
+    """Add the attempt to the logs, where it is not there already; what ``post.json`` is to hold.
+
+    Before anything is changed for the next attempt: a script that is run again reads here what this one had asked for.
+    ``post.json`` comes last: who reads it finds everything else in place.
+    """
     node, retry = record["node_name"], record["attempt"]
     whole = {**record, "log_tail": _log_tail(directory, node, retry, record["job_id"], failed=evidence is not None)}
     path = directory / attempts_name(node)
@@ -232,7 +238,7 @@ def _write(directory: Path, record: dict[str, Any], evidence: Evidence | None) -
         if evidence is not None:
             failure_log.append_failure(directory.parent, whole, evidence.message)
         files.append_line(path, json.dumps(record))
-    files.write_json(directory / post_name(node), whole)
+    return whole
 
 
 def _log_tail(directory: Path, node: str, retry: int, job_id: str, *, failed: bool) -> str:
@@ -257,8 +263,11 @@ def _is_of(line: dict[str, Any], call: PostCall) -> bool:
 
 
 def _same_call(text: str, record: dict[str, Any]) -> bool:
+    """Whether a recorded line is of this attempt. What is done about it may differ by now: other units have failed since."""
     before = _loaded(text)
-    return all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence", "classification"))
+    old, new = before.get("classification"), record["classification"]
+    same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
+    return same and isinstance(old, dict) and all(old.get(name) == new[name] for name in ("category", "code"))
 
 
 def _loaded(text: str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def load_document(path: Path, schema: str) -> Value:
             document = Value(json.load(stream), path.name)
     except FileNotFoundError:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: no such file in {path.parent}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: cannot be read as JSON: {error}") from error
     check_schema(document, schema)
     return document

@@ -49,7 +49,7 @@ class FailureLine(BaseModel):
     fence: int | None
     final: bool
     site: str
-    code: int
+    code: int = Field(ge=-(2**31), lt=2**31)
     step: str
     category: str = Field(pattern="^(transient|permanent|data|infrastructure)$")
     rule: str | None
@@ -112,7 +112,7 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         group = _group(dag.workflow_id, groups, line)
         group.attempts += 1
         group.given_up += line.final
-        group.last_at, group.reason = line.at, line.reason
+        group.last_at, group.reason = line.at, _text(line.reason)
         samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
     for group in groups.values():
         if id(group) in samples:
@@ -122,7 +122,7 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
 
 
 def _group(workflow_id: uuid.UUID, groups: dict[tuple[object, ...], FailureGroup], line: FailureLine) -> FailureGroup:
-    key = (line.category, line.code, line.site[:100], line.step[:200], (line.rule or "")[:100])
+    key = (line.category, line.code, _text(line.site)[:100], _text(line.step)[:200], _text(line.rule or "")[:100])
     if key not in groups and len(groups) >= MOST_GROUPS:
         key = (line.category, line.code, "", "", "")
     if key not in groups:
@@ -160,8 +160,8 @@ def _sample(dag: DAG, line: FailureLine) -> FailureSample:
 
 
 def _text(text: str) -> str:
-    """PostgreSQL keeps no NUL."""
-    return text.replace("\x00", "")
+    """PostgreSQL keeps neither NUL nor half a character."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def _keep_newest(group: FailureGroup, found: list[FailureSample]) -> None:

@@ -94,6 +94,14 @@ def test_a_damaged_line_is_told_and_the_others_are_counted(dag: DAG) -> None:
     assert "is none" in FailureLog.objects.get().problem
 
 
+def test_what_the_database_cannot_hold_does_not_stop_the_counting(dag: DAG) -> None:
+    odd = "a\x00b\ud800"
+    write(dag, line(reason=odd, message=odd, step=odd, site=odd, rule=odd, log_tail=odd), line(code=2**40), line(code=8002))
+    assert failures_sweep(dag) == 2
+    assert [group[:4] for group in groups()] == [("transient", 8001, "ab?", "ab?"), ("transient", 8002, "T1_US_FNAL", "Gen")]
+    assert "code" in FailureLog.objects.get().problem
+
+
 def test_a_log_that_became_shorter_is_told_and_not_counted_again(dag: DAG) -> None:
     write(dag, line(), line(attempt=1))
     failures_sweep(dag)

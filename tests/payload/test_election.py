@@ -127,6 +127,14 @@ def test_a_unit_whose_merge_is_done_stays_where_its_files_are(one_step: Workbenc
     assert elected(one_step) == "ELECTED_SITE = T1_US_FNAL\n"
 
 
+def test_a_unit_leaves_although_its_election_was_not_written_down(one_step: Workbench) -> None:
+    """The landing's script was killed between the site and the log of elections."""
+    (one_step.place / "elected.log").unlink()
+    ban(one_step.dag, "DAG_AVOID", "T1_US_FNAL")
+    assert reelect(one_step) == 0
+    assert elected(one_step) is None
+
+
 def test_a_site_whose_name_only_begins_alike_is_not_banned(one_step: Workbench) -> None:
     ban(one_step.dag, "DAG_AVOID", "T1_US_FNAL_Disk", "T1_US")
     assert reelect(one_step) == 0

@@ -137,3 +137,140 @@ def test_what_is_no_report_is_told(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     reading = read_report(path)
     assert reading.problem and not reading.is_success
+
+
+WMCORE = {
+    "status": 8021,
+    "errors": [{"exitCode": "8021", "type": "FileReadError", "details": "cannot read /store/data/A.root"}],
+    "input": {"source": [{"lfn": "/store/data/A.root"}]},
+}
+
+
+def written(tmp_path: Path, document: object) -> Path:
+    path = tmp_path / "report.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {}, "", 0, -1, 3.5, True, "x", [1], [None], [[]], {"a": 1}, "--5", "\u00b2", "1" * 5000]
+)
+@pytest.mark.parametrize(
+    "field", ["steps", "step", "status", "errors", "error", "exitCode", "input", "source", "lfn", "skippedFiles"]
+)
+def test_a_field_of_any_other_type_is_no_traceback_and_no_success(tmp_path: Path, field: str, value: object) -> None:
+    step = json.loads(json.dumps(WMCORE))
+    report: dict[str, object] = {"steps": {"cmsRun1": step}}
+    if field in ("steps", "skippedFiles"):
+        report[field] = value
+    elif field == "step":
+        report["steps"] = {"cmsRun1": value}
+    elif field in ("status", "errors", "input"):
+        step[field] = value
+    elif field in ("error", "exitCode"):
+        step["errors"] = [value] if field == "error" else [{"exitCode": value}]
+    else:
+        step["input"] = {"source": value} if field == "source" else {"source": [{"lfn": value}]}
+    found = evidence_of_ending(read_report(written(tmp_path, {"fwjr": report, "jobstate": "jobfailed"})), None)
+    assert found is not None and policy(found, BOOK).category != "success"
+
+
+@pytest.mark.parametrize("value", [None, {}, "x", 3, [1], [None], [{"skipped_files": 1}], [{"input_files": [None, 3]}]])
+def test_a_report_of_ours_with_damaged_steps_keeps_its_code(tmp_path: Path, value: object) -> None:
+    found = read_report(written(tmp_path, {"schema": "wms2.report/1", "exit_code": 8009, "steps": value})).evidence
+    assert found is not None and found.code == 8009
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"steps":' * 200_000], ids=["lists", "objects"])
+def test_a_report_that_is_nested_without_end_is_damaged(tmp_path: Path, text: str) -> None:
+    assert "cut off or damaged" in read_report(written(tmp_path, text)).problem
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"cmsRun1": WMCORE, "stageOut1": {"status": 1, "errors": [{"exitCode": 60307, "type": "x", "details": ""}]}},
+        {"stageOut1": {"status": 1, "errors": [{"exitCode": 60307, "type": "x", "details": ""}]}, "cmsRun1": WMCORE},
+        [{"name": "cmsRun1", **WMCORE, "input": [{"lfn": "/store/data/A.root"}]}],
+    ],
+    ids=["with stage-out after it", "told after its stage-out", "in a list"],
+)
+def test_the_failed_step_counts_and_not_what_came_after_it(tmp_path: Path, steps: object) -> None:
+    verdict = policy(read_report(written(tmp_path, {"steps": steps, "meta_data": {"jobstate": "jobfailed"}})).evidence, BOOK)
+    assert (verdict.category, verdict.code, verdict.bad_input_files) == ("data", 8021, ("/store/data/A.root",))
+
+
+def test_a_crash_is_not_hidden_by_the_stage_out_that_had_nothing_to_stage_out(tmp_path: Path) -> None:
+    steps = {
+        "cmsRun1": {"status": 139, "errors": [{"exitCode": 139}]},
+        "stageOut1": {"status": 1, "errors": [{"exitCode": 60307}]},
+    }
+    assert policy(read_report(written(tmp_path, {"steps": steps})).evidence, BOOK).code == 139
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_success"),
+    [
+        ({"cmsRun1": {"status": "0"}}, True),
+        ({"cmsRun1": {"errors": []}}, False),
+        ({"cmsRun1": {"status": 0, "errors": "x"}}, False),
+    ],
+    ids=["a status as text", "no status", "damaged errors"],
+)
+def test_a_report_shows_a_success_only_when_it_says_so(tmp_path: Path, steps: object, is_success: bool) -> None:
+    assert read_report(written(tmp_path, {"steps": steps})).is_success is is_success
+
+
+@pytest.mark.parametrize("status", ["", 'ExitStatus=""', 'ExitStatus="abc"'])
+def test_an_error_without_a_code_is_no_success(tmp_path: Path, status: str) -> None:
+    reading = read_report(fjr(tmp_path, f'{INPUT}<FrameworkError {status} Type="Odd">text</FrameworkError>'))
+    found = evidence_of_ending(reading, 0)
+    assert found is not None and found.code == codes.EXIT_CODE_UNKNOWN
+
+
+ENTITIES = '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {chr(98 + level)} "{f"&{chr(97 + level)};" * 10}">' for level in range(12)
+)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        f"<FrameworkJobReport xmlns='urn:x'>{INPUT}{ERROR}</FrameworkJobReport>",
+        f"\ufeff<FrameworkJobReport>{INPUT}{ERROR}</FrameworkJobReport>",
+        f'<?xml version="1.0" encoding="UTF-16"?><FrameworkJobReport>{INPUT}{ERROR}</FrameworkJobReport>',
+        f"{ENTITIES}]><FrameworkJobReport>{INPUT}{ERROR.replace('Failed', '&m; Failed')}</FrameworkJobReport>",
+        f'{ENTITIES}<!ENTITY % f SYSTEM "file:///etc/passwd"> %f;]><FrameworkJobReport>{INPUT}{ERROR}</FrameworkJobReport>',
+    ],
+    ids=["namespace", "byte order mark", "another encoding's name", "entities of entities", "external entity"],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_how_a_report_is_written_down_changes_nothing(tmp_path: Path, document: str, encoding: str) -> None:
+    path = tmp_path / "report.xml"
+    path.write_text(document.lstrip("\ufeff") if encoding == "utf-16" else document, encoding=encoding)
+    verdict = policy(read_report(path).evidence, BOOK)
+    assert (verdict.code, verdict.bad_input_files) == (8021, ("/store/data/A.root",))
+
+
+def test_no_file_is_read_because_a_report_names_it(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the secret")
+    path = tmp_path / "report.xml"
+    path.write_text(
+        f'<!DOCTYPE r [<!ENTITY e SYSTEM "{secret.as_uri()}">]><FrameworkJobReport>'
+        '<FrameworkError ExitStatus="8021" Type="&e;">&e;</FrameworkError></FrameworkJobReport>'
+    )
+    found = read_report(path).evidence
+    assert found is not None and found.code == 8021 and "the secret" not in found.message
+
+
+@pytest.mark.parametrize(("told", "code"), [(-9, 137), (-15, 143), (-11, 139), (137, 137)])
+def test_a_signal_is_the_same_however_it_is_counted(tmp_path: Path, told: int, code: int) -> None:
+    for report in (tmp_path / "absent", fjr(tmp_path, INPUT)):
+        found = evidence_of_ending(read_report(report), told)
+        assert found is not None and found.code == code
+
+
+def test_a_file_below_a_store_of_the_sites_own_is_known() -> None:
+    message = "cannot open root://x//mnt/store/cms/store/data/A.root"
+    assert bad_files(message, ["/store/data/A.root"]) == ("/store/data/A.root",)

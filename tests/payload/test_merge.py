@@ -72,6 +72,24 @@ def test_a_missing_unmerged_file_is_named(unit: Workbench) -> None:
     assert report["exit_code"] == 8020 and lfn in report["error_message"]
 
 
+def test_an_unmerged_file_of_another_size_is_refused(unit: Workbench) -> None:
+    lfn = unit.read("proc_000001.0.report.json")["outputs"][0]["lfn"]
+    with unit.stored(lfn).open("ab") as stream:
+        stream.write(b"what a lost attempt wrote")
+    done = unit.run("merge", "merge")
+    assert done.report["exit_code"] == 8020 and "proc_000001 staged out" in done.report["error_message"]
+    assert not (unit.place / "merge_output.json").exists()
+
+
+def test_a_file_that_two_reports_have_is_not_merged_twice(unit: Workbench) -> None:
+    given = unit.read("merge_input.json")
+    first, second = given["reports"]
+    second["outputs"] = first["outputs"]
+    (unit.place / "merge_input.json").write_text(json.dumps(given))
+    done = unit.run("merge", "merge")
+    assert done.report["exit_code"] == 95001 and "two reports have the file /store/unmerged" in done.report["error_message"]
+
+
 def test_the_journal_says_what_will_be_written_before_it_is(unit: Workbench) -> None:
     wrapped_hadd(unit, "exit 9")
     unit.run("merge", "merge")

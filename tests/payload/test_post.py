@@ -102,6 +102,14 @@ def test_a_job_that_was_never_submitted_is_recorded_and_retried(one_step: Workbe
     assert post["classification"]["category"] == "infrastructure" and "no job was submitted" in post["classification"]["reason"]
 
 
+def test_a_verdict_that_no_rules_are_there_for_is_told_in_the_failure_log(one_step: Workbench) -> None:
+    done = failing(one_step, 0, FAIL)
+    (one_step.dag / "rules.json").write_text('{"schema": "wms2.rul')
+    assert one_step.post(done) == 1
+    (told,) = read_failures(one_step.dag / "failures.jsonl")
+    assert (told["unit"], told["node"]) == ("mg_000000", "proc_000000") and "rules.json" in told["message"]
+
+
 @pytest.fixture
 def unit(done_unit: Workbench) -> Workbench:
     """A unit whose two processing nodes are done."""
@@ -122,6 +130,11 @@ def test_collect_takes_the_attempt_that_post_accepted_and_not_the_highest_number
     assert unit.read("merge_input.json")["reports"][0]["attempt"] == 0
 
 
+def other_job(unit: Workbench) -> None:
+    late = unit.read("proc_000000.0.report.json") | {"job_id": "1.0"}
+    (unit.place / "proc_000000.0.report.json").write_text(json.dumps(late))
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -129,8 +142,9 @@ def test_collect_takes_the_attempt_that_post_accepted_and_not_the_highest_number
         (lambda unit: (unit.place / "proc_000001.0.report.json").unlink(), "proc_000001.0.report.json: no such file"),
         (lambda unit: (unit.place / "site.inc").write_text("ELECTED_SITE = T2_CH_CERN\n"), "but the unit is at T2_CH_CERN"),
         (lambda unit: unit.post(failing(unit, 0, FAIL)), "proc_000000: its last attempt did not end well"),
+        (other_job, "expected 101.0, the job whose end proc_000000.post.json judges"),
     ],
-    ids=["no verdict", "no report", "other site", "failed"],
+    ids=["no verdict", "no report", "other site", "failed", "another job's report"],
 )
 def test_collect_fails_clearly(unit: Workbench, spoil: Any, message: str) -> None:
     spoil(unit)

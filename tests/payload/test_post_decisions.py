@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import codes
+from dags_app.payload import codes, files
 from dags_app.payload.post import run_post
 from dags_app.payload.rules import Limits, rules_document
 from tests.payload.schemas import validate
@@ -142,6 +142,16 @@ def test_a_job_without_a_job_is_retried_and_blames_no_site(dag: Dag) -> None:
     assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID =\n"
 
 
+def test_a_submission_that_fails_again_after_a_rescue_is_recorded_again(dag: Dag) -> None:
+    """Jobs that were never submitted all have one id; the first one's cool-off was cut short by a stop."""
+    place = dag.unit()
+    assert run_post(place, "proc_000000", -1001, 0, 3, "-1.-1") == 44
+    (dag.root / "fence.dag.inc").write_text('VARS ALL_NODES My.WMS2_Fence="2"\n')
+    assert dag.post(place, "proc_000000", -1001, 0, "-1.-1") == [44, 1]
+    assert [line["fence"] for line in dag.failures()] == [1, 2]
+    assert dag.record()["fence"] == 2
+
+
 def test_out_of_memory_raises_the_memory_of_this_node_only_up_to_the_window(dag: Dag) -> None:
     assert dag.fails(50660, attempt=0) == [1], "more memory needs no waiting"
     assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
@@ -157,6 +167,58 @@ def test_a_script_that_runs_twice_raises_the_memory_once(dag: Dag) -> None:
     dag.limits(max_memory_per_core_mb=9000)
     dag.fails(50660)
     dag.post(dag.unit(), "proc_000000", 50660 & 0xFF, 0, f"{dag.jobs}.0")
+    assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
+
+
+class Killed(BaseException):
+    """In place of SIGKILL: nothing in the payload catches it."""
+
+
+@pytest.mark.parametrize("most_memory_mb", [3000, 9000], ids=["up to the window", "with room above"])
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_a_script_that_is_killed_after_any_of_its_writes_does_the_same_again(
+    dag: Dag, monkeypatch: pytest.MonkeyPatch, writes: int, most_memory_mb: int
+) -> None:
+    dag.limits(max_memory_per_core_mb=most_memory_mb)
+    done = 0
+
+    def then_die(write: Any) -> Any:
+        def called(*arguments: Any) -> None:
+            nonlocal done
+            write(*arguments)
+            done += 1
+            if done == writes:
+                raise Killed
+
+        return called
+
+    with monkeypatch.context() as patch:
+        for name in ("append_line", "write_atomic"):
+            patch.setattr(files, name, then_die(getattr(files, name)))
+        with pytest.raises(Killed):
+            dag.fails(50660)
+    assert dag.post(dag.unit(), "proc_000000", 50660 & 0xFF, 0, f"{dag.jobs}.0") == [1]
+    assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
+    assert (dag.record()["job"]["request_memory_mb"], dag.record()["classification"]["memory_mb"]) == (2000, 3000)
+    assert len((dag.unit() / "proc_000000.attempts.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("steps", [{"name": "Gen"}]), ("steps", 3), ("processed", []), ("outputs", [{}]), ("site", None)]
+)
+@pytest.mark.parametrize("code", [0, 8009])
+def test_a_report_without_its_fields_is_no_report(dag: Dag, code: int, field: str, value: object) -> None:
+    dag.fails(code)
+    path = dag.unit() / "proc_000000.0.report.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert dag.post(dag.unit(), "proc_000000", code & 0xFF, 0, f"{dag.jobs}.0") == [44, 1]
+    assert dag.record()["classification"]["code"] == codes.REPORT_LOST
+    assert field in dag.record()["classification"]["reason"]
+
+
+def test_a_kill_that_a_container_hands_on_as_an_exit_code_is_a_kill(dag: Dag) -> None:
+    assert dag.post(dag.unit(), "proc_000000", 137, 0, "7.0") == [44, 1]
+    assert dag.record()["classification"]["code"] == 137
     assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
 
 
@@ -243,6 +305,16 @@ def test_a_dag_that_fails_with_one_error_everywhere_is_aborted(dag: Dag) -> None
     assert dag.fails(8009, unit=2) == [43]
     assert dag.record(2)["classification"]["action"] == "abort_dag"
     assert dag.failures()[-1]["final"] is True
+
+
+def test_a_verdict_that_becomes_an_abort_when_it_is_given_again_is_one_attempt(dag: Dag) -> None:
+    dag.limits(same_error_units=3)
+    assert dag.fails(8009, unit=0) == [42]
+    first = dag.jobs
+    assert [dag.fails(8009, unit=unit) for unit in (1, 2)] == [[42], [43]]
+    assert dag.post(dag.unit(0), "proc_000000", 8009 & 0xFF, 0, f"{first}.0") == [43]
+    assert len((dag.unit(0) / "proc_000000.attempts.jsonl").read_text().splitlines()) == 1
+    assert len(dag.failures()) == 3
 
 
 def test_an_exhausted_transient_error_everywhere_aborts_too(dag: Dag) -> None:
