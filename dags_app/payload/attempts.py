@@ -71,6 +71,9 @@ def _check(report: Value) -> None:
     report["exit_code"].integer()
     for name in ("unit", "role", "site"):
         report[name].text()
+    failed = report.get("exit_step")
+    if failed is not None:
+        failed.text()
     for step in report["steps"].items():
         step["name"].text()
         for name in ("exit_code", "events_read", "events_written"):

@@ -59,11 +59,19 @@ def read_events(path: Path) -> Iterator[LogEvent]:
             lines.append(line)
             continue
         head = _HEAD.match(lines[0]) if lines else None
-        if head:
-            number, cluster, proc, at, title = head.groups()
+        time = _time(head.group(4)) if head else None
+        if head and time:
+            number, cluster, proc, _, title = head.groups()
             body = "\n".join(lines[1:])
-            yield LogEvent(int(number), f"{int(cluster)}.{int(proc)}", datetime.fromisoformat(at.replace("T", " ")), title, body)
+            yield LogEvent(int(number), f"{int(cluster)}.{int(proc)}", time, title, body)
         lines = []
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.replace("T", " "))
+    except ValueError:  # a damaged line looks like an event's
+        return None
 
 
 def attribute(event: LogEvent, name: str) -> str | None:

@@ -71,3 +71,9 @@ def test_the_site_is_that_of_the_last_execution_of_the_cluster(log: Path, cluste
 
 def test_no_log_is_no_history(tmp_path: Path) -> None:
     assert job_history(tmp_path / "none.log", "1.0", SITE).wall_seconds is None
+
+
+def test_an_event_at_no_time_is_passed_over(log: Path, cluster: str, tmp_path: Path) -> None:
+    damaged = tmp_path / "cluster.log"
+    damaged.write_text(f"005 ({int(cluster):03d}.000.000) 2026-13-41 10:00:00 Job terminated.\n...\n" + log.read_text())
+    assert job_history(damaged, f"{cluster}.0", SITE) == job_history(log, f"{cluster}.0", SITE)
