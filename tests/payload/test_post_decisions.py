@@ -204,7 +204,8 @@ def test_a_script_that_is_killed_after_any_of_its_writes_does_the_same_again(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("steps", [{"name": "Gen"}]), ("steps", 3), ("processed", []), ("outputs", [{}]), ("site", None), ("exit_step", [])]
+    ("field", "value"),
+    [("steps", [{"name": "Gen"}]), ("steps", 3), ("processed", []), ("outputs", [{}]), ("site", None), ("exit_step", [])],
 )
 @pytest.mark.parametrize("code", [0, 8009])
 def test_a_report_without_its_fields_is_no_report(dag: Dag, code: int, field: str, value: object) -> None:
