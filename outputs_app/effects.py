@@ -134,9 +134,17 @@ def _record_block_closed(effect: Effect, result: Result) -> None:
 def _rucio_block(effect: Effect) -> Result:
     block = _block(effect)
     rucio = factory.rucio()
-    rucio.ensure_container(block.dataset_name)
-    rucio.ensure_block(block.dataset_name, block.dbs_block_name)
+    rucio.ensure_block(block.dataset_name, block.dbs_block_name, _project(effect))
     return {"block": block.dbs_block_name}
+
+
+def _project(effect: Effect) -> str:
+    """What CMS sorts containers and blocks by."""
+    if conf().rucio_project:
+        return conf().rucio_project
+    if conf().environment != "production":
+        return "Test"
+    return "RelVal" if effect.request.request_data.get("SubRequestType") == "RelVal" else "Production"
 
 
 def _rucio_files(effect: Effect) -> Result:

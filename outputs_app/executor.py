@@ -20,7 +20,7 @@ from outputs_app.invalidation import TAKING_BACK, manifest_renew
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.metrics import EFFECTS_TOTAL
 
 log = structlog.get_logger(__name__)
@@ -86,6 +86,8 @@ def _run(effect: Effect) -> None:
         result = handler.call(effect)
     except ServiceRejected as error:
         _record_refusal(effect, error)
+    except AwaitsPerson as error:
+        _record_wait(effect, error)
     except ServiceUnavailable as error:
         _record_failure(effect, error)
     except Exception as error:  # one broken effect must neither stop the others nor be claimed again for ever
@@ -116,6 +118,15 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
             _tell_block(effect, error)
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
     log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
+
+
+def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
+    """Not a failure: it is looked at again for as long as it takes, and an earlier failure's time is over."""
+    next_at = timezone.now() + timedelta(seconds=conf().rule_approval_check_seconds)
+    with transaction.atomic():
+        _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at)
+    EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
+    log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
 
 
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:

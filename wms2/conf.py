@@ -123,7 +123,13 @@ class Conf(BaseModel):
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     effect_max_retry_seconds: int = 3 * 86400
     effect_lease_seconds: float = 300.0
-    tape_rse_expression: str = "rse_type=TAPE"
+    tape_rse_expression: str = r"rse_type=TAPE\cms_type=test"
+    rule_approval_check_seconds: float = Field(
+        3600.0, gt=0, description="pause between two looks at a rule that waits for approval"
+    )
+    rucio_project: str = Field(
+        "", pattern=r"^(|Production|RelVal|Test)$", description="empty: by the request and the environment"
+    )
     rule_activity: str = "Production Output"
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"

@@ -1,7 +1,7 @@
 """The error tree. Every failure that a caller may have to tell apart is one of these; the cause is kept with ``from``.
 
 What to do with each: ``ServiceUnavailable`` and below: nothing is known or changed, try again next cycle. ``ServiceRejected``:
-the service understood and refused; retrying the same call is useless, a person must look. ``InvalidTransition`` and
+the service understood and refused; retrying the same call is useless, a person must look. ``AwaitsPerson``: look again later. ``InvalidTransition`` and
 ``StaleState``: somebody else was faster or the verb does not fit (HTTP 409). ``DocumentRefused``: bad input, nothing stored.
 """
 
@@ -40,6 +40,14 @@ class ServiceUnavailable(ServiceError):
 
 class CircuitOpen(ServiceUnavailable):
     """Not tried: the service failed repeatedly a moment ago."""
+
+
+class NotNow(ServiceUnavailable):
+    """The service is well and puts off this one thing, e.g. because a storage element is blocked. Nothing was changed."""
+
+
+class AwaitsPerson(ServiceError):
+    """The service has taken it and a person there must agree first. No failure, however long it takes: look again later."""
 
 
 class ServiceRejected(ServiceError):

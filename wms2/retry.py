@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
-from wms2.errors import CircuitOpen, ServiceRejected, ServiceUnavailable
+from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ def retry_call(
 ) -> T:
     """Call ``fn`` until it returns, at most ``tries`` times; between two tries sleep a random part of a doubling pause.
 
-    ``CircuitOpen`` and ``ServiceRejected`` are never retried, whatever ``retryable`` says: the first was not even tried, the
-    second will be refused again. Only for calls that may be made twice; a submission never is.
+    ``CircuitOpen``, ``ServiceRejected`` and ``NotNow`` are never retried, whatever ``retryable`` says: the first was not even
+    tried, the others would hear the same again. Only for calls that may be made twice; a submission never is.
 
     Args:
         fn: the call, without arguments.
@@ -50,7 +50,7 @@ def retry_call(
     for attempt in range(1, tries):
         try:
             return fn()
-        except (CircuitOpen, ServiceRejected):
+        except (CircuitOpen, NotNow, ServiceRejected):
             raise
         except retryable:
             sleep(jittered_seconds(attempt, base_seconds, cap_seconds))
@@ -117,7 +117,7 @@ class CircuitBreaker:
         is_probe = self._admit(operation)
         try:
             result = fn()
-        except ServiceRejected:
+        except (ServiceRejected, NotNow):
             self._record_answer(is_probe)
             raise
         except CircuitOpen:

@@ -19,6 +19,8 @@ SERVER = """\
 [common]
 logdir = {logs}
 loglevel = WARNING
+# Rules that ask for approval are told by mail, from these texts; nothing here sends it.
+mailtemplatedir = {templates}
 
 [database]
 default = {database}
@@ -132,6 +134,7 @@ def write(settings: Settings) -> None:
     values = {
         "logs": _escaped(settings.logs),
         "database": _escaped(settings.sqlalchemy_url),
+        "templates": _escaped(settings.venv / "rucio/etc/mail_templates"),
         "alembic": _escaped(alembic),
         "scripts": _escaped(scripts_directory(settings)),
         "package": PACKAGE,

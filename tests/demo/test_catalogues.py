@@ -86,6 +86,6 @@ def test_blocks_files_replicas_and_rules_are_read_from_rucio():
 def test_a_container_that_does_not_exist_has_no_blocks_and_tapes_are_told_from_disks():
     rucio = Rucio(support.plain_client(support.rucio_home()), support.SCOPE)
     assert rucio.blocks("/No/Such-v1/AOD") == ()
-    assert rucio.tape_rses == set(support.TAPES)
+    assert rucio.tape_rses == {*support.TAPES, support.APPROVED_TAPE}
     assert rucio.disk_rses >= set(support.DISKS)
     assert set(rucio.roots()) >= set(support.DISKS)

@@ -17,7 +17,7 @@ from rucio.common import exception
 from deploy.rucio import configuration, environment
 from deploy.rucio.settings import HERE, Settings, from_environment
 from deploy.stack import paths, tools
-from tests.support.rucio import ACCOUNT, DISKS, SCOPE, TAPES, Names, did, entries, plain_client
+from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, SCOPE, TAPES, Names, did, entries, plain_client
 
 pytestmark = [pytest.mark.rucio, pytest.mark.slow]
 
@@ -83,7 +83,7 @@ def test_reset_removes_what_clients_registered_and_keeps_the_rses_and_the_login(
     assert list(own.list_replicas([did(f.lfn) for f in files])) == []
     with pytest.raises(exception.DataIdentifierNotFound):
         own.get_did(SCOPE, block)
-    assert sorted(r["rse"] for r in own.list_rses()) == sorted((*DISKS, *TAPES))
+    assert sorted(r["rse"] for r in own.list_rses()) == sorted((*DISKS, *TAPES, APPROVED_TAPE))
     own.add_dataset(SCOPE, block)
     own.attach_dids(SCOPE, block, entries(files), "T2_CH_CERN")
     assert own.add_replication_rule([did(block)], 1, "T1_DE_KIT_Tape", account=ACCOUNT)

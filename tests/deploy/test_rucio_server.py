@@ -13,7 +13,7 @@ import pytest
 from rucio.common import exception
 
 from deploy.rucio.transfers import settle
-from tests.support.rucio import ACCOUNT, DISKS, SCOPE, TAPES, Names, did, entries, plain_client, rucio_home
+from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, SCOPE, TAPES, Names, did, entries, plain_client, rucio_home
 from wms2.adapters.rucio import RucioFile
 
 pytestmark = pytest.mark.rucio
@@ -152,6 +152,7 @@ def test_files_may_be_attached_with_an_rse_whose_name_has_lower_case_letters(cli
 
 def test_rses_are_found_by_their_attributes(client: Any) -> None:
     assert sorted(r["rse"] for r in client.list_rses("rse_type=TAPE\\cms_type=test")) == sorted(TAPES)
+    assert [r["rse"] for r in client.list_rses("cms_type=test")] == [APPROVED_TAPE]
     disks = client.list_rses("(tier=2|tier=1)&cms_type=real&rse_type=DISK")
     assert sorted(r["rse"] for r in disks) == sorted(DISKS)
 

@@ -18,6 +18,8 @@ SCOPE = "cms"
 ACCOUNT = "wms2"
 DISKS = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
 TAPES = ("T1_DE_KIT_Tape", "T1_US_FNAL_Tape")
+#: Of CMS's kind ``test``: no expression for production gives it, and its rules want somebody's approval.
+APPROVED_TAPE = "T1_US_FNAL_Tape_Test"
 
 
 def rucio_home() -> Path:

@@ -37,7 +37,7 @@ from wms2.adapters.rucio_types import (
     RuleState,
 )
 from wms2.adapters.wire import parse
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
 __all__ = ["PRODUCTION_OUTPUT", "RucioAdapter", "RucioFile", "RuleInfo", "RuleState"]
 
@@ -48,6 +48,8 @@ AVAILABLE = "AVAILABLE"
 _FILES_PER_CALL = 500  # Rucio's schema allows 1,000; a server on SQLite fails with as many
 _RACES = 3
 _WEIGHT = "dm_weight"
+_APPROVAL = "requires_approval"
+_TRUE = ("true", "1", "yes")
 
 T = TypeVar("T")
 Entries = list[dict[str, Any]]
@@ -80,17 +82,21 @@ class RucioAdapter:
 
     # --- containers, blocks, files
 
-    def ensure_container(self, dataset: str) -> None:
-        """The dataset's container exists."""
+    def ensure_container(self, dataset: str, project: str = "") -> None:
+        """The dataset's container exists. A new one says in its metadata which project it is of, if that is given."""
         self._session.call_unless(
-            DataIdentifierAlreadyExists, "ensure_container", lambda client: client.add_container(self.scope, dataset)
+            DataIdentifierAlreadyExists,
+            "ensure_container",
+            lambda client: client.add_container(self.scope, dataset, meta=_metadata(project)),
         )
 
-    def ensure_block(self, dataset: str, block: str) -> None:
+    def ensure_block(self, dataset: str, block: str, project: str = "") -> None:
         """Container and block exist and the block is in the container. An existing block stays open or closed as it is."""
-        self.ensure_container(dataset)
+        self.ensure_container(dataset, project)
         self._session.call_unless(
-            DataIdentifierAlreadyExists, "ensure_block", lambda client: client.add_dataset(self.scope, block)
+            DataIdentifierAlreadyExists,
+            "ensure_block",
+            lambda client: client.add_dataset(self.scope, block, meta=_metadata(project)),
         )
         self._session.call_unless(
             DuplicateContent, "ensure_block", lambda client: client.attach_dids(self.scope, dataset, [self._did(block)])
@@ -153,6 +159,8 @@ class RucioAdapter:
     def protect_files(self, rse: str, lfns: Sequence[str], comment: str, activity: str = PRODUCTION_OUTPUT) -> dict[str, str]:
         """Each file has a rule of its own at the RSE where it lies, so that nothing is transferred and nothing deletes it.
 
+        Made also while the RSE is blocked for writing: nothing is written.
+
         Args:
             rse: a plain RSE name; the same spelling each time, or Rucio makes a second rule.
             comment: stored with new rules; ``rules_with_comment`` finds them.
@@ -164,16 +172,29 @@ class RucioAdapter:
             ServiceRejected: a file, the RSE or the activity is unknown to Rucio, or the account's limit there is used up.
                 Files of earlier batches of 100 have their rules by then.
         """
-        request = RuleRequest("protect_files", rse, comment, activity, grouping="NONE", locked=False)
+        request = RuleRequest("protect_files", rse, comment, activity, grouping="NONE", locked=False, ignore_availability=True)
         return self._rules.ensure(lfns, request)
 
     def tape_rule(self, block: str, rse: str, comment: str, activity: str = PRODUCTION_OUTPUT) -> str:
         """The block has a rule at one tape RSE; returns its id. It is locked and REPLICATING until all files are on tape.
 
-        Errors and arguments as ``protect_files``.
+        Where the RSE has the attribute ``requires_approval``, the rule asks for it.
+
+        Arguments and errors as ``protect_files``, and
+
+        Raises:
+            AwaitsPerson: the rule is there, and waits for the approval of whoever looks after the RSE. A rule that is denied
+                disappears; the next call asks again.
+            ServiceUnavailable: also while the RSE is blocked for writing.
         """
-        request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True)
-        return self._rules.ensure([block], request)[block]
+        attributes = self._attributes("tape_rule", rse)
+        # Rucio keeps attributes as text or as what the text means, depending on who set them.
+        asks = str(attributes.get(_APPROVAL, False)).lower() in _TRUE
+        request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True, ask_approval=asks)
+        rule_id = self._rules.ensure([block], request)[block]
+        if asks and self._rules.get(rule_id).state is RuleState.WAITING_APPROVAL:
+            raise AwaitsPerson(SERVICE, "tape_rule", f"rule {rule_id} waits for approval at {rse}", "WAITING_APPROVAL")
+        return rule_id
 
     def rule(self, rule_id: str) -> RuleInfo:
         """One rule.
@@ -214,9 +235,11 @@ class RucioAdapter:
             weights = dict.fromkeys(rses, 1.0)
         return max((rse for rse in rses if weights[rse] > 0), key=lambda rse: _score(key, rse, weights[rse]))
 
+    def _attributes(self, operation: str, rse: str) -> dict[str, Any]:
+        return self._session.call(operation, lambda client: dict(client.list_rse_attributes(rse)))
+
     def _weight(self, rse: str) -> float:
-        attributes = self._session.call("choose_tape_rse", lambda client: dict(client.list_rse_attributes(rse)))
-        text = str(attributes.get(_WEIGHT, 0))
+        text = str(self._attributes("choose_tape_rse", rse).get(_WEIGHT, 0))
         try:
             return max(0.0, float(text))
         except ValueError as error:
@@ -259,6 +282,10 @@ class RucioAdapter:
 
 def _batches(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + _FILES_PER_CALL] for start in range(0, len(items), _FILES_PER_CALL)]
+
+
+def _metadata(project: str) -> dict[str, str] | None:
+    return {"project": project} if project else None
 
 
 def _compare(file: RucioFile, row: ContentRow) -> None:

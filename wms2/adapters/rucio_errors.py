@@ -10,7 +10,7 @@ import requests
 from rucio.common.exception import RucioException
 
 from wms2.adapters.observe import TIMEOUT_CODE
-from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 
 SERVICE = "rucio"
 
@@ -33,6 +33,8 @@ _NOT_FOUND = frozenset(
         "ScopeNotFound",
     }
 )
+# A storage element is blocked for a while, as in an intervention; Rucio itself is well.
+_NOT_NOW = frozenset({"RSEWriteBlocked"})
 # Classes that say nothing by themselves: an unexpected fault of the server, a login that failed for whatever reason. The HTTP
 # status tells.
 _UNSPECIFIC = frozenset({"RucioException", "CannotAuthenticate"})
@@ -58,6 +60,8 @@ def failure(operation: str, error: Exception, status: int | None) -> ServiceErro
 
 
 def _class_for(code: str, status: int | None) -> type[ServiceError]:
+    if code in _NOT_NOW:
+        return NotNow
     if code in _LATER:
         return ServiceUnavailable
     if code in _UNSPECIFIC and status is not None and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS):

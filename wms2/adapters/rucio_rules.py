@@ -28,7 +28,13 @@ _RULE_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class RuleRequest:
-    """What all rules of one call share. ``locked`` is how a revived rule must be: Rucio locks new ones on tape by itself."""
+    """What all rules of one call share.
+
+    Args:
+        locked: how a revived rule must be: Rucio locks new ones on tape by itself.
+        ignore_availability: also where the RSE is blocked for writing, for what lies there already.
+        ask_approval: somebody at the RSE must agree to a new rule; it is WAITING_APPROVAL until then.
+    """
 
     operation: str
     rse: str
@@ -36,6 +42,8 @@ class RuleRequest:
     activity: str
     grouping: str
     locked: bool
+    ignore_availability: bool = False
+    ask_approval: bool = False
 
 
 class RucioRules:
@@ -78,6 +86,8 @@ class RucioRules:
                 account=self._session.account,
                 activity=request.activity,
                 comment=request.comment,
+                ignore_availability=request.ignore_availability,
+                ask_approval=request.ask_approval,
             )
 
         if not self._session.call_unless(DuplicateRule, request.operation, add):

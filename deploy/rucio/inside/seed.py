@@ -27,11 +27,14 @@ class Rse:
     tier: int
     country: str
     dm_weight: int
+    cms_type: str = "real"
+    requires_approval: bool = False
 
     def attributes(self) -> dict[str, str | int]:
         return {
             "tier": self.tier,
-            "cms_type": "real",
+            "cms_type": self.cms_type,
+            "requires_approval": self.requires_approval,
             "rse_type": self.rse_type,
             "country": self.country,
             "dm_weight": self.dm_weight,
@@ -57,6 +60,7 @@ RSES = (
     Rse("T2_US_Purdue", "DISK", 2, "US", 20),
     Rse("T1_US_FNAL_Tape", "TAPE", 1, "US", 40),
     Rse("T1_DE_KIT_Tape", "TAPE", 1, "DE", 10),
+    Rse("T1_US_FNAL_Tape_Test", "TAPE", 1, "US", 40, cms_type="test", requires_approval=True),
 )
 
 

@@ -206,10 +206,10 @@ class ScriptedRucio:
 
         return self.script.call("file_replicas", act)
 
-    def ensure_container(self, dataset: str) -> None:
+    def ensure_container(self, dataset: str, project: str = "") -> None:
         self.script.call("ensure_container", lambda: self.containers.setdefault(dataset, set()))
 
-    def ensure_block(self, dataset: str, block: str) -> None:
+    def ensure_block(self, dataset: str, block: str, project: str = "") -> None:
         def act() -> None:
             self.containers.setdefault(dataset, set()).add(block)
             self.held.setdefault(block, _RucioBlock())

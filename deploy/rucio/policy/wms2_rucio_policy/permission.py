@@ -1,5 +1,54 @@
-"""Rucio's generic permissions: root and accounts with the attribute ``admin`` may do what WMS2 does."""
+"""Who may do what with rules, as in CMS; everything else by Rucio's generic permissions (root, or the account attribute ``admin``).
 
-from rucio.core.permission.generic import has_permission
+Approval: where all RSEs that an expression gives have the attribute ``requires_approval``, a rule must ask for it. Locks: an owner
+may make, change and delete its rules, but only an administrator makes locked ones, unlocks, hands over or changes their priority.
+"""
 
-__all__ = ["has_permission"]
+from __future__ import annotations
+
+from rucio.core.account import has_account_attribute
+from rucio.core.rse import list_rse_attributes
+from rucio.core.rse_expression_parser import parse_expression
+from rucio.core.rule import get_rule
+
+_FOR_ADMINISTRATORS = frozenset(
+    {"account", "boost_rule", "cancel_requests", "child_rule_id", "locked", "meta", "priority", "state"}
+)
+
+
+def _is_administrator(issuer, session):
+    return issuer.external == "root" or has_account_attribute(account=issuer, key="admin", session=session)
+
+
+def _owns(issuer, rule_id, session):
+    return get_rule(rule_id, session=session)["account"] == issuer
+
+
+def _needs_approval(expression, vo, session):
+    rses = parse_expression(expression, filter_={"vo": vo}, session=session)
+    return all(list_rse_attributes(rse_id=rse["id"], session=session).get("requires_approval", False) for rse in rses)
+
+
+def _add_rule(issuer, kwargs, session):
+    if not kwargs["ask_approval"] and _needs_approval(kwargs["rse_expression"], issuer.vo, session):
+        return False
+    return (kwargs["account"] == issuer and not kwargs["locked"]) or _is_administrator(issuer, session)
+
+
+def _update_rule(issuer, kwargs, session):
+    if _is_administrator(issuer, session):
+        return True
+    return not _FOR_ADMINISTRATORS & kwargs["options"].keys() and _owns(issuer, kwargs["rule_id"], session)
+
+
+def _del_rule(issuer, kwargs, session):
+    return _is_administrator(issuer, session) or _owns(issuer, kwargs["rule_id"], session)
+
+
+_OWN = {"add_rule": _add_rule, "update_rule": _update_rule, "del_rule": _del_rule}
+
+
+def has_permission(issuer, action, kwargs, *, session):
+    """The answer, or None: then Rucio asks its generic permissions."""
+    rule = _OWN.get(action)
+    return None if rule is None else rule(issuer, kwargs, session)
