@@ -108,8 +108,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
         "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
         "rule_approval_check_seconds": "Pause between two looks at a tape rule that waits for somebody's approval.",
-        "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a request"
-        " whose SubRequestType says so, else Production, and Test when the environment is not production.",
+        "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a"
+        " request whose SubRequestType says so, else Production, and Test when the environment is not production.",
         "rule_activity": "Activity of all rules.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
         "physics_group": "Physics group of output datasets in DBS.",

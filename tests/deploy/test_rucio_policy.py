@@ -1,4 +1,4 @@
-"""The demo's Rucio has CMS's rules for names, approval and locks; and what an account without the attribute ``admin`` may not do."""
+"""The demo's Rucio has CMS's rules for names, approval and locks; what an account without ``admin`` may not do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registration in the real Rucio where a storage element is blocked for writing or wants approval: it waits, it is not refused."""
+"""Registration in the real Rucio where a storage element is blocked for writing or wants approval: it is not refused."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def tape_at(rse: str) -> None:
 
 @fault(
     "RSE write-blocked",
-    done="the disk where a unit's files lie, and the tape chosen for them, are blocked for writing in Rucio, as in an intervention",
+    done="the disk where a unit's files lie, and the tape chosen for them, are blocked for writing in Rucio",
     spec="issue 10, 18; contracts.md 5",
-    afterwards="the files get their source rules at once; the tape rule is later, not refused, and made when the tape is open again",
+    afterwards="the files get their source rules at once; the tape rule is made when the tape is open again, not refused",
 )
 def test_source_rules_are_made_where_writing_is_blocked_and_tape_rules_wait(admin: Any, block: ProcessingBlock, blocked) -> None:
     tape_at(TAPE)

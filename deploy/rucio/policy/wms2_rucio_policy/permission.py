@@ -1,7 +1,8 @@
-"""Who may do what with rules, as in CMS; everything else by Rucio's generic permissions (root, or the account attribute ``admin``).
+"""Who may do what with rules, as in CMS; the rest by Rucio's generic permissions (root, or the account attribute ``admin``).
 
-Approval: where all RSEs that an expression gives have the attribute ``requires_approval``, a rule must ask for it. Locks: an owner
-may make, change and delete its rules, but only an administrator makes locked ones, unlocks, hands over or changes their priority.
+Approval: where all RSEs that an expression gives have the attribute ``requires_approval``, a rule must ask for it. Locks: an
+owner may make, change and delete its rules, but only an administrator makes locked ones, unlocks, hands over or changes
+their priority.
 """
 
 from __future__ import annotations
