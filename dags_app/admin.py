@@ -26,11 +26,11 @@ class DAGAdmin(ReadOnlyAdmin):
     search_help_text = "A DAG's id, a DAGMan cluster, or a request's whole name."
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """What happened to it, and its work units."""
         return [
-            ("History", list_url(DAGHistory, f"dag__id__exact={object_id}")),
-            ("Work units", list_url(WorkUnit, f"dag__id__exact={object_id}")),
+            ("History", list_url(DAGHistory, f"dag__id__exact={row.pk}")),
+            ("Work units", list_url(WorkUnit, f"dag__id__exact={row.pk}")),
         ]
 
 
@@ -58,9 +58,9 @@ class WorkUnitAdmin(ReadOnlyAdmin):
     search_help_text = "A request's whole name."
     ordering = ("-id",)
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """What it claims."""
-        return [("Claims", list_url(WorkUnitClaim, f"unit__id__exact={object_id}"))]
+        return [("Claims", list_url(WorkUnitClaim, f"unit__id__exact={row.pk}"))]
 
 
 @admin.register(WorkUnitClaim)

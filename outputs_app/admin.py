@@ -36,9 +36,9 @@ class ProcessingBlockAdmin(ReadOnlyAdmin):
     search_help_text = "A block's, a dataset's or a request's whole name."
     ordering = ("dbs_block_name",)
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """What is in it, and what is owed for it."""
-        of_block = f"block__id__exact={object_id}"
+        of_block = f"block__id__exact={row.pk}"
         return [("Files", list_url(OutputFile, of_block)), ("Effects", list_url(Effect, of_block))]
 
 

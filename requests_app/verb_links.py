@@ -23,15 +23,16 @@ class VerbLink:
 
 def verb_links(request: Request) -> list[VerbLink]:
     """In the order of their registration."""
-    return _links(Request, request, {verb.name for verb in verbs_of(Request)})
+    return _links(request, {verb.name for verb in verbs_of(Request)}, back=request.get_absolute_url())
 
 
-def dag_verb_links(dag: DAG) -> list[VerbLink]:
-    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
+def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
+    """Hold, or release when it is on hold; both lead back to the page ``back``. What becomes of the request is among the request's own verbs."""
     held = dag.observed.get("job_status") == JobStatus.HELD
-    return _links(DAG, dag, {"release" if held else "hold"})
+    return _links(dag, {"release" if held else "hold"}, back)
 
 
-def _links(model: type[Model], row: Model, names: set[str]) -> list[VerbLink]:
+def _links(row: Model, names: set[str], back: str) -> list[VerbLink]:
+    model = type(row)
     verbs = [verb for verb in verbs_of(model) if verb.name in names and not verb.refuses(row)]
-    return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk]), verb.dangerous) for verb in verbs]
+    return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk], back), verb.dangerous) for verb in verbs]

@@ -49,7 +49,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     context = {
         "page": page,
         "verbs": verb_links(row) if acts else [],
-        "dag_verbs": dag_verb_links(dag) if acts and dag is not None else [],
+        "dag_verbs": dag_verb_links(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }
     return _page(request, "requests/request", context)
 

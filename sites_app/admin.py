@@ -62,9 +62,9 @@ class ScheddAdmin(ReadOnlyAdmin):
     list_filter = ("state",)
     search_fields = ("name", "pool")
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """Evidence that its queue was lost."""
-        return [("Queue changes", list_url(QueueChange, f"schedd__id__exact={object_id}"))]
+        return [("Queue changes", list_url(QueueChange, f"schedd__id__exact={row.pk}"))]
 
 
 @admin.register(QueueChange)

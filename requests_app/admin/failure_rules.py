@@ -116,13 +116,12 @@ class FailureRuleAdmin(ReadOnlyAdmin):
             *super().get_urls(),
         ]
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """Trials, and where it decided."""
-        row = FailureRule.objects.filter(pk=object_id).first() if object_id.isdigit() else None
         return [
-            ("Try on recorded failures", reverse("admin:dags_app_failurerule_try", args=[object_id])),
+            ("Try on recorded failures", reverse("admin:dags_app_failurerule_try", args=[row.pk])),
             ("Try all rules", reverse("admin:dags_app_failurerule_try_all")),
-            *([("What it decided", list_url(FailureGroup, f"rule={row.name}"))] if row else []),
+            ("What it decided", list_url(FailureGroup, f"rule={row.name}")),
         ]
 
     def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
@@ -164,9 +163,9 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     search_help_text = "A request's whole name."
     ordering = ("-id",)
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """The newest of them."""
-        return [("Samples", list_url(FailureSample, f"group__id__exact={object_id}"))]
+        return [("Samples", list_url(FailureSample, f"group__id__exact={row.pk}"))]
 
 
 @admin.register(FailureSample)

@@ -96,10 +96,9 @@ class RequestAdmin(ReadOnlyAdmin):
         ),
     )  # fmt: skip
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """The live page."""
-        name = Request.objects.filter(pk=object_id).values_list("request_name", flat=True).first()
-        return [("Live page", reverse("request-page", args=[name]))] if name else []
+        return [("Live page", row.get_absolute_url())]
 
     @admin.display(description="Status")
     def standing(self, row: Request) -> SafeString:

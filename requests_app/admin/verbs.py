@@ -106,11 +106,11 @@ def _release(row: Request, actor: str, data: Data) -> None:
     services.request_release(request=row, actor=actor, reason=data["reason"], mode=mode, changes=changes)
 
 
-def _restart(row: Request, actor: str, data: Data) -> None:
+def _restart(row: Request, actor: str, data: Data) -> Request:
     policy = CleanupPolicy(data["cleanup_policy"]) if data.get("cleanup_policy") else None
     name = data.get("request_name") or None
     document = services.request_fetch(request_name=name) if name else None
-    services.request_restart(
+    return services.request_restart(
         request=row, actor=actor, reason=data["reason"], request_name=name, document=document, cleanup_policy=policy
     )
 

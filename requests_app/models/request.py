@@ -7,6 +7,7 @@ import uuid
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Concat, Upper
+from django.urls import reverse
 from django.utils import timezone
 
 
@@ -199,3 +200,7 @@ class Request(models.Model):
 
     def __str__(self) -> str:
         return self.request_name
+
+    def get_absolute_url(self) -> str:
+        """Its live page."""
+        return reverse("request-page", args=[self.request_name])

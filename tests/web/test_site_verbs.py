@@ -60,6 +60,12 @@ def test_a_site_is_closed_and_opened_again_with_a_reason(operator: Client, verb:
     assert [entry[:2] for entry in audited("site_change_status")] == [("olga", "done"), ("olga", "done"), ("olga", "refused")]
 
 
+def test_a_sites_page_reached_from_the_list_has_its_buttons(operator: Client) -> None:
+    page = next(link for link in links(operator.get(f"{SITES}/").content.decode()) if "CERN" in link)
+    buttons = [link for link in links(operator.get(page).content.decode()) if "/verb/" in link]
+    assert f"{SITES}/verb/drain/?id=T2_CH_CERN" in buttons
+
+
 def test_a_site_is_drained_until_a_moment(operator: Client) -> None:
     assert do(operator, "drain", "T2_CH_CERN", "enabled 0", until="2020-01-01 00:00").status_code == 409
     assert cern().status == SiteStatus.ENABLED

@@ -14,6 +14,7 @@ from requests_app.limits import limit_int
 from requests_app.models import AuditEntry, HoldCode, Limit, Request, RequestStatus, RequestTransition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
+from tests.support.stack import small_request
 from tests.web.html import links, text
 from wms2.admin.verbs import MOST_ROWS
 
@@ -209,6 +210,51 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
     request = request_row(S.HELD)
     buttons = [link for link in links(operator.get(f"{REQUESTS}/{request.pk}/change/").content.decode()) if "/verb/" in link]
     assert buttons == [f"{REQUESTS}/verb/{verb}/?id={request.pk}" for verb in ("release", "priority", "restart", "fail", "abort")]
+
+
+def test_after_a_verb_one_lands_where_one_came_from(operator: Client) -> None:
+    request = running()
+    live = request.get_absolute_url()
+    button = next(link for link in links(operator.get(live).content.decode()) if "/verb/hold/" in link)
+    assert live in links(operator.get(button).content.decode()), "the way back without doing anything"
+    response = do(operator, "hold", request, "active", back=live)
+    assert (response.status_code, response["Location"]) == (302, live)
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
+def test_a_verb_leads_to_no_other_site(operator: Client, elsewhere: str) -> None:
+    request = running()
+    assert elsewhere not in operator.get(f"{REQUESTS}/verb/hold/", {"id": request.pk, "back": elsewhere}).content.decode()
+    assert do(operator, "hold", request, "active", back=elsewhere)["Location"] == f"{REQUESTS}/{request.pk}/change/"
+
+
+def test_after_a_restart_one_lands_on_the_new_version(operator: Client) -> None:
+    old = request_row(S.HELD, hold_code=HoldCode.OPERATOR, request_data=small_request())
+    response = do(operator, "restart", old, "held", back=old.get_absolute_url())
+    new = Request.objects.get(previous_version_request=old)
+    assert (response.status_code, response["Location"]) == (302, new.get_absolute_url())
+
+
+def test_many_rows_get_one_table_and_one_answer(operator: Client) -> None:
+    rows = [request_row(S.QUEUED) for _ in range(MOST_ROWS - 1)] + [running()]
+    listed = f"{REQUESTS}/?status__exact=queued"
+    asked = operator.get(f"{REQUESTS}/verb/abort/", {"id": [row.pk for row in rows], "back": listed})
+    html = asked.content.decode()
+    assert html.count("<table") == 1
+    assert f"Abort applies to {MOST_ROWS} of {MOST_ROWS} requests." in text(html)
+    data = {"id": [row.pk for row in rows], "seen": [row.status for row in rows], "reason": "because", "back": listed}
+    response = operator.post(f"{REQUESTS}/verb/abort/", data)
+    assert (response.status_code, response["Location"]) == (302, listed)
+    said = [str(message) for message in get_messages(response.wsgi_request)]
+    assert said == [f"Abort: {MOST_ROWS} requests. Now {MOST_ROWS - 1} Aborted, 1 Stopping."]
+
+
+@pytest.mark.parametrize("key", ["no_such_name", "%00", "a%00b", "_00"])
+@pytest.mark.parametrize("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
+def test_a_key_of_no_row_is_told_as_such(operator: Client, key: str, of: str) -> None:
+    response = operator.get(f"{of}/{key}/change/", follow=True)
+    assert response.status_code == 200
+    assert "doesn’t exist" in text(response.content.decode())
 
 
 EFFECTS = "/admin/outputs_app/effect"

@@ -10,6 +10,7 @@ a button on a row of ``sites_app``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +19,13 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from wms2.admin.shown import admin_url, badge
 from wms2.api.permissions import is_operator
@@ -53,7 +56,8 @@ class Verb:
         label: on buttons.
         foretell: rows -> by primary key, what will happen, in sentences; may ask the database, once for all rows.
         refuses: why it does not apply to a row; empty when it does.
-        perform: row, actor and the form's values; one of ``REFUSALS`` says why not.
+        perform: row, actor and the form's values; one of ``REFUSALS`` says why not. Another row of the model, when it returns one,
+            is where the operator lands (a restart's new version).
         seen: (value, label) of what the decision rests on, usually the status.
         form: asks for more than a reason.
         dangerous: cannot be undone.
@@ -95,10 +99,11 @@ def verbs_of(model: type[Model]) -> tuple[Verb, ...]:
     return _VERBS.get(model, ())
 
 
-def verb_url(model: type[Model], verb: str, keys: Sequence[Any]) -> str:
-    """Address of the page of confirmation."""
+def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
+    """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
-    return f"{url}?{urlencode([('id', str(key)) for key in keys])}"
+    given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
+    return f"{url}?{urlencode(given)}"
 
 
 class VerbsMixin:
@@ -122,14 +127,17 @@ class VerbsMixin:
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The row's page, with its buttons."""
-        own = {"verb_buttons": self._buttons(request, object_id), "row_links": self.row_links(request, object_id)}
+        """The row's page, with its buttons. The key comes as Django writes it into addresses (``_`` as ``_5F``)."""
+        row = None if "\0" in object_id else self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        if row is None:  # also for keys that PostgreSQL would not take
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        own = {"verb_buttons": self._buttons(request, row), "row_links": self.row_links(row)}
         found: HttpResponse = super().change_view(  # type: ignore[misc]
             request, object_id, form_url, {**(extra_context or {}), **own}
         )
         return found
 
-    def row_links(self, request: HttpRequest, object_id: str) -> list[tuple[str, str]]:
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page."""
         return []
 
@@ -173,17 +181,41 @@ class VerbsMixin:
             return self._page(request, verb, rows, form, status=400)
         shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
         actor = request.user.get_username()[:100]
-        refused = {}
+        refused: dict[Any, str] = {}
+        results: list[tuple[Any, object]] = []
         for row in rows:
-            why = _changed(verb, row, shown.get(str(row.pk), "")) or _done(verb, row, actor, form.cleaned_data)
+            why = _changed(verb, row, shown.get(str(row.pk), ""))
+            try:
+                if not why:
+                    results.append((row, verb.perform(row, actor, form.cleaned_data)))
+            except REFUSALS as error:
+                why = str(error)
             if why:
                 refused[row.pk] = why
-            else:
-                messages.success(request, f"{verb.label}: {row}. {_standing(verb, row)}")
+        if results:
+            messages.success(request, self._answer(verb, [row for row, _ in results]))
         if not refused:
-            return HttpResponseRedirect(self._back(rows))
+            return HttpResponseRedirect(self._landing(request, results))
         left = self.verb_rows([str(row.pk) for row in rows if row.pk in refused])
         return self._page(request, verb, left, form, status=409, refused=refused)
+
+    def _answer(self, verb: Verb, rows: Sequence[Any]) -> str:
+        """One sentence or two, however many rows were acted on."""
+        standing = Counter(verb.seen(row)[1] for row in rows)
+        if len(rows) == 1:
+            label = next(iter(standing))
+            return f"{verb.label}: {rows[0]}." + (f" It is {label} now." if label else "")
+        told = ", ".join(f"{number} {label}" for label, number in standing.most_common() if label)
+        return f"{verb.label}: {counted(len(rows), *self._nouns())}." + (f" Now {told}." if told else "")
+
+    def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
+        """Where the operator came from; after a verb that made a new row, the same kind of page of that one."""
+        (row, made), *more = results
+        back = self._back(request, [row for row, _ in results])
+        if more or not isinstance(made, self.model) or made.pk == row.pk:
+            return back
+        live = getattr(row, "get_absolute_url", None)
+        return made.get_absolute_url() if live and back == live() else self._url(made)  # type: ignore[attr-defined]
 
     def _page(
         self,
@@ -204,7 +236,8 @@ class VerbsMixin:
             "concerned": concerned,
             "acting": sum(one.acts for one in concerned),
             "refused": bool(refused),
-            "back": self._back(rows),
+            "back": self._back(request, rows),
+            "given_back": _given_back(request),
             "media": self.media,  # type: ignore[attr-defined]
         }
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
@@ -223,7 +256,9 @@ class VerbsMixin:
     def _url(self, row: Any) -> str:
         return admin_url(row)
 
-    def _back(self, rows: Sequence[Any]) -> str:
+    def _back(self, request: HttpRequest, rows: Sequence[Any]) -> str:
+        if given := _given_back(request):
+            return given
         if len(rows) == 1:
             return self._url(rows[0])
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
@@ -231,17 +266,10 @@ class VerbsMixin:
     def _nouns(self) -> tuple[str, str]:
         return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
 
-    def _buttons(self, request: HttpRequest, object_id: str) -> list[dict[str, Any]]:
-        verbs = verbs_of(self.model)
-        if not verbs or not is_operator(request.user):
-            return []
-        try:
-            rows = self.verb_rows([object_id])
-        except (ValidationError, ValueError):
-            return []
+    def _buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
+        verbs = verbs_of(self.model) if is_operator(request.user) else ()
         return [
             {"label": verb.label, "url": verb_url(self.model, verb.name, [row.pk]), "dangerous": verb.dangerous}
-            for row in rows
             for verb in verbs
             if not verb.refuses(row)
         ]
@@ -252,24 +280,17 @@ def _go_to_page(verb: Verb, model_admin: Any, request: HttpRequest, rows: Any) -
     if len(keys) > MOST_ROWS:
         messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
         return None
-    return HttpResponseRedirect(verb_url(model_admin.model, verb.name, keys))
+    return HttpResponseRedirect(verb_url(model_admin.model, verb.name, keys, back=request.get_full_path()))
+
+
+def _given_back(request: HttpRequest) -> str:
+    """The page of this site that the operator came from, as the link to the verb said; empty when it said none."""
+    back = (request.POST if request.method == "POST" else request.GET).get("back", "")
+    here = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
+    return back if here else ""
 
 
 def _changed(verb: Verb, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
     value, label = verb.seen(row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
-
-
-def _done(verb: Verb, row: Any, actor: str, data: Mapping[str, Any]) -> str:
-    """Do it; returns why not."""
-    try:
-        verb.perform(row, actor, data)
-    except REFUSALS as error:
-        return str(error)
-    return ""
-
-
-def _standing(verb: Verb, row: Any) -> str:
-    _, label = verb.seen(row)
-    return f"It is {label} now." if label else ""
