@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
-from django.http import HttpRequest
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim
 from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column

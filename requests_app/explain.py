@@ -64,6 +64,7 @@ _ADVICE: dict[HoldCode, str] = {
 _ALERTS: dict[str, tuple[str, str]] = {
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
+    "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),

@@ -27,7 +27,7 @@ def verb_links(request: Request) -> list[VerbLink]:
 
 
 def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
-    """Hold, or release when it is on hold; both lead back to the page ``back``. What becomes of the request is among the request's own verbs."""
+    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
     held = dag.observed.get("job_status") == JobStatus.HELD
     return _links(dag, {"release" if held else "hold"}, back)
 

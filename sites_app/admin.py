@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
 
 from sites_app.models import QueueChange, Schedd, Site, SiteBan, SiteRse
 from wms2.admin import ReadOnlyAdmin, Verb, badge_column, link_column, since_column

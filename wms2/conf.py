@@ -110,6 +110,9 @@ class Conf(BaseModel):
         3, ge=0, description="Rescues after failures that a round gets, counted from the last release"
     )
     error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
+    alert_failed_attempts: int = Field(
+        10, ge=1, description="failed attempts of a DAG in which nothing has done well, that alert"
+    )
     job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
     job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
     site_ban_duration_days: float = Field(7.0, gt=0)

@@ -105,6 +105,9 @@ class FailureGroup(models.Model):
     rule = models.CharField(max_length=100, blank=True)
     attempts = models.PositiveIntegerField(default=0, help_text="failed attempts")
     given_up = models.PositiveIntegerField(default=0, help_text="of them those after which the node was not tried again")
+    actions = models.JSONField(
+        default=dict, blank=True, help_text="what the POST script did after them: action -> attempts; used_up: no retry was left"
+    )
     reason = models.TextField(blank=True, help_text="of the newest")
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()

@@ -27,9 +27,13 @@ MOST_BAD_FILES = 50
 
 def note_success(dag_directory: Path, fence: int | None) -> None:
     """A node did well in this submission: the DAG does not fail everywhere."""
-    path = dag_directory / SUCCEEDED_FILE
-    if _text(path) != str(fence):
-        files.write_atomic(path, str(fence))
+    if not did_well(dag_directory, fence):
+        files.write_atomic(dag_directory / SUCCEEDED_FILE, str(fence))
+
+
+def did_well(dag_directory: Path, fence: int | None) -> bool:
+    """Whether a node has done well in this submission."""
+    return _text(dag_directory / SUCCEEDED_FILE) == str(fence)
 
 
 def append_failure(dag_directory: Path, record: dict[str, Any], message: str) -> None:
@@ -66,7 +70,7 @@ def fails_everywhere(dag_directory: Path, fence: int | None, record: dict[str, A
     """
     if units < 1 or record["classification"]["category"] not in (PERMANENT, TRANSIENT):
         return False
-    if _text(dag_directory / SUCCEEDED_FILE) == str(fence):
+    if did_well(dag_directory, fence):
         return False
     wanted, failed = _key(record["classification"]), {record["unit"]}
     for line in read_failures(dag_directory / FAILURES_FILE):

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit, WorkUnitState
 from dags_app.payload.codes import NOT_SUBMITTED
-from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, read_failures
+from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
 from dags_app.payload.formats import post_name
-from dags_app.payload.rules import DATA, INFRASTRUCTURE
+from dags_app.payload.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
 
 log = structlog.get_logger(__name__)
@@ -33,6 +33,8 @@ SAMPLES = 3
 #: Groups of a workflow; further kinds of failures are counted under their category and code alone.
 MOST_GROUPS = 1000
 MOST_INPUT_FILES = 10_000
+#: Among a group's actions: the rules wanted a retry, and none was left.
+USED_UP = "used_up"
 
 
 class FailureLine(BaseModel):
@@ -52,6 +54,7 @@ class FailureLine(BaseModel):
     code: int = Field(ge=-(2**31), lt=2**31)
     step: str
     category: str = Field(pattern="^(transient|permanent|data|infrastructure)$")
+    action: str = Field(max_length=50)
     rule: str | None
     reason: str
     message: str
@@ -112,6 +115,8 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         group = _group(dag.workflow_id, groups, line)
         group.attempts += 1
         group.given_up += line.final
+        done = USED_UP if line.final and line.action in (RETRY, MORE_MEMORY) else line.action
+        group.actions[done] = group.actions.get(done, 0) + 1
         group.last_at, group.reason = line.at, _text(line.reason)
         samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
     for group in groups.values():
@@ -119,6 +124,13 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
             group.save()
             _keep_newest(group, samples[id(group)])
     _count_files(dag.workflow_id, lines)
+    _tell_units(dag, lines)
+
+
+def _tell_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
+    """A unit that gives up has its cause in its row; DAGMan knows only which script ended with what."""
+    for unit, reason in {line.unit: _text(line.reason) for line in lines if line.final}.items():
+        WorkUnit.objects.filter(round_id=dag.round_id, name=unit, state=WorkUnitState.PLANNED).update(problem=reason)
 
 
 def _group(workflow_id: uuid.UUID, groups: dict[tuple[object, ...], FailureGroup], line: FailureLine) -> FailureGroup:
@@ -189,6 +201,13 @@ def _count_files(workflow_id: uuid.UUID, lines: Sequence[FailureLine]) -> None:
         row.site, row.code, row.last_at = line.site[:100], line.code, line.at
     for row in rows.values():
         row.save()
+
+
+def failures_without_success(dag: DAG) -> int:
+    """Failed attempts since the DAG was submitted, as far as they are counted; 0 when a node has done well since then."""
+    since = FailureGroup.objects.filter(workflow_id=dag.workflow_id, last_at__gte=dag.submitted_at)
+    attempts = since.aggregate(attempts=Sum("attempts"))["attempts"] or 0
+    return attempts if attempts and not did_well(Path(dag.submit_dir), dag.fence) else 0
 
 
 def site_failures(dag: DAG) -> dict[str, SiteFailures]:

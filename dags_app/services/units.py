@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from django.db.models import F
+from django.db.models import Case, F, TextField, Value, When
+from django.db.models.functions import Concat
 from django.utils import timezone
 
 from dags_app import dagman
@@ -118,9 +119,11 @@ def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:
 
 
 def units_fail(*, units: Sequence[WorkUnit], problem: str, state: WorkUnitState = WorkUnitState.FAILED) -> None:
-    """Units that will not be done in this round give their claims back."""
+    """Units that will not be done in this round give their claims back; a cause that is known stays beside ``problem``."""
     ids = [u.pk for u in units]
-    WorkUnit.objects.filter(pk__in=ids).update(state=state, problem=problem, problem_since=timezone.now())
+    both = Concat("problem", Value(f"; {problem}"), output_field=TextField())
+    told = Case(When(problem="", then=Value(problem)), default=both, output_field=TextField())
+    WorkUnit.objects.filter(pk__in=ids).update(state=state, problem=told, problem_since=timezone.now())
     WorkUnitClaim.objects.filter(unit_id__in=ids).update(live=False)
 
 

@@ -90,6 +90,7 @@ KNOBS: dict[str, dict[str, str]] = {
     "Errors": {
         "error_hold_threshold": limit("error_hold_threshold"),
         "error_max_rescue_attempts": limit("error_max_rescue_attempts"),
+        "alert_failed_attempts": "So many failed attempts of a DAG in which no job has done well yet are an alert.",
         "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",

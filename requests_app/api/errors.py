@@ -66,7 +66,8 @@ class FailureGroupSerializer(serializers.ModelSerializer):
     class Meta:
         model = FailureGroup
         fields: tuple[str, ...] = (
-            "category", "code", "site", "step", "rule", "attempts", "given_up", "reason", "first_at", "last_at", "samples",
+            "category", "code", "site", "step", "rule", "attempts", "given_up", "actions", "reason", "first_at", "last_at",
+            "samples",
         )  # fmt: skip
 
 

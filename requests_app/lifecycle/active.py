@@ -6,11 +6,11 @@ import structlog
 
 from dags_app.models import DAG, DAGHistory, DAGStatus
 from dags_app.selectors import dag_live
-from dags_app.services.failures import site_failures
+from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
 from requests_app.accounting import account, account_final, unaccounted
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost, tell_suspicion
@@ -21,6 +21,7 @@ from requests_app.rounds import job_priority
 from requests_app.services.sites import sites_judge
 from requests_app.states import hold_changes
 from wms2.adapters import factory
+from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
@@ -83,7 +84,14 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
     if tell_obstacle(evaluation, dag):
         return
     dag.refresh_from_db(fields=["units_done", "nodes_failed"])
-    evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done")
+    told = f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
+    failed = failures_without_success(dag)
+    if failed >= conf().alert_failed_attempts:
+        told += f"; all {failed} attempts have failed so far"
+        alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")
+    else:
+        alert_over(evaluation, "all_failing")
+    evaluation.note(waiting_for=told)
 
 
 def _ended(evaluation: Evaluation, dag: DAG) -> None:

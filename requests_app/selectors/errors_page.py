@@ -6,36 +6,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule
+from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.errors import Count, RequestErrors, request_errors
+from wms2.words import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
 GROUPS_ON_PAGE = 15
 #: Values of one count, those with most failures first.
 MOST_COUNTS = 8
 
+#: What was done after an attempt, as its POST script recorded it.
 _DONE: dict[str, str] = {
     FailureAction.RETRY: "tried again after a pause",
-    FailureAction.MORE_MEMORY: "tried again with more memory, as far as sites offer it",
-    FailureAction.OTHER_SITE: "tried once more at the site; then its work unit lands at another one, if there is any",
+    FailureAction.MORE_MEMORY: "tried again with more memory",
+    FailureAction.OTHER_SITE: "not tried again at this site, so that the work unit lands at another one",
     FailureAction.STOP: "not tried again, since the same would happen",
     FailureAction.ABORT_DAG: "the whole DAG stopped, since the same would happen everywhere",
+    USED_UP: "given up, as no retry was left",
 }
-_UNKNOWN = "tried again after a pause, as no rule knows it"
 _ADVICE: dict[str, str] = {
     FailureCategory.TRANSIENT: "It went wrong each time it was tried. Read the log; then a release tries again, with more memory"
     " if it says so.",
     FailureCategory.PERMANENT: "A repetition alone does not help. Correct the configuration in ReqMgr2 and restart the request,"
     " or release it when the cause lay elsewhere and is gone.",
-    FailureCategory.DATA: "Have the files below repaired, or release with them as excluded files; the rest is then done without"
-    " them.",
+    FailureCategory.DATA: "Have the bad input files below repaired, or release with them as excluded files; the rest is then done"
+    " without them.",
     FailureCategory.INFRASTRUCTURE: "Tell the site; release with it under site bans, or wait until it is repaired and release.",
 }
+_NO_FILE = "No report names the input file: read the logs, find the file, then release with it as excluded file."
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Failures that are alike. ``meaning`` and ``done`` by the rule as it is now, ``todo`` only if jobs were given up."""
+    """Failures that are alike. ``meaning`` by today's rule, ``done`` as recorded, ``todo`` only if jobs were given up."""
 
     group: FailureGroup
     meaning: str
@@ -85,9 +89,19 @@ def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
         yield Kind(
             group=group,
             meaning=rule.note if rule else "",
-            done=_DONE[rule.action] if rule else _UNKNOWN,
-            todo=_ADVICE[group.category] if group.given_up else "",
+            done="; ".join(_done(group)),
+            todo=_todo(group) if group.given_up else "",
         )
+
+
+def _done(group: FailureGroup) -> Iterable[str]:
+    actions = sorted(group.actions.items())
+    return (f"{counted(number, 'time')} {_DONE.get(action, action)}" for action, number in actions)
+
+
+def _todo(group: FailureGroup) -> str:
+    named = group.category != FailureCategory.DATA or any(sample.bad_files for sample in group.samples.all())
+    return _ADVICE[group.category] if named else _NO_FILE
 
 
 def _files(workflow: Workflow, files: Iterable[FailedInputFile]) -> Iterable[BadFile]:

@@ -217,7 +217,8 @@ def _look(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
     if node is None or node.state in (NodeState.NOT_READY, NodeState.READY):
         return "waiting", "waiting"
     if node.state in _FAILED:
-        return "failing", f"failed in this DAG: {node.details}" if node.details else "failed in this DAG"
+        cause = unit.problem or node.details
+        return "failing", f"failed in this DAG: {cause}" if cause else "failed in this DAG"
     return "running", "running" if node.state in _RUNNING else "done, being accounted"
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit
 from dags_app.services import failures
 from dags_app.services.failures import failures_sweep
+from dags_app.services.units import units_fail
 from requests_app.models import RequestStatus
 from tests.payload.schemas import validate
-from tests.support.rows import dag_row, request_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +64,24 @@ def test_like_failures_are_one_group_and_each_is_counted_once(dag: DAG) -> None:
         ("transient", 8001, "T1_US_FNAL", "Gen", 3, 1),
         ("transient", 8001, "T2_CH_CERN", "Gen", 1, 0),
         ("data", 8021, "T1_US_FNAL", "Gen", 1, 0),
+    ]
+
+
+def test_what_was_done_after_each_attempt_is_counted_as_recorded(dag: DAG) -> None:
+    gone = line(action="other_site", attempt=2, final=True)
+    write(dag, line(), line(attempt=1), gone, line(node="proc_000001", attempt=3, final=True))
+    failures_sweep(dag)
+    assert FailureGroup.objects.get().actions == {"retry": 2, "other_site": 1, "used_up": 1}
+
+
+def test_a_unit_that_gives_up_has_the_cause_of_it_and_keeps_it_when_its_round_ends(dag: DAG) -> None:
+    unit, other = unit_row(dag, 0), unit_row(dag, 1)
+    write(dag, line(unit=unit.name), line(unit=unit.name, attempt=1, final=True, reason="exit code 8001 in Gen: no such field"))
+    failures_sweep(dag)
+    units_fail(units=[unit, other], problem="rescue attempts used up")
+    assert list(WorkUnit.objects.order_by("index").values_list("problem", flat=True)) == [
+        "exit code 8001 in Gen: no such field; rescue attempts used up",
+        "rescue attempts used up",
     ]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
-from dags_app.models import FailureGroup
+from dags_app.models import DAG, DAGStatus, FailureGroup
+from dags_app.payload.failure_log import note_success
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.selectors.attention import requests_needing
 from sites_app.models import SiteBan
 from tests.dags.test_failures import line
 from tests.support.scripted import documents
@@ -46,6 +50,38 @@ def test_failures_are_counted_while_the_dag_runs(world: World) -> None:
     fail(job, SITE, SITE)
     world.cycle()
     assert list(FailureGroup.objects.values_list("site", "attempts")) == [(SITE, 2)]
+
+
+def test_a_request_whose_attempts_all_fail_says_so_until_a_job_does_well(world: World) -> None:
+    request, job = started(world)
+    now = f"{timezone.now() + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}"
+    with (job.directory / "failures.jsonl").open("a") as log:
+        for attempt in range(10):
+            log.write(json.dumps(line(at=now, attempt=attempt, fence=job.fence)) + "\n")
+    world.cycle()
+    request.refresh_from_db()
+    assert request.alert_code == "all_failing"
+    assert request.waiting_for.endswith("0 of 3 work units done; all 10 attempts have failed so far")
+    assert request in requests_needing(), "the board shows it before it is held"
+    note_success(job.directory, job.fence)
+    world.cycle()
+    request.refresh_from_db()
+    assert request.alert_code == ""
+    assert "have failed" not in request.waiting_for
+
+
+def test_of_an_ended_dag_nothing_runs_and_the_counts_are_those_of_its_end(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.cycle()
+    world.schedd.unit_failed(job, job.open_nodes[0])
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.schedd.end(job, End.FINISHED)
+    world.cycle()
+    dag = DAG.objects.get(workflow=request.workflow, fence=job.fence)
+    assert dag.status == DAGStatus.PARTIAL
+    assert (dag.nodes_running, dag.nodes_idle, dag.nodes_held) == (0, 0, 0)
+    assert (dag.nodes_done, dag.nodes_failed) == (2, 1)
 
 
 def test_a_dag_that_aborted_itself_holds_the_request_whatever_the_share_of_failed_units(world: World) -> None:

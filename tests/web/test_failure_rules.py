@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -32,6 +33,7 @@ def dag(tmp_path: Path) -> DAG:
     bad = line(
         message="unreadable",
         category="data",
+        action="permanent_failure",
         code=8021,
         rule="cms-8021",
         job_id="2.0",
@@ -141,12 +143,13 @@ def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(
     html = operator.get(f"/requests/{request.request_name}/").content.decode()
     part = text(html, "part-errors")
     assert "An input file could not be read." in part, "what it is"
-    assert "WMS2: not tried again, since the same would happen (rule cms-8021)" in part
-    assert "You: Have the files below repaired, or release with them as excluded files" in part
+    assert "WMS2: 1 time not tried again, since the same would happen (rule cms-8021)" in part
+    assert "You: Have the bad input files below repaired, or release with them as excluded files" in part
     assert "/store/a.root 8021 at T1_US_FNAL, 1 attempt, not excluded" in part
     for count in ("By category", "By code", "By step", "By site"):
         assert count in part
-    assert f"/admin/requests_app/request/verb/release/?id={request.pk}" in links(html, "part-errors")
+    back = urlencode({"back": request.get_absolute_url()})
+    assert f"/admin/requests_app/request/verb/release/?id={request.pk}&{back}" in links(html, "part-errors")
     InputFile.objects.create(
         workflow=dag.workflow, lfn="/store/a.root", block_name="b", events=1, size_bytes=1,
         excluded_at=timezone.now(), excluded_by="olga", excluded_reason="bad",

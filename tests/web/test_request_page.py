@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -160,7 +161,8 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     path = f"/requests/{built.held.request_name}/"
     verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
     offered = ("release", "priority", "restart", "fail", "abort")
-    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}" for verb in offered]
+    back = urlencode({"back": path})
+    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
     for client in (staff, reader):
         assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
 

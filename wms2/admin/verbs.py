@@ -56,8 +56,8 @@ class Verb:
         label: on buttons.
         foretell: rows -> by primary key, what will happen, in sentences; may ask the database, once for all rows.
         refuses: why it does not apply to a row; empty when it does.
-        perform: row, actor and the form's values; one of ``REFUSALS`` says why not. Another row of the model, when it returns one,
-            is where the operator lands (a restart's new version).
+        perform: row, actor and the form's values; one of ``REFUSALS`` says why not. If it returns another row of the model, the
+            operator lands there (a restart's new version).
         seen: (value, label) of what the decision rests on, usually the status.
         form: asks for more than a reason.
         dangerous: cannot be undone.
