@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 SCHEMA = "wms2.manifest/1"
 MAX_BYTES = 256 * 1024 * 1024
@@ -44,6 +45,25 @@ class ManifestJob(_Model):
     processed: Processed
 
 
+class GeneratedEvents(_Model):
+    """Event numbers that one job generated in a run."""
+
+    run: int
+    first_event: int
+    last_event: int
+
+
+class Pieces(_Model):
+    """What of the unit's claim a merged file was made from, whatever a filter left of it.
+
+    Files as in ``Processed``; lumis are those that the jobs read or generated: run -> [[first, last], ...].
+    """
+
+    generated: list[GeneratedEvents] = Field(default_factory=list)
+    files: list[ProcessedFile] = Field(default_factory=list)
+    lumis: dict[int, list[tuple[int, int]]]
+
+
 class ManifestFile(_Model):
     """One merged file. ``lumis``: run -> [[lumi, events], ...]; events null where cmsRun did not report them."""
 
@@ -53,6 +73,7 @@ class ManifestFile(_Model):
     events: int = Field(ge=0)
     lumis: dict[int, list[tuple[int, int | None]]]
     parents: list[str] = Field(default_factory=list)
+    pieces: Pieces | None = None  # from 1.1 on
 
 
 class ManifestOutput(_Model):
@@ -79,6 +100,17 @@ class Manifest(_Model):
     jobs: list[ManifestJob] = Field(min_length=1)
     outputs: list[ManifestOutput]
     metrics: dict[str, object] = Field(default_factory=dict)
+
+    @property
+    def tells_pieces(self) -> bool:
+        """Whether merged files name their pieces: from 1.1 on. DAGs of an older payload may still run."""
+        return int(self.schema_.rpartition("/")[2].partition(".")[2] or 0) >= 1
+
+    @model_validator(mode="after")
+    def _has_pieces(self) -> Self:
+        if self.tells_pieces and any(file.pieces is None for output in self.outputs for file in output.files):
+            raise ValueError("a merged file does not say which pieces of the claim it holds")
+        return self
 
     @property
     def claimants(self) -> list[ManifestJob]:

@@ -5,6 +5,7 @@ Owns the reading of the planner's two documents; ``docs/payload-contract.md`` ha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
@@ -15,6 +16,9 @@ from .codes import PayloadError
 from .formats import JOB_FILE, JOB_SCHEMA, UNIT_FILE, UNIT_SCHEMA
 from .lumis import LumiSet
 from .reading import Value, load_document
+
+#: How files of an output are merged: EDM files, NanoAOD kept in EDM files, DQM's own format, and plain trees.
+EDM, NANO, DQMIO, PLAIN = MERGE_KINDS = ("edm", "nano", "dqmio", "plain")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Output:
     dataset: str
     merged_lfn_base: str
     unmerged_lfn_base: str
+    merge: str  # one of MERGE_KINDS
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,15 @@ class UnitDocument:
             job = self.job(job.reads[0])
         return job
 
+    def origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """All of the first task's nodes behind ``nodes``, in the unit's order."""
+        found, waiting = set(), [self.job(node) for node in nodes]
+        while waiting:
+            job = waiting.pop()
+            found.update(() if job.reads else (job.node,))
+            waiting += [self.job(node) for node in job.reads]
+        return tuple(job.node for job in self.jobs if job.node in found)
+
 
 def read_job(directory: Path) -> JobDocument:
     """Read ``job.json`` in ``directory``; PayloadError names the field that is wrong."""
@@ -290,6 +304,9 @@ def _flag(item: Value, name: str) -> bool:
 
 
 def _output(item: Value) -> Output:
+    merge = item["merge"].text()
+    if merge not in MERGE_KINDS:
+        raise item["merge"].refuse(f"expected one of {', '.join(MERGE_KINDS)}")
     return Output(
         step=item["step"].text(),
         module=item["module"].text(),
@@ -297,6 +314,7 @@ def _output(item: Value) -> Output:
         dataset=item["dataset"].text(),
         merged_lfn_base=item["merged_lfn_base"].text(),
         unmerged_lfn_base=item["unmerged_lfn_base"].text(),
+        merge=merge,
     )
 
 

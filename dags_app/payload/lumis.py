@@ -46,6 +46,18 @@ def compact(lumis: Iterable[tuple[int, int]]) -> dict[str, list[list[int]]]:
     return result
 
 
+def compact_ranges(spans: Iterable[tuple[int, int, int]]) -> dict[str, list[list[int]]]:
+    """JSON ranges of (run, first, last) in any order; those that overlap or touch become one."""
+    result: dict[str, list[list[int]]] = {}
+    for run, first, last in sorted(spans):
+        intervals = result.setdefault(str(run), [])
+        if intervals and first <= intervals[-1][1] + 1:
+            intervals[-1][1] = max(intervals[-1][1], last)
+        else:
+            intervals.append([first, last])
+    return result
+
+
 def lumi_set(counts: LumiCounts) -> LumiSet:
     """All (run, lumi) of a counts mapping."""
     return {(run, lumi) for run, lumis in counts.items() for lumi in lumis}

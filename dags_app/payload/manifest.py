@@ -12,7 +12,7 @@ from typing import Any
 from . import lumis
 from .collecting import NodeReport, StepFigures
 from .documents import JobDocument, Output, UnitDocument
-from .formats import MANIFEST_SCHEMA, utc_now
+from .formats import MANIFEST_VERSION, utc_now
 from .merging import Content
 from .slot import Slot
 from .storage import StoredFile
@@ -26,14 +26,16 @@ class MergedFile:
     stored: StoredFile
     content: Content
     parents: tuple[str, ...]
+    nodes: tuple[str, ...]  # of the first task, whose work is in it
 
 
 def build_manifest(
     job: JobDocument, unit: UnitDocument, slot: Slot, rse: str, reports: tuple[NodeReport, ...], merged: list[MergedFile]
 ) -> dict[str, Any]:
     """The manifest of a unit whose merge is done."""
+    pieces = Pieces(unit, reports)
     return {
-        "schema": MANIFEST_SCHEMA,
+        "schema": MANIFEST_VERSION,
         "instance": job.instance,
         "request_name": job.request_name,
         "workflow_id": str(job.workflow_id),
@@ -45,7 +47,7 @@ def build_manifest(
         "rse": rse,
         "written_at": utc_now(),
         "jobs": [_job(report, job) for report in reports],
-        "outputs": [_output(output, [file for file in merged if file.output == output]) for output in job.outputs],
+        "outputs": [_output(output, [file for file in merged if file.output == output], pieces) for output in job.outputs],
         "metrics": {"steps": _metrics(reports)},
     }
 
@@ -55,7 +57,28 @@ def _job(report: NodeReport, job: JobDocument) -> dict[str, Any]:
     return {"node": report.node, **task, "processed": report.processed}
 
 
-def _output(output: Output, merged: list[MergedFile]) -> dict[str, Any]:
+class Pieces:
+    """What each node of the first task made of the unit's claim."""
+
+    def __init__(self, unit: UnitDocument, reports: Iterable[NodeReport]) -> None:
+        self._jobs = {job.node: job for job in unit.jobs}
+        self._processed = {report.node: report.processed for report in reports}
+
+    def of(self, nodes: Iterable[str]) -> dict[str, Any]:
+        """The pieces of some nodes together, as the manifest names them."""
+        names = list(nodes)
+        made = [(name, self._jobs[name].generate) for name in names]
+        spans = [(int(run), a, b) for name in names for run, pairs in self._processed[name]["lumis"].items() for a, b in pairs]
+        return {
+            "generated": [
+                {"run": each.run, "first_event": each.first_event, "last_event": each.last_event} for _, each in made if each
+            ],
+            "files": [file for name in names for file in self._processed[name]["files"]],
+            "lumis": lumis.compact_ranges(spans),
+        }
+
+
+def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[str, Any]:
     return {
         "dataset": output.dataset,
         "module": output.module,
@@ -69,6 +92,7 @@ def _output(output: Output, merged: list[MergedFile]) -> dict[str, Any]:
                 "events": file.content.events,
                 "lumis": lumis.counts_to_json(file.content.lumis),
                 "parents": list(file.parents),
+                "pieces": pieces.of(file.nodes),
             }
             for file in merged
         ],

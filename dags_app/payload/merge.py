@@ -13,11 +13,11 @@ from pathlib import Path
 from . import codes, documents, files, merging, names, storage
 from .codes import PayloadError, exit_status
 from .collecting import NodeReport, UnmergedFile, read_merge_input
-from .documents import JobDocument, Output, Step, UnitDocument
+from .documents import DQMIO, JobDocument, Output, Step, UnitDocument
 from .formats import MANIFEST_FILE
 from .journal import Journal
 from .manifest import MergedFile, build_manifest
-from .merge_tools import run_merge
+from .merge_tools import MergeTask, run_merge
 from .merging import Content, MergeGroup
 from .parentage import Parentage
 from .processes import Finished, stop_requests_as_errors
@@ -37,6 +37,7 @@ class PlannedFile:
     lfn: str
     group: MergeGroup
     parents: tuple[str, ...]
+    nodes: tuple[str, ...]
 
 
 def run_merge_job(directory: Path, node: str, attempt: int) -> int:
@@ -70,7 +71,10 @@ def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, 
         for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
     ]
     parentage = Parentage(reports, {file.lfn: lfn for _, lfn, group in groups for file in group.files})
-    return [PlannedFile(output, lfn, group, parentage.of(group)) for output, lfn, group in groups]
+    return [
+        PlannedFile(output, lfn, group, parentage.of(group), unit.origins(file.node for file in group.files))
+        for output, lfn, group in groups
+    ]
 
 
 def _files_of(job: JobDocument, output: Output, reports: tuple[NodeReport, ...]) -> list[UnmergedFile]:
@@ -85,10 +89,10 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     report.exit_step = "merge"
     step = next(step for step in job.steps if step.name == planned.output.step)
     _check_sizes(volume, planned.group)
-    run = run_merge(step, [volume.path(file.lfn) for file in planned.group.files], planned.lfn, directory, work)
-    expected = planned.group.content
-    content = run.content or expected
-    merging.check_same(expected, content, planned.lfn)
+    inputs = [volume.path(file.lfn) for file in planned.group.files]
+    run = run_merge(MergeTask(planned.output.merge, step, inputs, planned.lfn, directory, work))
+    content = run.content
+    merging.check_same(planned.group.content, content, planned.lfn, events=planned.output.merge != DQMIO)
     report.steps.append(_record(number, step, run.finished, planned, content))
     report.exit_step = "stageOut"
     stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.job_id)
@@ -98,7 +102,7 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
         OutputRecord(output.step, output.module, output.dataset, stored, content.events, content.lumis, parents)
     )
     report.exit_step = None
-    return MergedFile(output, stored, content, parents)
+    return MergedFile(output, stored, content, parents, planned.nodes)
 
 
 def _check_sizes(volume: Volume, group: MergeGroup) -> None:

@@ -1,9 +1,9 @@
-"""Running the worker node's merge command on one group of files. Owns its command line and the reading of its report.
+"""Merging one group of files with the tool of their format. Owns the tools' command lines and the reading of what they wrote.
 
-``WMS2_MERGE_COMMAND`` names the command (default ``hadd``), called as ``<command> -f OUT IN...``. If its program is
-``cmsRun`` it is given a merge configuration instead, which is what EDM files need. A merge command may write what it
-merged to the file named by ``WMS2_MERGE_REPORT``: ``{"events": N, "lumis": {run: [[lumi, events], ...]}}``; the real hadd
-does not, so its result is taken to be the sum of its inputs.
+EDM files, NanoAOD in EDM files and DQMIO are merged by cmsRun, whose framework job report says what the merged file holds. Plain
+trees are merged by ``WMS2_MERGE_COMMAND`` (default ``hadd``), called as ``<command> -f OUT IN...``, and the merged file is read
+with the release's ROOT; a command that writes ``{"events": N, "lumis": {run: [[lumi, events], ...]}}`` to the file that
+``WMS2_MERGE_REPORT`` names saves that. What a merged file holds is never taken from its inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from . import codes, files, fjr, lumis, psets
 from .cmssw import run_in_release
 from .codes import PayloadError
-from .documents import Step
+from .documents import PLAIN, Step
 from .merging import Content
 from .processes import Finished
 from .reading import Value
@@ -28,67 +28,87 @@ DEFAULT_COMMAND = "hadd"
 
 _MERGED_MODULE = "Merged"  # of merge_pset.py
 _ERROR_LINES = 40
+_READER = "plain_content.py"
+#: The Python of a release that has ROOT: python3, or python in releases of before.
+_WITH_ROOT = """python3 -c 'import ROOT' 2>/dev/null && exec python3 "$0" "$@"; exec python "$0" "$@\""""
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One merge: ``inputs`` of one kind become the file ``lfn``, in the environment of the step that wrote them.
+
+    ``directory`` is its own; ``work`` is the job's.
+    """
+
+    kind: str
+    step: Step
+    inputs: list[Path]
+    lfn: str
+    directory: Path
+    work: Path
+
+    def run(self, command: list[str], variables: dict[str, str]) -> Finished:
+        """Run a program of the release in the task's directory."""
+        return run_in_release(command, self.step.cmssw_version, self.step.scram_arch, self.directory, self.work, variables)
 
 
 @dataclass(frozen=True)
 class MergeRun:
-    """How a merge command ended, the file it wrote and what it says that holds (None: it does not say)."""
+    """How a merge ended, the file it wrote and what that holds."""
 
     finished: Finished
     output: Path
-    content: Content | None
+    content: Content
 
 
-def merge_command() -> list[str]:
-    """The command of this worker node, as words."""
-    words = shlex.split(os.environ.get(COMMAND_VARIABLE) or DEFAULT_COMMAND)
-    if not words:
-        raise PayloadError(codes.MERGE_FAILED, f"{COMMAND_VARIABLE} is blank")
-    return words
-
-
-def run_merge(step: Step, inputs: list[Path], lfn: str, directory: Path, work: Path) -> MergeRun:
-    """Merge ``inputs`` in ``directory`` in the environment of the step that wrote them; PayloadError when it fails."""
-    missing = [str(path) for path in inputs if not path.is_file()]
+def run_merge(task: MergeTask) -> MergeRun:
+    """Merge; PayloadError when it fails or nothing tells what was merged."""
+    missing = [str(path) for path in task.inputs if not path.is_file()]
     if missing:
-        raise PayloadError(codes.FILE_OPEN_FAILED, f"{len(missing)} of {len(inputs)} unmerged files are not there: {missing[0]}")
-    command = merge_command()
-    if Path(command[0]).name == "cmsRun":
-        return _by_cmsrun(command, step, inputs, lfn, directory, work)
-    return _by_hadd(command, step, inputs, directory, work)
+        raise PayloadError(
+            codes.FILE_OPEN_FAILED, f"{len(missing)} of {len(task.inputs)} unmerged files are not there: {missing[0]}"
+        )
+    return _by_hadd(task) if task.kind == PLAIN else _by_cmsrun(task)
 
 
-def _by_hadd(command: list[str], step: Step, inputs: list[Path], directory: Path, work: Path) -> MergeRun:
-    output, report = directory / "merged.root", directory / "merge_report.json"
-    words = [*command, "-f", str(output), *map(str, inputs)]
-    finished = run_in_release(words, step.cmssw_version, step.scram_arch, directory, work, {REPORT_VARIABLE: str(report)})
+def _by_hadd(task: MergeTask) -> MergeRun:
+    command = shlex.split(os.environ.get(COMMAND_VARIABLE) or DEFAULT_COMMAND)
+    if not command:
+        raise PayloadError(codes.MERGE_FAILED, f"{COMMAND_VARIABLE} is blank")
+    output, report = task.directory / "merged.root", task.directory / "merge_report.json"
+    finished = task.run([*command, "-f", str(output), *map(str, task.inputs)], {REPORT_VARIABLE: str(report)})
     if finished.exit_code != 0 or not output.is_file():
-        raise _failed(command[0], finished, directory)
-    return MergeRun(finished, output, _content(report))
-
-
-def _content(report: Path) -> Content | None:
+        raise _failed(command[0], finished, task.directory)
     if not report.is_file():
-        return None
+        _read_plain(task, output, report)
     document = Value(json.loads(report.read_text(encoding="utf-8")), report.name)
-    return Content(document["events"].integer(), lumis.counts_from_json(document["lumis"]))
+    return MergeRun(finished, output, Content(document["events"].integer(), lumis.counts_from_json(document["lumis"])))
 
 
-def _by_cmsrun(command: list[str], step: Step, inputs: list[Path], lfn: str, directory: Path, work: Path) -> MergeRun:
-    output = directory / "merged.root"
-    names = {"inputs": [f"file:{path}" for path in inputs], "output": output.name, "lfn": lfn}
-    (directory / "merge.json").write_text(json.dumps(names, indent=1), encoding="utf-8")
-    psets.copy_program("merge_pset.py", directory / psets.CONFIGURATION)
-    words = [*command, "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
-    finished = run_in_release(words, step.cmssw_version, step.scram_arch, directory, work, {})
-    report = fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT)
+def _read_plain(task: MergeTask, output: Path, report: Path) -> None:
+    psets.copy_program(_READER, task.directory / _READER)
+    finished = task.run(["/bin/sh", "-c", _WITH_ROOT, _READER, str(output), str(report)], {})
+    if finished.exit_code != 0 or not report.is_file():
+        raise _failed("sh", finished, task.directory)
+
+
+def _by_cmsrun(task: MergeTask) -> MergeRun:
+    output = task.directory / "merged.root"
+    inputs = [f"file:{path}" for path in task.inputs]
+    document = {"kind": task.kind, "inputs": inputs, "output": output.name, "lfn": task.lfn}
+    (task.directory / "merge.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    psets.copy_program("merge_pset.py", task.directory / psets.CONFIGURATION)
+    finished = task.run(["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION], {})
+    report = fjr.read_framework_report(task.directory / psets.FRAMEWORK_REPORT)
     written = report.output(_MERGED_MODULE)
     if finished.exit_code != 0 or report.errors or not report.complete or written is None or not output.is_file():
-        raise _failed(command[0], finished, directory)
+        raise _failed("cmsRun", finished, task.directory, report.problem)
+    if report.skipped_files:
+        raise PayloadError(codes.INPUT_SKIPPED, f"the merge skipped {len(report.skipped_files)} files: {report.skipped_files[0]}")
     return MergeRun(finished, output, Content(written.events, written.lumis))
 
 
-def _failed(program: str, finished: Finished, directory: Path) -> PayloadError:
-    name = Path(program).name
-    tail = files.tail_text(directory / f"{name}.stderr", _ERROR_LINES)
-    return PayloadError(codes.MERGE_FAILED, f"{program} ended with {finished.exit_code}\n{tail}")
+def _failed(program: str, finished: Finished, directory: Path, problem: str = "") -> PayloadError:
+    tail = files.tail_text(directory / f"{Path(program).name}.stderr", _ERROR_LINES)
+    ended = f"{program} ended with {finished.exit_code}" + (f" ({problem})" if problem else "")
+    return PayloadError(codes.MERGE_FAILED, f"{ended}\n{tail}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from dags_app.planning import layout, lumis
 from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
+from dags_app.planning.merge_kinds import merge_kind
 from dags_app.planning.specs import (
     DagSpec,
     GeneratedRange,
@@ -44,6 +45,7 @@ def job_document(spec: DagSpec) -> str:
                 "dataset": output.dataset,
                 "merged_lfn_base": output.merged_lfn_base,
                 "unmerged_lfn_base": output.unmerged_lfn_base,
+                "merge": output.merge or merge_kind(output.tier),
             }
             for output in workflow.outputs
         ],

@@ -38,6 +38,15 @@ class ClaimKind(StrEnum):
     RUN_LUMIS = "run_lumis"  # lumis of one run, with all files that hold them
 
 
+class MergeKind(StrEnum):
+    """How files of an output are merged: by their format, which follows from the output module that writes them."""
+
+    EDM = "edm"  # PoolOutputModule
+    NANO = "nano"  # NanoAOD kept in EDM files until it is merged
+    DQMIO = "dqmio"  # DQMRootOutputModule
+    PLAIN = "plain"  # trees and nothing else: the only format that ROOT's own hadd may touch
+
+
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
     """One kept output of one step: the dataset its merged files belong to."""
@@ -53,6 +62,7 @@ class OutputSpec:
     acquisition_era: str
     processing_string: str
     processing_version: int
+    merge: MergeKind | None = None  # None in specifications of before there were kinds: the tier alone tells
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,11 @@ from django.utils import timezone
 from dags_app import dagman
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.planning import lumis
-from dags_app.planning.specs import LumiRanges
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services import leavings
+from dags_app.services.claims import manifest_compare
 from dags_app.services.submit import SUBMIT_INTENT
-from wms2.errors import LedgerViolation, StaleState
+from wms2.errors import StaleState
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +92,7 @@ def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str, wa
         LedgerViolation: the unit processed work that it did not claim, or processed something twice.
         ManifestProblem: claimed work is missing.
     """
-    _compare(unit, manifest, wanted)
+    manifest_compare(unit=unit, manifest=manifest, wanted=wanted)
     rows = WorkUnit.objects.filter(pk=unit.pk, state__in=(WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)).update(
         state=WorkUnitState.DONE,
         site=manifest.site,
@@ -125,74 +124,3 @@ def units_fail(*, units: Sequence[WorkUnit], problem: str, state: WorkUnitState 
     told = Case(When(problem="", then=Value(problem)), default=both, output_field=TextField())
     WorkUnit.objects.filter(pk__in=ids).update(state=state, problem=told, problem_since=timezone.now())
     WorkUnitClaim.objects.filter(unit_id__in=ids).update(live=False)
-
-
-def _compare(unit: WorkUnit, manifest: Manifest, wanted: WantedLumis | None) -> None:
-    claims = list(unit.claims.filter(live=True).select_related("input_file"))
-    kinds = {claim.kind.lower for claim in claims}
-    if kinds <= {WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS}:
-        _compare_generated(unit, claims, manifest)
-    elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
-        _compare_files(unit, claims, manifest, wanted)
-    else:
-        _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
-
-
-def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest) -> None:
-    wanted = sum(c.events for c in claims)
-    got = sum(job.processed.events for job in manifest.claimants)
-    if got > wanted:
-        raise LedgerViolation(f"{unit.name} generated {got} events, {wanted} were claimed")
-    if got < wanted:
-        raise ManifestProblem(f"{unit.name} generated {got} of {wanted} claimed events")
-    _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
-
-
-def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
-    """Files of which everything is wanted must be read whole; of those that a mask cuts exactly the wanted lumis."""
-    wanted: dict[str, int] = {}
-    chosen: dict[str, LumiRanges] = {}
-    cut: set[str] = set()
-    for claim in claims:
-        file = claim.input_file
-        if file is None:
-            raise LedgerViolation(f"{unit.name}: a claim on file events has no file")
-        wanted[file.lfn] = wanted.get(file.lfn, 0) + claim.events
-        if selection is not None and not selection.everything:
-            held = lumis.from_json(file.lumis)
-            chosen[file.lfn] = selection.among(held)
-            if chosen[file.lfn] != held:
-                cut.add(file.lfn)
-    got: dict[str, int] = {}
-    for job in manifest.claimants:
-        for read in job.processed.files:
-            got[read.lfn] = got.get(read.lfn, 0) + read.events
-    strangers = got.keys() - wanted.keys()
-    too_much = [lfn for lfn in got.keys() & wanted.keys() if got[lfn] > wanted[lfn]]
-    if strangers or too_much:
-        raise LedgerViolation(f"{unit.name} read what it did not claim: {sorted(strangers)[:3] + too_much[:3]}")
-    if cut:
-        _equal(unit, "lumis", lumis.union(*chosen.values()), _processed_lumis(manifest))
-    short = [lfn for lfn, events in wanted.items() if got.get(lfn, -1) < (0 if lfn in cut else events)]
-    if short:
-        raise ManifestProblem(f"{unit.name}: {len(short)} claimed files not read whole, e.g. {sorted(short)[0]}")
-
-
-def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> None:
-    extra, missing = lumis.subtract(got, wanted), lumis.subtract(wanted, got)
-    if extra:
-        raise LedgerViolation(f"{unit.name} processed {what} that it did not claim: {dict(extra)}")
-    if missing:
-        raise ManifestProblem(f"{unit.name}: claimed {what} are missing: {dict(missing)}")
-
-
-def _claimed_lumis(claims: list[WorkUnitClaim], kind: int) -> LumiRanges:
-    return lumis.from_intervals(
-        (claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims if claim.kind.lower == kind
-    )
-
-
-def _processed_lumis(manifest: Manifest) -> LumiRanges:
-    return lumis.from_intervals(
-        (run, a, b) for job in manifest.claimants for run, spans in job.processed.lumis.items() for a, b in spans
-    )

@@ -6,11 +6,13 @@ Names as CMS makes them: ``/Primary/Era-[Filter-]ProcessingString-vN/TIER``, fil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from dags_app.planning.specs import OutputSpec, StepSpec, WorkflowSpec
+from dags_app.planning.merge_kinds import MERGEABLE_CLASSES, merge_kind
+from dags_app.planning.specs import MergeKind, OutputSpec, StepSpec, WorkflowSpec
 from requests_app.intake import lexicon
 from requests_app.intake.draft import Draft, DroppedModules, StepDraft
 from requests_app.intake.findings import Findings
@@ -79,7 +81,7 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpe
         output
         for step in draft.steps
         if step.spec.keep_output
-        for output in _outputs(draft, step, _merged(draft, step, modules[step.spec.name]), findings)
+        for output in _outputs(draft, step, _merged(draft, step, modules[step.spec.name]), configs, findings)
     )
     if not outputs and not findings.problems:
         findings.problem("KeepOutput", "no output of any step is kept")
@@ -184,7 +186,29 @@ def _refuse_strangers(dropped: DroppedModules, known: set[str], whose: str, find
         )
 
 
-def _outputs(draft: Draft, step: StepDraft, modules: Sequence[OutputModule], findings: Findings) -> Iterator[OutputSpec]:
+def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, ConfigDocument], findings: Findings) -> MergeKind:
+    """How the module's files are merged: by its class in the configuration, by its tier where that is written in another way."""
+    config = configs.get(step.spec.config_cache_id)
+    pset = config.pset if config is not None else ""
+    text = pset if isinstance(pset, str) else pset.decode("utf-8", "replace")
+    found = re.search(rf"""^process\.{re.escape(module.label)}\s*=\s*cms\.OutputModule\(\s*["'](\w+)["']""", text, re.MULTILINE)
+    name = found.group(1) if found else ""
+    if name and name not in MERGEABLE_CLASSES:
+        findings.problem(
+            f"{step.prefix}ConfigCacheID",
+            f"output module {module.label} is a {name}, whose files cannot be merged (only {', '.join(MERGEABLE_CLASSES)})",
+        )
+        name = ""
+    return merge_kind(module.data_tier, name)
+
+
+def _outputs(
+    draft: Draft,
+    step: StepDraft,
+    modules: Sequence[OutputModule],
+    configs: Mapping[str, ConfigDocument],
+    findings: Findings,
+) -> Iterator[OutputSpec]:
     for module in modules:
         filtered = f"{module.filter_name}-" if module.filter_name else ""
         version = f"{filtered}{step.processing_string}-v{step.processing_version}"
@@ -202,6 +226,7 @@ def _outputs(draft: Draft, step: StepDraft, modules: Sequence[OutputModule], fin
             acquisition_era=step.acquisition_era,
             processing_string=step.processing_string,
             processing_version=step.processing_version,
+            merge=_merge_kind(step, module, configs, findings),
         )
         field = f"{step.prefix}ProcessingString"
         if not lexicon.PROCESSED.allows(processed):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from dags_app.manifest import Manifest, ManifestJob, ManifestProblem, Processed, ProcessedFile
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
@@ -40,10 +41,17 @@ def whole(lfn: str) -> ClaimSpec:
 
 
 def manifest(files: dict[str, int], lumis: dict[str, Any]) -> Manifest:
-    processed = {"events": sum(files.values()), "lumis": lumis, "files": [{"lfn": f, "events": n} for f, n in files.items()]}
+    return manifest_of([{"lfn": lfn, "events": events} for lfn, events in files.items()], lumis)
+
+
+def manifest_of(files: list[dict[str, Any]], lumis: dict[str, Any], merged: list[dict[str, Any]] | None = None) -> Manifest:
+    """``merged``: the pieces of each merged file of one output; None: a manifest of before they were told."""
+    processed = {"events": sum(file["events"] for file in files), "lumis": lumis, "files": files}
+    plain = {"size_bytes": 1, "adler32": "00000001", "events": 0, "lumis": {}}
+    merged_files = [{"lfn": f"/store/mc/{n}.root", **plain, "pieces": pieces} for n, pieces in enumerate(merged or ())]
     return Manifest.model_validate(
         {
-            "schema": "wms2.manifest/1",
+            "schema": "wms2.manifest/1" if merged is None else "wms2.manifest/1.1",
             "request_name": "r",
             "workflow_id": "w",
             "dag_id": "d",
@@ -52,7 +60,9 @@ def manifest(files: dict[str, int], lumis: dict[str, Any]) -> Manifest:
             "site": "T2_CH_CERN",
             "rse": "T2_CH_CERN",
             "jobs": [{"node": "proc_000000", "processed": processed}],
-            "outputs": [],
+            "outputs": [{"dataset": "/P/E-v1/AOD", "module": "AODoutput", "step": "Reco", "files": merged_files}]
+            if merged
+            else [],
         }
     )
 
@@ -125,3 +135,67 @@ def test_claimed_lumis_are_settled_by_themselves() -> None:
     with pytest.raises(LedgerViolation, match="did not claim"):
         settle(unit_with(*lumis), manifest(read, {"1": [[3, 4], [8, 13]]}), MASKED)
     assert settle(unit_with(*lumis), manifest(read, {"1": [[3, 4], [8, 12]]}), MASKED) == 70
+
+
+def part(lfn: str, first: int, last: int) -> dict[str, Any]:
+    return {"lfn": lfn, "events": last - first + 1, "first_event": first, "last_event": last}
+
+
+def claimed(lfn: str, first: int, last: int) -> ClaimSpec:
+    return ClaimSpec(ClaimKind.FILE_EVENTS, first, last, lfn)
+
+
+def test_parts_of_a_file_are_settled_by_their_first_and_last_events() -> None:
+    unit = unit_with(claimed(A, 0, 9), claimed(A, 20, 39))
+    assert settle(unit, manifest_of([part(A, 30, 39), part(A, 0, 9), part(A, 20, 29)], {"1": [[1, 4]]})) == 30
+
+
+def test_as_many_events_of_another_part_are_not_what_was_claimed() -> None:
+    with pytest.raises(LedgerViolation, match="did not claim"):
+        settle(unit_with(claimed(A, 0, 9), claimed(A, 20, 29)), manifest_of([part(A, 0, 19)], {}))
+    with pytest.raises(LedgerViolation, match="did not claim"):
+        settle(unit_with(claimed(A, 0, 19)), manifest_of([part(A, 0, 9), part(A, 0, 9)], {}))
+    with pytest.raises(ManifestProblem, match="not read whole"):
+        settle(unit_with(claimed(A, 0, 9), claimed(A, 20, 29)), manifest_of([part(A, 0, 9)], {}))
+    with pytest.raises(ManifestProblem, match="are not 0 to 9"):
+        settle(unit_with(claimed(A, 0, 9)), manifest_of([{**part(A, 0, 9), "events": 8}], {}))
+
+
+def piece(*files: dict[str, Any], lumis: dict[str, Any], generated: tuple[tuple[int, int, int], ...] = ()) -> dict[str, Any]:
+    made = [{"run": run, "first_event": first, "last_event": last} for run, first, last in generated]
+    return {"generated": made, "files": list(files), "lumis": lumis}
+
+
+FIRST, SECOND = piece(part(A, 0, 9), lumis={"1": [[1, 1]]}), piece(part(A, 10, 19), lumis={"1": [[2, 2]]})
+READ = ([part(A, 0, 9), part(A, 10, 19)], {"1": [[1, 2]]})
+
+
+def test_merged_files_hold_each_piece_of_the_claim_once() -> None:
+    assert settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, [FIRST, SECOND])) == 20
+
+
+@pytest.mark.parametrize("merged", [[FIRST], [FIRST, FIRST], [FIRST, SECOND, SECOND]], ids=["lost", "swapped", "doubled"])
+def test_a_piece_that_is_in_no_merged_file_or_in_two_leaves_the_unit_unaccounted(merged: list[dict[str, Any]]) -> None:
+    with pytest.raises(ManifestProblem, match="/P/E-v1/AOD"):
+        settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, merged))
+
+
+def test_pieces_of_claimed_lumis_and_of_generated_events_are_looked_at_too() -> None:
+    unit = unit_with(ClaimSpec(ClaimKind.RUN_LUMIS, 3, 4, run=1))
+    whole_file = {"lfn": A, "events": 50}
+    with pytest.raises(ManifestProblem, match="lumis twice"):
+        twice = [piece(whole_file, lumis={"1": [[3, 4]]}), piece(lumis={"1": [[4, 4]]})]
+        settle(unit, manifest_of([whole_file], {"1": [[3, 4]]}, twice), MASKED)
+    made = unit_with(ClaimSpec(ClaimKind.GENERATED, 101, 200, run=1, first_lumi=11, last_lumi=12))
+    read = manifest_of([], {"1": [[11, 12]]}, [piece(lumis={"1": [[11, 12]]}, generated=((1, 101, 199),))])
+    (job,) = read.jobs
+    told = read.model_copy(
+        update={"jobs": [job.model_copy(update={"processed": job.processed.model_copy(update={"events": 100})})]}
+    )
+    with pytest.raises(ManifestProblem, match="do not hold the generated events"):
+        settle(made, told)
+
+
+def test_a_manifest_that_should_tell_pieces_and_does_not_is_refused_as_it_is_read() -> None:
+    with pytest.raises(ValidationError, match="which pieces of the claim"):
+        manifest_of(*READ, [None])  # type: ignore[list-item]

@@ -168,3 +168,33 @@ def test_the_specification_has_everything_planning_needs() -> None:
     assert spec.input is None
     assert len(spec.warnings) == 1
     assert replace(spec, warnings=()).warnings == ()
+
+
+def declared(label: str, class_name: str) -> str:
+    """A module as expanded configurations write it."""
+    return f'process.{label} = cms.OutputModule("{class_name}",\n    fileName = cms.untracked.string("file:{label}.root")\n)\n'
+
+
+@pytest.mark.parametrize(
+    ("tier", "class_name", "kind"),
+    [
+        ("AODSIM", "PoolOutputModule", "edm"),
+        ("MINIAODSIM", "", "edm"),
+        ("NANOAODSIM", "PoolOutputModule", "nano"),
+        ("NANOAOD", "", "nano"),
+        ("NANOAODSIM", "NanoAODOutputModule", "plain"),
+        ("DQMIO", "DQMRootOutputModule", "dqmio"),
+        ("DQMIO", "", "dqmio"),
+    ],
+)
+def test_how_files_are_merged_follows_from_tier_and_output_module(tier: str, class_name: str, kind: str) -> None:
+    text = "process = cms.Process('X')\n" + (declared("AODoutput", class_name) if class_name else "")
+    configs = {"d" * 32: Config((Module("AODoutput", tier),), pset=text + declared("OtherAODoutput", "EventStreamFileWriter"))}
+
+    assert [output.merge for output in typed(reprocessing(), configs).outputs] == [kind]
+
+
+def test_an_output_whose_files_nothing_merges_is_refused_by_name() -> None:
+    configs = {"d" * 32: Config((Module("RAWoutput", "RAW"),), pset=declared("RAWoutput", "EventStreamFileWriter"))}
+
+    assert "RAWoutput is a EventStreamFileWriter" in incomplete(reprocessing(), configs)["ConfigCacheID"]

@@ -24,7 +24,10 @@ def test_the_same_source_gives_the_same_bytes_wherever_it_is_written(tmp_path: P
 
 def test_the_zipapp_holds_the_programs_that_run_inside_cmsrun(payload: Path) -> None:
     names = set(zipfile.ZipFile(payload).namelist())
-    programs = {f"wms2_payload/programs/{name}" for name in ("cmssw_tweak.py", "step_pset.py", "merge_pset.py", "cmssw_run.sh")}
+    programs = {
+        f"wms2_payload/programs/{name}"
+        for name in ("cmssw_tweak.py", "step_pset.py", "merge_pset.py", "plain_content.py", "cmssw_run.sh")
+    }
     assert programs < names and "wms2_payload/build.py" not in names
 
 

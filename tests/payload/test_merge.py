@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -25,39 +28,102 @@ def merged(bench: Workbench) -> list[tuple[int, dict[str, list[list[int]]]]]:
 WHOLE = [(40, {"1": [[1, 10], [2, 10], [3, 10], [4, 10]]})]
 
 
-@pytest.mark.parametrize("command", ["hadd", "cmsRun", "hadd -v 0"])
-def test_each_merge_command_gives_the_same_content(unit: Workbench, command: str) -> None:
-    unit.variables["WMS2_MERGE_COMMAND"] = command
+def of_kind(bench: Workbench, kind: str) -> None:
+    """The unit's output in another format; the simulated files hold the same in each."""
+    job = json.loads((bench.dag / "job.json").read_text())
+    job["outputs"][0]["merge"] = kind
+    (bench.dag / "job.json").write_text(json.dumps(job))
+
+
+def instead(bench: Workbench, program: str, script: str) -> None:
+    """A program of that name that comes first on the job's PATH; in it, REAL is the directory of the simulated ones."""
+    place = bench.root / "wrapped" / program
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(f"#!/bin/sh\nREAL={bench.programs}\n{script}\n")
+    place.chmod(0o755)
+    bench.variables["PATH"] = f"{place.parent}:{bench.programs}:/usr/bin:/bin"
+
+
+def merge_report(bench: Workbench) -> str:
+    """The framework report of the merge, out of its logs."""
+    with tarfile.open(bench.place / "merge.0.logs.tar.gz") as logs:
+        (name,) = (name for name in logs.getnames() if name.endswith("FrameworkJobReport.xml"))
+        stream = logs.extractfile(name)
+        assert stream is not None
+        return stream.read().decode()
+
+
+@pytest.mark.parametrize(("kind", "module"), [("edm", "PoolOutputModule"), ("nano", "NanoAODOutputModule")])
+def test_event_files_are_merged_by_cmsrun_in_their_own_format_and_never_by_hadd(unit: Workbench, kind: str, module: str) -> None:
+    of_kind(unit, kind)
+    instead(unit, "hadd", "exit 1")
     done = unit.process("merge", "merge")
     validate("manifest", unit.read("merge_output.json"))
     validate("report", done.report)
     assert merged(unit) == WHOLE
+    assert f"<OutputModuleClass>{module}<" in merge_report(unit)
 
 
-def wrapped_hadd(bench: Workbench, script: str) -> None:
-    path = bench.root / "wrapped_hadd"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    bench.variables["WMS2_MERGE_COMMAND"] = str(path)
+def test_dqmio_is_merged_by_run_and_lumi_and_holds_no_events(unit: Workbench) -> None:
+    of_kind(unit, "dqmio")
+    unit.process("merge", "merge")
+    assert merged(unit) == [(0, {"1": [[1, 0], [2, 0], [3, 0], [4, 0]]})]
+    assert "<OutputModuleClass>DQMRootOutputModule<" in merge_report(unit)
 
 
-def test_a_merge_command_without_a_report_is_taken_to_merge_all_its_inputs(unit: Workbench) -> None:
-    wrapped_hadd(unit, f'unset WMS2_MERGE_REPORT; exec "{unit.programs}/hadd" "$@"')
+@pytest.mark.parametrize("command", ["hadd", "hadd -v 0"])
+def test_plain_trees_are_merged_by_the_worker_nodes_command(unit: Workbench, command: str) -> None:
+    of_kind(unit, "plain")
+    unit.variables["WMS2_MERGE_COMMAND"] = command
     unit.process("merge", "merge")
     assert merged(unit) == WHOLE
 
 
+SILENT = 'unset WMS2_MERGE_REPORT; exec "$REAL/hadd" "$@"'
+
+
+def test_a_plain_merge_that_says_nothing_is_read_with_root(unit: Workbench) -> None:
+    of_kind(unit, "plain")
+    instead(unit, "hadd", SILENT)
+    instead(unit, "python3", f'export PYTHONPATH={Path(__file__).parent / "root"}; exec {sys.executable} "$@"')
+    unit.process("merge", "merge")
+    assert merged(unit) == WHOLE
+
+
+def test_a_merge_of_which_nothing_tells_what_it_holds_is_a_failure(unit: Workbench) -> None:
+    of_kind(unit, "plain")
+    instead(unit, "hadd", SILENT)
+    instead(unit, "python", "echo no ROOT here >&2; exit 1")
+    done = unit.run("merge", "merge")
+    assert done.report["exit_code"] == 95004 and "no ROOT here" in done.report["error_message"]
+    assert not (unit.place / "merge_output.json").exists() and unit.post(done) == 1
+
+
+ONE_INPUT = """sed -i 's/"file:[^"]*",//' merge.json; exec "$REAL/cmsRun" "$@\""""
+
+
 @pytest.mark.parametrize(
-    ("script", "code", "message"),
+    ("kind", "program", "script", "code", "message"),
     [
-        ('echo "disk full" >&2; exit 3', 95004, "ended with 3\ndisk full"),
-        ("exit 0", 95004, "ended with 0"),
-        ('hadd "$1" "$2" "$3"', 95005, "holds 20 events, its inputs hold 40"),
+        ("plain", "hadd", 'echo "disk full" >&2; exit 3', 95004, "ended with 3\ndisk full"),
+        ("plain", "hadd", "exit 0", 95004, "ended with 0"),
+        ("plain", "hadd", '"$REAL/hadd" "$1" "$2" "$3"', 95005, "holds 20 events, its inputs hold 40"),
+        ("edm", "cmsRun", 'echo "disk full" >&2; exit 3', 95004, "was not written)\ndisk full"),
+        ("edm", "cmsRun", "echo cut > merged.root; echo '<FrameworkJobReport>' > FrameworkJobReport.xml", 95004, "cut off"),
+        ("edm", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
+        ("nano", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
+        ("dqmio", "cmsRun", ONE_INPUT, 95005, "missing 1:1-2"),
     ],
-    ids=["fails", "writes nothing", "loses an input"],
-)
-def test_a_merge_that_does_not_do_its_work_leaves_no_manifest(unit: Workbench, script: str, code: int, message: str) -> None:
-    wrapped_hadd(unit, script)
+    ids=[
+        "hadd fails", "hadd writes nothing", "hadd loses an input", "cmsRun fails", "report cut off", "EDM loses an input",
+        "NANO loses an input", "DQMIO loses an input",
+    ],
+)  # fmt: skip
+def test_a_merge_that_does_not_do_its_work_leaves_no_manifest(
+    unit: Workbench, kind: str, program: str, script: str, code: int, message: str
+) -> None:
+    of_kind(unit, kind)
+    instead(unit, program, script)
     done = unit.run("merge", "merge")
     assert done.value == code % 256
     assert done.report["exit_code"] == code and message in done.report["error_message"]
@@ -91,12 +157,12 @@ def test_a_file_that_two_reports_have_is_not_merged_twice(unit: Workbench) -> No
 
 
 def test_the_journal_says_what_will_be_written_before_it_is(unit: Workbench) -> None:
-    wrapped_hadd(unit, "exit 9")
+    instead(unit, "cmsRun", "exit 9")
     unit.run("merge", "merge")
     (journal,) = (unit.storage() / "store/unmerged").rglob("*.merge_journal.json")
     document = json.loads(journal.read_text())
     validate("merge_journal", document)
-    del unit.variables["WMS2_MERGE_COMMAND"]
+    del unit.variables["PATH"]
     unit.process("merge", "merge", attempt=1)
     assert [file["lfn"] for file in unit.read("merge_output.json")["outputs"][0]["files"]] == document["merged"]
 

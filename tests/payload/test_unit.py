@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uproot
 
+from dags_app.manifest import read_manifest
 from dags_app.payload.files import adler32
 from tests.payload.conftest import chain
 from tests.payload.schemas import validate
@@ -89,6 +90,19 @@ def test_the_manifest_tells_the_truth_about_each_file(unit: Workbench) -> None:
             assert file["events"] == len(rows)
             counted = {lumi: sum(1 for _, number, _ in rows if number == lumi) for lumi, _ in file["lumis"]["1"]}
             assert dict(map(tuple, file["lumis"]["1"])) == counted
+
+
+def test_each_merged_file_names_the_pieces_of_the_claim_it_was_made_from(unit: Workbench) -> None:
+    for files in merged_files(unit).values():
+        pieces = [file["pieces"] for file in files]
+        made = [(each["first_event"], each["last_event"]) for piece in pieces for each in piece["generated"]]
+        assert made == [(FIRST_EVENT + n * EVENTS, FIRST_EVENT + (n + 1) * EVENTS - 1) for n in range(NODES)]
+        for file, piece in zip(files, pieces, strict=True):
+            events = [event for _, _, event in event_numbers(unit.stored(file["lfn"]))]
+            assert (events[0], events[-1]) == (piece["generated"][0]["first_event"], piece["generated"][-1]["last_event"])
+            assert {lumi for lumi, _ in file["lumis"]["1"]} == {n for a, b in piece["lumis"]["1"] for n in range(a, b + 1)}
+    manifest, _ = read_manifest(unit.place / "merge_output.json")
+    assert manifest.tells_pieces
 
 
 def test_the_manifest_names_what_every_node_processed_and_what_the_steps_took(unit: Workbench) -> None:

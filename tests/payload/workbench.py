@@ -59,7 +59,7 @@ def step(number: int, name: str, outputs: list[str], source: tuple[str, str] | N
     }
 
 
-def output(step_name: str, module: str, tier: str) -> dict[str, Any]:
+def output(step_name: str, module: str, tier: str, merge: str = "edm") -> dict[str, Any]:
     """A kept output of ``job.json``."""
     return {
         "step": step_name,
@@ -68,6 +68,7 @@ def output(step_name: str, module: str, tier: str) -> dict[str, Any]:
         "dataset": f"/Primary/Era-Proc-v1/{tier}",
         "merged_lfn_base": f"/store/mc/Era/Primary/{tier}/Proc-v1",
         "unmerged_lfn_base": f"/store/unmerged/Era/Primary/{tier}/Proc-v1",
+        "merge": merge,
     }
 
 

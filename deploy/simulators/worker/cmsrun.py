@@ -94,7 +94,7 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
     for output in plan.outputs:
         path = Path(output.file_name.removeprefix("file:"))
         lumis = list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
-        if plan.process_name == _MERGE_PROCESS:
+        if plan.process_name == _MERGE_PROCESS and not plan.source.without_events:
             merge_files([file.path for file in given.inputs], path)
         else:
             write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed)

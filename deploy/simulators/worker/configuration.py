@@ -45,6 +45,11 @@ class Source:
         """Whether events come from files."""
         return self.type_name in FILE_SOURCES
 
+    @property
+    def without_events(self) -> bool:
+        """Whether it reads files by run and lumi only: DQM's format holds no events."""
+        return self.type_name == "DQMRootSource"
+
 
 @dataclass(frozen=True, slots=True)
 class Mixing:

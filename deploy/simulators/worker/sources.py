@@ -91,6 +91,8 @@ def _read_files(plan: Plan) -> Given:
                 raise
             skipped.append(name)
             continue
+        if source.without_events:
+            events = events.take(slice(0, 0))
         events, lumis = events.take(_wanted(source, events)), [lumi for lumi in lumis if _in_ranges(source, lumi)]
         before, to_skip = min(to_skip, len(events)), max(0, to_skip - len(events))
         part = events.take(slice(before, None if left < 0 else before + left))

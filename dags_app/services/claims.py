@@ -1,0 +1,155 @@
+"""Whether a manifest equals its unit's claims (``model.md`` section 3, "A unit is done"), and its merged files hold just that.
+
+Raises only: ``LedgerViolation`` for work that was not claimed or was done twice, ``ManifestProblem`` for what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from dags_app.manifest import Manifest, ManifestOutput, ManifestProblem, ProcessedFile
+from dags_app.models import WorkUnit, WorkUnitClaim
+from dags_app.planning import lumis
+from dags_app.planning.specs import LumiRanges
+from dags_app.planning.wanted import WantedLumis
+from wms2.errors import LedgerViolation
+
+Intervals = tuple[tuple[int, int], ...]
+
+
+def manifest_compare(*, unit: WorkUnit, manifest: Manifest, wanted: WantedLumis | None) -> None:
+    """Compare all that the unit's jobs processed with its live claims, and the merged files of each output with that.
+
+    Args:
+        wanted: which lumis of its input the request wants; None without input.
+    """
+    claims = list(unit.claims.filter(live=True).select_related("input_file"))
+    kinds = {claim.kind.lower for claim in claims}
+    if kinds <= {WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS}:
+        _compare_generated(unit, claims, manifest)
+    elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
+        _compare_files(unit, claims, manifest, wanted)
+    else:
+        _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
+    for output in manifest.outputs:
+        if manifest.tells_pieces:
+            _compare_pieces(unit, claims, manifest, output)
+
+
+def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest) -> None:
+    wanted = sum(c.events for c in claims)
+    got = sum(job.processed.events for job in manifest.claimants)
+    if got > wanted:
+        raise LedgerViolation(f"{unit.name} generated {got} events, {wanted} were claimed")
+    if got < wanted:
+        raise ManifestProblem(f"{unit.name} generated {got} of {wanted} claimed events")
+    _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
+
+
+def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
+    """Of files of which everything is wanted exactly the claimed events; of those that a mask cuts exactly the wanted lumis."""
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    chosen: dict[str, LumiRanges] = {}
+    cut: set[str] = set()
+    for claim in claims:
+        file = claim.input_file
+        if file is None:
+            raise LedgerViolation(f"{unit.name}: a claim on file events has no file")
+        wanted.setdefault(file.lfn, [])
+        if claim.events:
+            wanted[file.lfn].append((claim.span.lower, claim.span.lower + claim.events - 1))
+        if selection is not None and not selection.everything:
+            held = lumis.from_json(file.lumis)
+            chosen[file.lfn] = selection.among(held)
+            if chosen[file.lfn] != held:
+                cut.add(file.lfn)
+    read = _read_events(unit, (file for job in manifest.claimants for file in job.processed.files))
+    claimed = {lfn: lumis.merged(sorted(spans)) for lfn, spans in wanted.items()}
+    too_much = [lfn for lfn, spans in read.items() if _beyond(spans, claimed.get(lfn)) or (_twice(spans) and lfn not in cut)]
+    if too_much:
+        raise LedgerViolation(f"{unit.name} read what it did not claim: {sorted(too_much)[:3]}")
+    if cut:
+        _equal(unit, "lumis", lumis.union(*chosen.values()), _processed_lumis(manifest))
+    short = [lfn for lfn, spans in claimed.items() if lfn not in read or (lfn not in cut and _beyond(spans, read[lfn]))]
+    if short:
+        raise ManifestProblem(f"{unit.name}: {len(short)} claimed files not read whole, e.g. {sorted(short)[0]}")
+
+
+def _read_events(unit: WorkUnit, files: Iterable[ProcessedFile]) -> dict[str, Intervals]:
+    """Events read of each file, from 0; a whole file begins at its first. Intervals that overlap stay as they are."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for file in files:
+        spans = found.setdefault(file.lfn, [])
+        first = file.first_event or 0
+        if file.last_event is not None and file.last_event - first + 1 != file.events:
+            raise ManifestProblem(f"{unit.name}: {file.events} events of {file.lfn} are not {first} to {file.last_event}")
+        if file.events:
+            spans.append((first, first + file.events - 1))
+    return {lfn: tuple(sorted(spans)) for lfn, spans in found.items()}
+
+
+def _twice(spans: Sequence[tuple[int, int]]) -> bool:
+    return any(before[1] >= after[0] for before, after in pairwise(spans))
+
+
+def _beyond(spans: Intervals, limits: Intervals | None) -> bool:
+    """Whether something of ``spans`` is not in ``limits``; None: nothing may be there, not even a file without events."""
+    return limits is None or bool(lumis.subtract({0: lumis.merged(sorted(spans))}, {0: lumis.merged(sorted(limits))}))
+
+
+def _compare_pieces(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, output: ManifestOutput) -> None:
+    """The merged files of an output together hold each piece of the unit's work, once."""
+    held = [file.pieces for file in output.files if file.pieces is not None]
+    whose = f"{unit.name}: the merged files of {output.dataset}"
+    generated = [(made.run, made.first_event, made.last_event) for pieces in held for made in pieces.generated]
+    claimed = [(c.run.lower, c.span.lower, c.span.upper - 1) for c in claims if c.kind.lower == WorkUnitClaim.KIND_GENERATED]
+    _same(whose, "generated events", _by_run(claimed), _by_run(generated))
+    _once(whose, "generated events", _by_run(generated))
+    files = _read_events(unit, (file for pieces in held for file in pieces.files))
+    jobs = _read_events(unit, (file for job in manifest.claimants for file in job.processed.files))
+    if files != jobs:
+        strange = sorted(lfn for lfn in files.keys() | jobs.keys() if files.get(lfn) != jobs.get(lfn))
+        raise ManifestProblem(f"{whose} hold other events of {strange[0]} than the unit's jobs read")
+    spans = [(run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs]
+    _same(whose, "lumis", _by_run(spans), {run: list(pairs) for run, pairs in _processed_lumis(manifest).items()})
+    if any(claim.kind.lower == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
+        _once(whose, "lumis", _by_run(spans))
+
+
+def _by_run(spans: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
+    found: dict[int, list[tuple[int, int]]] = {}
+    for run, first, last in sorted(spans):
+        found.setdefault(run, []).append((first, last))
+    return found
+
+
+def _same(whose: str, what: str, wanted: Mapping[int, list[tuple[int, int]]], got: Mapping[int, list[tuple[int, int]]]) -> None:
+    left, right = ({run: lumis.merged(sorted(spans)) for run, spans in each.items()} for each in (wanted, got))
+    if left != right:
+        raise ManifestProblem(f"{whose} do not hold the {what} of the unit's work: {right} instead of {left}")
+
+
+def _once(whose: str, what: str, got: Mapping[int, list[tuple[int, int]]]) -> None:
+    if any(_twice(spans) for spans in got.values()):
+        raise ManifestProblem(f"{whose} hold the same {what} twice: {dict(got)}")
+
+
+def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> None:
+    extra, missing = lumis.subtract(got, wanted), lumis.subtract(wanted, got)
+    if extra:
+        raise LedgerViolation(f"{unit.name} processed {what} that it did not claim: {dict(extra)}")
+    if missing:
+        raise ManifestProblem(f"{unit.name}: claimed {what} are missing: {dict(missing)}")
+
+
+def _claimed_lumis(claims: list[WorkUnitClaim], kind: int) -> LumiRanges:
+    return lumis.from_intervals(
+        (claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims if claim.kind.lower == kind
+    )
+
+
+def _processed_lumis(manifest: Manifest) -> LumiRanges:
+    return lumis.from_intervals(
+        (run, a, b) for job in manifest.claimants for run, spans in job.processed.lumis.items() for a, b in spans
+    )

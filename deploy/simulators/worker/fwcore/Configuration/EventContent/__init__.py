@@ -1,0 +1,1 @@
+"""Which products an output keeps."""

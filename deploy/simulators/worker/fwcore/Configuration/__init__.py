@@ -1,0 +1,1 @@
+"""What merges load from a release, for the simulated cmsRun."""
