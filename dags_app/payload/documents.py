@@ -209,7 +209,8 @@ class UnitDocument:
 
     def origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """All of the first task's nodes behind ``nodes``, in the unit's order."""
-        found, waiting = set(), [self.job(node) for node in nodes]
+        found: set[str] = set()
+        waiting = [self.job(node) for node in nodes]
         while waiting:
             job = waiting.pop()
             found.update(() if job.reads else (job.node,))

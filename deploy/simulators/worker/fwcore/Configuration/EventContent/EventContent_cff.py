@@ -1,5 +1,6 @@
 """Event content that a release defines; merges of NanoAOD ask for it."""
 
+# mypy: ignore-errors
 import FWCore.ParameterSet.Config as cms
 
 NANOAODEventContent = cms.PSet(
