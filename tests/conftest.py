@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import faults
+from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
 from wms2.conf import conf
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.register_assert_rewrite("tests.pool.faulty_units")
+side_by_side.set_apart()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     faults.register(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("dist", "no") == "loadgroup":
+        side_by_side.arrange(items)
 
 
 @pytest.fixture(autouse=True)

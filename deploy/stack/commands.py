@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.stack import checks, demo, environment, faults, paths, pool_check, process, setup, stacks, tools, venv
+from deploy.stack import checks, demo, environment, faults, paths, pool_check, process, setup, stacks, suite, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
 from deploy.stack.stacks import Stack
@@ -24,11 +24,8 @@ from deploy.stack.supervisor import Supervisor, holder, interruptible
 VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
 WATCH_SECONDS = 0.5
-_ON_THE_STACK = "pool or rucio or simulators"
 #: The second run shows that the first left nothing that disturbs.
 FAULT_RUNS = 2
-#: Arguments of pytest: tests that use the stack's services may take them away, so nothing runs beside them.
-TEST_PARTS = (("-m", _ON_THE_STACK), ("-m", f"not ({_ON_THE_STACK})", "-n", "2", "--dist", "loadfile"))
 
 
 def command_setup(layout: Layout) -> int:
@@ -72,15 +69,13 @@ def command_demo_check(layout: Layout) -> int:
 def command_test(layout: Layout) -> int:
     """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything.
 
-    Without arguments all tests run, in two parts: those that have the stack's services to themselves, one after the other; then
-    all others, two at a time.
+    Without arguments all tests run, in parts: those that share the stack side by side; those that take its pool away beside those
+    that need none; those that take the databases away, with nothing beside them.
     """
     with _test_stack(layout) as (stack, supervisor, pytest, settings):
-        # SIGINT: pytest ends its fixtures and says how far it came.
         if os.environ.get("ARGS", "").strip():
             return _run_with_args(stack, supervisor, pytest, settings, signal.SIGINT)
-        codes = [_run(stack, supervisor, (*pytest, *part), settings, signal.SIGINT) for part in TEST_PARTS]
-        return next((code for code in codes if code), 0)
+        return _run_parts(stack, supervisor, pytest, suite.everything(layout.source), settings)
 
 
 def command_faults(layout: Layout) -> int:
@@ -89,7 +84,8 @@ def command_faults(layout: Layout) -> int:
         reports, codes = [stack.directory / f"faults.{run}.jsonl" for run in range(1, FAULT_RUNS + 1)], []
         for report in reports:
             told = {**settings, faults.REPORT_VARIABLE: str(report)}
-            codes.append(_run_with_args(stack, supervisor, (*pytest, "-m", "fault"), told, signal.SIGINT))
+            parts = suite.catalogue(shlex.split(os.environ.get("ARGS", "")))
+            codes.append(_run_parts(stack, supervisor, pytest, parts, told))
     entries = faults.read_entries(reports)
     for line in faults.table(entries, FAULT_RUNS):
         print(line)
@@ -124,6 +120,16 @@ def _run_with_args(
 ) -> int:
     """Run a module with the arguments the person gave in ARGS; returns its exit code."""
     return _run(stack, supervisor, (*module, *shlex.split(os.environ.get("ARGS", ""))), settings, stop_signal)
+
+
+def _run_parts(
+    stack: Stack, supervisor: Supervisor, pytest: Sequence[str], parts: Sequence[Sequence[str]], settings: Mapping[str, str]
+) -> int:
+    """Run pytest once for each part, whatever becomes of the others; the first exit code that tells of a failure."""
+    codes = []
+    for part in parts:  # SIGINT: pytest ends its fixtures and says how far it came
+        codes.append(_run(stack, supervisor, (*pytest, *part), settings, signal.SIGINT))
+    return suite.outcome(codes)
 
 
 def _run(stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.side_by_side import PATIENCE
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import DagmanAd
 
@@ -85,8 +86,8 @@ class Dag:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; fails when it does not within a minute."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    """Wait until it holds; fails when it does not within minutes."""
+    deadline = time.monotonic() + WAIT_SECONDS * PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "did not happen"
         time.sleep(0.3)

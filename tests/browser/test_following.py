@@ -17,10 +17,11 @@ from requests_app.models import AuditEntry, Request
 from requests_app.services import request_import
 from tests.support.browser import Window, window
 from tests.support.outcomes import assert_aborted, assert_completed_once
+from tests.support.side_by_side import PATIENCE
 from tests.support.stack import small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
-SECOND = 1000.0
+SECOND = 1000.0 * PATIENCE
 
 
 @pytest.fixture

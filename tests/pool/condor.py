@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.side_by_side import PATIENCE
+
 #: Who owns jobs when the tests run as root, who may not.
 JOB_OWNER = "wms2"
 
@@ -60,11 +62,11 @@ def submit(directory: Path, *options: str) -> int:
 
 def wait_gone(cluster: int, *, seconds: float) -> None:
     """Wait until the job has left the queue."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while run("condor_q", "-all", "-nobatch", "-constraint", f"ClusterId == {cluster}", "-af", "ClusterId").strip():
         if time.monotonic() > deadline:
             run("condor_rm", str(cluster))
-            raise AssertionError(f"job {cluster} was still in the queue after {seconds:.0f} s; removed")
+            raise AssertionError(f"job {cluster} was still in the queue after {seconds * PATIENCE:.0f} s; removed")
         time.sleep(0.5)
 
 

@@ -22,7 +22,7 @@ from sites_app.statuses import slots_refresh
 from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, status
 from tests.support.stack import Worker, small_request, worker
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.whole_pool]
 S = RequestStatus
 WHO = {"actor": "olga", "reason": "for the test"}
 EVENTS, PER_JOB, JOBS_PER_UNIT = 180, 30, 3

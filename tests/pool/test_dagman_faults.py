@@ -78,11 +78,14 @@ def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: Non
         pytest.param(
             lambda dag: services.schedd_kill(),
             id="schedd",
-            marks=fault(
-                "schedd killed",
-                done="SIGKILL for the schedd while the DAG's units run",
-                spec="htcondor 8; decisions 2 (three answers)",
-                afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
+            marks=(
+                pytest.mark.whole_pool,
+                fault(
+                    "schedd killed",
+                    done="SIGKILL for the schedd while the DAG's units run",
+                    spec="htcondor 8; decisions 2 (three answers)",
+                    afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
+                ),
             ),
         ),
     ],
@@ -145,6 +148,7 @@ def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp
     spec="model 1 (PLANNING); issue 6 (submit failure)",
     afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
 )
+@pytest.mark.whole_pool
 def test_a_submission_that_the_schedd_does_not_take_is_made_again(ready: None) -> None:
     quick = {"WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6"}
     with services.schedd_takes_no_jobs(), worker(**ONE_JOB_A_UNIT, **quick) as running:

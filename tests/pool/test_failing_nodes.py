@@ -23,6 +23,7 @@ from tests.pool.faulty_units import MEMORY_MB, NO_CPU_SECONDS, UNIT_FAULTS, Unit
 from tests.pool.standin_payload import REAL
 from tests.pool.test_rendered_dag import RunningDag
 from tests.support.faults import fault
+from tests.support.side_by_side import PATIENCE
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -71,7 +72,7 @@ def _faulty(new_dag: NewDag) -> RunningDag:
             each.before(units[each.name])
     cluster = dag.submit(1)
     to_do = [each for each in UNIT_FAULTS if each.meanwhile is not None]
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + LIMIT_SECONDS * PATIENCE
     while to_do:
         assert time.monotonic() < deadline, f"never came: {[each.name for each in to_do]}"
         to_do = [each for each in to_do if each.meanwhile is not None and not each.meanwhile(units[each.name])]
@@ -81,6 +82,8 @@ def _faulty(new_dag: NewDag) -> RunningDag:
     return dag
 
 
+@pytest.mark.xdist_group("one DAG with every fault")
+@pytest.mark.long
 @pytest.mark.parametrize(
     "expected",
     [

@@ -85,6 +85,7 @@ def all_met(faults: list[Armed]) -> None:
     spec="spec 4.7; conventions 8",
     afterwards="retried by what can be repeated; COMPLETED as if nothing had happened",
 )
+@pytest.mark.long
 @pytest.mark.parametrize(
     "faults",
     [(Fault.ERROR_500, Fault.DROP_AFTER_ACTING), (Fault.HANG, Fault.DELAY), (Fault.REFUSE,)],

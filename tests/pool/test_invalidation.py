@@ -98,6 +98,7 @@ def assert_taken_back(request: Request, document: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.long
 def test_killed_at_every_point_of_an_invalidation_the_outputs_are_taken_back_once(ready: None, tmp_path: Path) -> None:
     request = imported()
     mark = tmp_path / "mark"

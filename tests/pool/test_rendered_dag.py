@@ -23,6 +23,7 @@ from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_wo
 from tests.pool import condor
 from tests.pool.standin_payload import REAL
 from tests.support.faults import fault
+from tests.support.side_by_side import PATIENCE
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -224,7 +225,7 @@ def test_a_later_task_that_fails_fails_its_unit_and_a_rescue_goes_on_with_what_t
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
     """Wait for something that happens in the pool."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.3)

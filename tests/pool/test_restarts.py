@@ -40,6 +40,7 @@ def imported(**changes: int) -> Request:
     spec="model 4",
     afterwards="costs time and nothing else: COMPLETED once",
 )
+@pytest.mark.alone
 def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
     requests = [imported(events=20), imported(events=20)]
     moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [
@@ -122,6 +123,7 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
     spec="decisions 2 (three answers); issue 6 (submit failure)",
     afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
 )
+@pytest.mark.whole_pool
 @pytest.mark.parametrize("taken_away", [services.schedd_frozen, services.schedd_shut_down], ids=["it-hangs", "it-is-shut-down"])
 def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
     ready: None, taken_away: Callable[[], AbstractContextManager[None]]

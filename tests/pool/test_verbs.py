@@ -16,6 +16,7 @@ from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_hold, request_import, request_release
 from tests.support.faults import fault
 from tests.support.outcomes import assert_aborted, assert_completed, assert_held, status
+from tests.support.side_by_side import PATIENCE
 from tests.support.stack import small_request, worker
 from wms2.errors import InvalidTransition
 
@@ -99,11 +100,12 @@ def stories() -> list[Story]:
     spec="model 1",
     afterwards="each request ends as its last verb says; nothing is left of the others",
 )
+@pytest.mark.long
 def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_were_told(ready: None) -> None:
     told = stories()
     assert {story_end for story in told for story_end in [verb for _, verb in story.to_come]} == set(VERBS)
     with worker(WMS2_NODE="one") as running, worker(WMS2_NODE="two"):
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + LIMIT_SECONDS * PATIENCE
         while any(story.to_come or status(story.request) != story.end for story in told):
             assert time.monotonic() < deadline, f"{unfinished(told)}\n{running.tail()}"
             for story in told:

@@ -36,9 +36,9 @@ class Results:
         self._path = path
         self._entries: dict[str, list[dict[str, str]]] = {}
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Learn the entries."""
-        for item in items:
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Learn the entries. The names of tests are as they will be reported only now."""
+        for item in session.items:
             marks = reversed(list(item.iter_markers(MARK)))  # as they stand above the test
             self._entries[item.nodeid] = [dict(mark.kwargs) for mark in marks]
 

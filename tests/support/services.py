@@ -7,6 +7,7 @@ The stack's supervisor starts again what dies. Processes are found through the f
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 import redis
 from django.db import connection
 
+from tests.support.side_by_side import PATIENCE
 from wms2.celery import app
 
 START_SECONDS = 60.0
@@ -31,9 +33,9 @@ def until(condition: Callable[[], bool], what: str, *, seconds: float = START_SE
     Raises:
         AssertionError: not reached in time.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        assert time.monotonic() < deadline, f"{what}: not within {seconds * PATIENCE:g} s"
         time.sleep(0.02)
 
 
@@ -77,7 +79,9 @@ def valkey_lose_everything() -> None:
 
 def broker_tasks() -> int:
     """How many Celery tasks wait in the queues or are held by a worker that has not finished them."""
-    with redis.Redis(unix_socket_path=str(_state("valkey/valkey.sock"))) as client:
+    database = re.search(r"virtual_host=(\d+)", os.environ["WMS2_BROKER_URL"])
+    assert database is not None
+    with redis.Redis(unix_socket_path=str(_state("valkey/valkey.sock")), db=int(database[1])) as client:
         return sum(int(client.llen(name)) for name in app.amqp.queues) + int(client.hlen("unacked"))
 
 

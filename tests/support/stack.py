@@ -16,6 +16,8 @@ from typing import Any
 
 from django.db import connection
 
+from tests.support.side_by_side import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_URL", "WMS2_SUBMIT_ROOT")
 #: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
@@ -109,11 +111,11 @@ class Worker:
         Raises:
             AssertionError: not reached in time; with the end of the worker's log.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * PATIENCE
         while not done():
             if restart:
                 self.revive()
-            assert time.monotonic() < deadline, f"not reached in {seconds} s; the worker's log ends:\n{self.tail()}"
+            assert time.monotonic() < deadline, f"not reached in {seconds * PATIENCE:g} s; the worker's log ends:\n{self.tail()}"
             assert self.was_killed or self.process is None or self.process.poll() is None, f"the worker ended:\n{self.tail()}"
             time.sleep(0.3)
 
