@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from outputs_app.models import BlockWorkUnit, Effect, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import BlockWorkUnit, DatasetOwner, Effect, OutputDataset, OutputFile, ProcessingBlock
 from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
@@ -19,6 +19,17 @@ class OutputDatasetAdmin(ReadOnlyAdmin):
     list_display = ("name", link_column("workflow"), "tier", "tape_rse")
     list_select_related = ("workflow",)
     exact_search = ("name", "workflow__request__request_name")
+    search_help_text = "A dataset's or a request's whole name."
+    ordering = ("-id",)
+
+
+@admin.register(DatasetOwner)
+class DatasetOwnerAdmin(ReadOnlyAdmin):
+    """Who writes, or has valid files, in which dataset; newest first."""
+
+    list_display = ("dataset", link_column("request"), since_column("since", "since"))
+    list_select_related = ("dataset", "request")
+    exact_search = ("dataset__name", "request__request_name")
     search_help_text = "A dataset's or a request's whole name."
     ordering = ("-id",)
 

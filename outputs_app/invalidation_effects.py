@@ -14,12 +14,15 @@ from outputs_app.models import (
     BlockStatus,
     DatasetState,
     Effect,
+    EffectKind,
     EffectState,
     OutputDataset,
     OutputFile,
     ProcessingBlock,
     Validity,
 )
+from outputs_app.owning import names_release, other_owners
+from outputs_app.services import effect_ask
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import NotFoundInService, ServiceUnavailable
@@ -71,12 +74,21 @@ def record_released(effect: Effect, result: Result) -> None:
 
 
 def dbs_invalidate(effect: Effect) -> Result:
-    """Make every registered file, and the dataset, INVALID. What DBS never heard of needs nothing."""
+    """Make every registered file INVALID; the dataset too when nobody else writes into it and nothing valid of anybody's is left.
+
+    What DBS never heard of needs nothing.
+    """
     dataset = _dataset(effect)
     dbs = factory.dbs()
     count = 0
     for block in ProcessingBlock.objects.filter(dataset=dataset, dbs_block_open=True):
         count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
+    others = other_owners(request_id=effect.request_id, name=dataset.name)
+    if others:
+        return {"files": count, "dataset": "kept", "kept_for": others}
+    left = dbs.valid_files(dataset.name)
+    if left:
+        return {"files": count, "dataset": f"kept: {left} files in it are valid"}
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:
@@ -85,11 +97,21 @@ def dbs_invalidate(effect: Effect) -> Result:
 
 
 def record_invalidated(effect: Effect, result: Result) -> None:
-    """SUPERSEDED or ACTIVE -> INVALIDATED."""
+    """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
     dataset = _dataset(effect)
     OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
     ProcessingBlock.objects.filter(dataset=dataset).update(status=BlockStatus.INVALIDATED, updated_at=timezone.now())
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
+    names_release(request_id=effect.request_id, names=[dataset.name])
+    kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
+    if kept_for_nobody:  # the other owner was taken back at the same time, and kept it for us
+        effect_ask(
+            EffectKind.DBS_INVALIDATE,
+            key=f"{dataset.pk}:again",
+            request_id=effect.request_id,
+            request_epoch=effect.epoch,
+            payload={"dataset_id": dataset.pk},
+        )
 
 
 def _dataset(effect: Effect) -> OutputDataset:

@@ -26,6 +26,7 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
+from outputs_app.owning import lumis_refuse_twice
 from outputs_app.values import DatasetRecord, Membership, OpenBlock, UnitOutputs
 from wms2.errors import LedgerViolation
 
@@ -88,8 +89,8 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
     """Store a completed unit's files and ask for their registration and protection; returns the number of files.
 
     Raises:
-        LedgerViolation: a file for a dataset the unit does not belong to, a known LFN with other content, or files that are
-            parents of each other.
+        LedgerViolation: a file for a dataset the unit does not belong to, a known LFN with other content, files that are
+            parents of each other, or lumis that another request's valid file has in the dataset.
     """
     memberships = {
         m.dataset.name: m for m in BlockWorkUnit.objects.select_related("block", "dataset").filter(unit_id=outputs.unit_id)
@@ -98,6 +99,8 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
     if strangers:
         raise LedgerViolation(f"{outputs.unit_name}: files for datasets it does not belong to: {sorted(strangers)}")
     _refuse_changed_files(outputs)
+    for name, member in sorted(memberships.items()):
+        lumis_refuse_twice(dataset=member.dataset, lumis=[f.lumis for f in outputs.files if f.dataset == name])
     OutputFile.objects.bulk_create(
         [
             OutputFile(

@@ -21,6 +21,7 @@ from dags_app.planning.pileup import jobs_at, pileup_sites
 from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
+from outputs_app.owning import lumis_take
 from outputs_app.services import blocks_open, units_join_blocks
 from outputs_app.values import Membership
 from requests_app.alerts import alert
@@ -45,6 +46,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     Raises:
         PlanningRefused: it cannot be planned as asked.
         LedgerViolation: the account is wrong, or the work is claimed already.
+        StaleState: another request of the family took the same lumis meanwhile; nothing is recorded.
         ServiceUnavailable: a service needed for planning did not answer.
     """
     workflow = evaluation.request.workflow
@@ -210,6 +212,7 @@ def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> None:
     if made:
         fields["next_first_event"] = max(g.last_event for g in made) + 1
         fields["next_first_lumi"] = max(g.last_lumi for g in made) + 1
+        lumis_take(request_id=workflow.request.pk, first=min(g.first_lumi for g in made), after=fields["next_first_lumi"])
     Workflow.objects.filter(pk=workflow.pk).update(**fields)
     for name, value in fields.items():
         setattr(workflow, name, value)

@@ -13,6 +13,7 @@ from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import units_fail
 from dags_app.states import dag_transition
+from outputs_app.owning import lumis_give_back
 from outputs_app.services import units_leave_blocks
 from requests_app.accounting import account_again
 from requests_app.bad_input import bad_input_exclude
@@ -69,6 +70,7 @@ def _give_numbers_back(dag: DAG) -> None:
     if events and max(s.upper for s in events) == workflow.next_first_event:
         workflow.next_first_event = min(s.lower for s in events)
         workflow.next_first_lumi = min(s.lower for s in lumis)
+        lumis_give_back(request_id=workflow.request.pk, first=workflow.next_first_lumi, after=max(s.upper for s in lumis))
         workflow.save(update_fields=["next_first_event", "next_first_lumi"])
 
 

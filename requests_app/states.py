@@ -12,7 +12,17 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition, Workflow, WorkflowStatus
+from outputs_app.owning import names_release
+from requests_app.models import (
+    TERMINAL,
+    Event,
+    HoldCode,
+    Request,
+    RequestStatus,
+    RequestTransition,
+    Workflow,
+    WorkflowStatus,
+)
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics import TRANSITIONS_TOTAL
 
@@ -183,6 +193,8 @@ def transition(
             kind="request.status",
             data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)},
         )
+        if to in TERMINAL:
+            names_release(request_id=request.pk)
     for name, value in values.items():
         setattr(request, name, value)
     TRANSITIONS_TOTAL.labels(to).inc()

@@ -20,6 +20,7 @@ from dags_app.planning.specs import (
     WorkflowSpec,
 )
 from dags_app.planning.splitters import split
+from outputs_app.owning import lumi_next
 from requests_app.input_lumis import lumis_left, lumis_rebuild, lumis_refuse
 from requests_app.inputs import exclude_files, file_specs, lumi_specs
 from requests_app.ledger import Ledger
@@ -49,7 +50,8 @@ def jobs_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger, left_out: 
         return None
     if spec.generation is not None:
         _refuse_runaway(workflow, ledger)
-        left = GenerationLeft(workflow.next_first_event, workflow.next_first_lumi, ledger.left_events)
+        lumi = max(workflow.next_first_lumi, lumi_next(request_id=workflow.request.pk))
+        left = GenerationLeft(workflow.next_first_event, lumi, ledger.left_events)
         return _jobs(split(spec, generation_left=left), left_out)
     if spec.splitting.algorithm.by_lumi:
         return _jobs(_by_lumi(workflow, spec, left_out), left_out)

@@ -60,6 +60,8 @@ class _ImportSerializer(StrictSerializer):
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="instead of the document's"
     )
     production_steps = StepsField(required=False, help_text="step back in priority when a share of the work is done")
+    family_of = NameField(required=False, help_text="a request into whose output datasets it may write, e.g. one it recovers")
+    family_reason = TextField(required=False, max_length=MAX_REASON, help_text="why it may; needed with family_of")
 
     def received(self) -> Received:
         """As the service wants it."""
@@ -71,6 +73,8 @@ class _ImportSerializer(StrictSerializer):
             submit=data["submit"],
             priority=data.get("priority"),
             production_steps=tuple(data.get("production_steps", ())),
+            family_of=data.get("family_of", ""),
+            family_reason=data.get("family_reason", ""),
         )
 
 

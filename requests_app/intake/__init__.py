@@ -7,7 +7,7 @@ ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of b
 
 from requests_app.intake.documents import merge_document, with_priority
 from requests_app.intake.draft import Draft, Identity, MemoryWindow
-from requests_app.intake.outputs import ConfigDocument, OutputModule, complete, config_ids
+from requests_app.intake.outputs import ConfigDocument, OutputModule, complete, config_ids, outputs_of_next
 from requests_app.intake.parse import parse
 from requests_app.intake.plan import prepare_plan_spec
 
@@ -20,6 +20,7 @@ __all__ = [
     "complete",
     "config_ids",
     "merge_document",
+    "outputs_of_next",
     "parse",
     "prepare_plan_spec",
     "with_priority",

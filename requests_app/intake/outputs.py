@@ -111,6 +111,24 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpe
     )
 
 
+def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:
+    """The datasets of a next version, told from the former's without asking ConfigCache; none if its configurations are others.
+
+    Module, tier and filter are the configurations' and stay; era, processing string and version are the draft's.
+    """
+    steps = {step.spec.name: step for step in draft.steps}
+    if {name: step.spec.config_cache_id for name, step in steps.items()} != {s.name: s.config_cache_id for s in former.steps}:
+        return ()
+    names = []
+    for output in former.outputs:
+        step = steps[output.step]
+        head, tail = f"{output.acquisition_era}-", f"{output.processing_string}-v{output.processing_version}"
+        filtered = output.processed_dataset.removeprefix(head).removesuffix(tail)
+        version = f"{filtered}{step.processing_string}-v{step.processing_version}"
+        names.append(f"/{step.primary_dataset}/{step.acquisition_era}-{version}/{output.tier}")
+    return tuple(names)
+
+
 def _complete_step(step: StepDraft, modules: Sequence[OutputModule], configs: Mapping[str, ConfigDocument]) -> StepSpec:
     labels = tuple(module.label for module in modules)
     return replace(step.spec, output_modules=labels, pset_hash=configs[step.spec.config_cache_id].pset_hash)

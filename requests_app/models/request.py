@@ -139,6 +139,9 @@ class Request(models.Model):
     parent_request = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="sub_requests")
     derived_from = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="derived_requests")
     derived_by = models.CharField(max_length=255, blank=True)
+    family = models.UUIDField(
+        default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets (ADR 0037)"
+    )
     flush = models.BooleanField(default=False)
     inputs_removed_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,7 +1,7 @@
 """Operator verbs and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work."""
 
 from dags_app.services.stop import StopMode
-from requests_app.services.intake import request_check, request_fetch, request_import
+from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate
 from requests_app.services.production import request_set_steps
 from requests_app.services.release import request_release
@@ -10,6 +10,7 @@ from requests_app.services.stopping import request_fail, request_stop
 from requests_app.services.verbs import request_abort, request_hold, request_set_priority, request_submit
 
 __all__ = [
+    "Belonging",
     "StopMode",
     "request_abort",
     "request_check",

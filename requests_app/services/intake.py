@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from dags_app.planning.specs import WorkflowSpec
+from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.audit import audit
 from requests_app.models import Request, RequestStatus
@@ -21,6 +24,35 @@ from wms2.errors import DocumentRefused, Problem
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """The datasets a request will write, as far as known, and the request with which it may share them, with the reason."""
+
+    outputs: tuple[str, ...] = ()
+    family_of: str = ""
+    reason: str = ""
+
+    def writing(self, spec: WorkflowSpec) -> Belonging:
+        """With the outputs of the specification."""
+        return replace(self, outputs=tuple(output.dataset for output in spec.outputs))
+
+    @property
+    def family(self) -> uuid.UUID | None:
+        """That of ``family_of``; None for a family of its own.
+
+        Raises:
+            DocumentRefused: there is no such request, or no reason is given.
+        """
+        if not self.family_of:
+            return None
+        if not self.reason.strip():
+            raise DocumentRefused([Problem("family_reason", f"say why it may write into the datasets of {self.family_of}")])
+        relative = Request.objects.filter(request_name=self.family_of).first()
+        if relative is None:
+            raise DocumentRefused([Problem("family_of", f"there is no request {self.family_of}")])
+        return relative.family
+
+
 def request_import(
     *,
     document: dict[str, Any],
@@ -29,16 +61,18 @@ def request_import(
     urgent: bool = False,
     submit: bool = True,
     production_steps: Sequence[Mapping[str, Any]] = (),
+    belonging: Belonging | None = None,
 ) -> Request:
-    """Check a document and store it as a request, SUBMITTED or (``submit=False``) NEW.
+    """Check a document and store it as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
 
     Raises:
-        DocumentRefused: every problem by field; nothing stored.
+        DocumentRefused: every problem by field, also a dataset that belongs to another request; nothing stored.
         InvalidTransition: a production step is wrong; nothing stored.
     """
     draft = draft_of(document, request_name)
-    identity = draft.identity
+    identity, belongs = draft.identity, belonging or Belonging()
     request = Request(
+        family=belongs.family or uuid.uuid4(),
         request_name=draft.request_name,
         requestor=identity.requestor or actor,
         requestor_dn=identity.requestor_dn,
@@ -59,7 +93,16 @@ def request_import(
         with transaction.atomic():
             request.save(force_insert=True)
             record_creation(request, actor=actor, reason="imported" if submit else "stored as new")
-            audit(actor=actor, action="request_import", target=request.request_name, status=request.status)
+            names_claim(request_id=request.pk, family=request.family, names=belongs.outputs)
+            told: dict[str, Any] = {"family_of": belongs.family_of} if belongs.family_of else {}
+            audit(
+                actor=actor,
+                action="request_import",
+                target=request.request_name,
+                reason=belongs.reason,
+                status=request.status,
+                **told,
+            )
             nudge(EVALUATE_REQUEST, str(request.pk))
     except IntegrityError as error:
         if "request_name" not in str(error):
@@ -68,17 +111,21 @@ def request_import(
     return request
 
 
-def request_check(*, document: dict[str, Any], request_name: str | None) -> WorkflowSpec:
+def request_check(*, document: dict[str, Any], request_name: str | None, belonging: Belonging | None = None) -> WorkflowSpec:
     """Everything that import and the life cycle would check, ConfigCache included; stores nothing.
 
     Raises:
-        DocumentRefused: every problem by field.
+        DocumentRefused: every problem by field, also a dataset that belongs to another request.
         ServiceUnavailable: ConfigCache did not answer.
     """
     draft = draft_of(document, request_name)
     if Request.objects.filter(request_name=draft.request_name).exists():
         raise _known_already(draft.request_name)
-    return intake.complete(draft, configs_of(draft))
+    belongs = belonging or Belonging()
+    family = belongs.family
+    spec = intake.complete(draft, configs_of(draft))
+    names_refuse(family=family, names=belongs.writing(spec).outputs)
+    return spec
 
 
 def request_fetch(*, request_name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from requests_app.intake import with_priority
 from requests_app.models import Request
 from requests_app.production import steps_read
-from requests_app.services.intake import request_check, request_fetch, request_import
+from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from wms2.errors import DocumentRefused, NotFoundInService, Problem
 
 
@@ -16,7 +16,8 @@ from wms2.errors import DocumentRefused, NotFoundInService, Problem
 class Received:
     """What somebody asks for. Without ``document``, ReqMgr2 is asked for ``request_name``.
 
-    ``submit=False`` stores it as NEW; ``priority`` replaces the document's.
+    ``submit=False`` stores it as NEW; ``priority`` replaces the document's. ``family_of`` names a request into whose datasets
+    this one may write, ``family_reason`` says why.
     """
 
     document: dict[str, Any] | None
@@ -25,6 +26,8 @@ class Received:
     submit: bool = True
     priority: int | None = None
     production_steps: tuple[dict[str, Any], ...] = ()
+    family_of: str = ""
+    family_reason: str = ""
 
 
 def request_receive(*, received: Received, actor: str) -> Request:
@@ -39,7 +42,8 @@ def request_receive(*, received: Received, actor: str) -> Request:
     if received.priority is not None:
         document = with_priority(document, received.priority)
     steps_read(received.production_steps)
-    request_check(document=document, request_name=received.request_name)
+    belonging = Belonging(family_of=received.family_of, reason=received.family_reason)
+    spec = request_check(document=document, request_name=received.request_name, belonging=belonging)
     return request_import(
         document=document,
         request_name=received.request_name,
@@ -47,6 +51,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         urgent=received.urgent,
         submit=received.submit,
         production_steps=received.production_steps,
+        belonging=belonging.writing(spec),
     )
 
 

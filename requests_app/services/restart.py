@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from requests_app import states
+from outputs_app.owning import valid_names
+from requests_app import intake, states
 from requests_app.intake.versions import next_version
-from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent
+from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
-from requests_app.services.intake import request_import
+from requests_app.services.intake import Belonging, draft_of, request_import
 from requests_app.services.stopping import failed_follow_up
+from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
@@ -41,14 +43,23 @@ def request_restart(
         cleanup_policy: what becomes of the old outputs once the new version is complete; without it as the old request's.
 
     Raises:
-        InvalidTransition: it has ended otherwise, or has too many versions.
-        DocumentRefused: the new version's document would not be accepted; nothing was changed.
+        InvalidTransition: it has ended otherwise, has too many versions, or the new one would process the same input into a
+            dataset that has valid files.
+        DocumentRefused: the new version's document would not be accepted, or its datasets are another's; nothing was changed.
     """
     with acting(request, actor, "request_restart", reason):
         if request.superseded_by_request:
             return Request.objects.get(request_name=request.superseded_by_request)
         _refuse(request)
-        new = _successor(request, actor, request_name, document, cleanup_policy)
+        name = request_name or successor_name(request)
+        document = document if document is not None else next_version(request.request_data)
+        belonging = Belonging(outputs=_outputs(request, document, name), family_of=request.request_name, reason=reason)
+        new = request_import(document=document, request_name=name, actor=actor, submit=False, belonging=belonging)
+        values = {field: getattr(request, field) for field in _COPIED}
+        Request.objects.filter(pk=new.pk).update(
+            previous_version_request=request, cleanup_policy=cleanup_policy or request.cleanup_policy, **values
+        )
+        new.refresh_from_db()
         Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)
         request.superseded_by_request = new.request_name
         if request.status == S.STOPPING:
@@ -116,15 +127,17 @@ def _refuse(request: Request) -> None:
         raise InvalidTransition(f"{request.request_name}: {why}")
 
 
-def _successor(
-    request: Request, actor: str, name: str | None, document: dict[str, Any] | None, policy: CleanupPolicy | None
-) -> Request:
-    name = name or successor_name(request)
-    document = document if document is not None else next_version(request.request_data)
-    new = request_import(document=document, request_name=name, actor=actor, submit=False)
-    values = {field: getattr(request, field) for field in _COPIED}
-    Request.objects.filter(pk=new.pk).update(
-        previous_version_request=request, cleanup_policy=policy or request.cleanup_policy, **values
-    )
-    new.refresh_from_db()
-    return new
+def _outputs(request: Request, document: dict[str, Any], name: str) -> tuple[str, ...]:
+    """What the new version will write, as far as that is known without asking a service; the rest is judged when it begins."""
+    workflow = Workflow.objects.filter(request=request).first()
+    if workflow is None:
+        return ()
+    draft = draft_of(document, name)
+    names = intake.outputs_of_next(draft, spec_of(workflow))
+    twice = valid_names(names) if draft.work.input is not None else []
+    if twice:
+        raise InvalidTransition(
+            f"{request.request_name}: {twice[0]} has valid files, and the new version would process the same input into it once"
+            " more; give it a higher ProcessingVersion"
+        )
+    return names

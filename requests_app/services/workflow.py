@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dags_app.planning.specs import OutputSpec, WorkflowSpec
+from outputs_app.owning import names_claim
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
@@ -25,7 +26,7 @@ def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
     """The workflow row with everything planning needs; repeatable, goes on where a crash stopped it.
 
     Raises:
-        DocumentRefused, PlanningRefused, ServiceRejected: the request cannot run as it is.
+        DocumentRefused, PlanningRefused, ServiceRejected: the request cannot run as it is; or its output datasets are another's.
         ServiceUnavailable: ConfigCache, DBS or Rucio did not answer.
     """
     workflow = Workflow.objects.filter(request=request).first() or _create(request, fenced)
@@ -60,6 +61,8 @@ def _create(request: Request, fenced: Fence) -> Workflow:
     with fenced():
         workflow = Workflow.objects.create(**_fields(request, spec, configs))
         workflow.refresh_from_db()
+        names = [output.dataset for output in spec.outputs]
+        names_claim(request_id=request.pk, family=request.family, names=names)
         records = [_record(request, spec, output, primary_ds_type) for output in spec.outputs]
         datasets_ensure(workflow_id=workflow.pk, records=records)
         if tuple(request.warnings) != spec.warnings:

@@ -172,6 +172,17 @@ def test_a_lost_answer_is_settled_by_reading_back_and_nothing_is_sent_twice(
     assert len(dbs.block_files(block)) == 3
 
 
+def test_valid_files_of_a_dataset_are_counted_whoever_registered_them(dbs: Dbs, primary: str, block: str) -> None:
+    dataset = dataset_of(block)
+    assert dbs.valid_files(dataset) == 0
+    dbs.register_files(block, dataset, files_of(primary, 3))
+    assert dbs.valid_files(dataset) == 3
+    dbs.invalidate_files([lfn(primary, 1)])
+    assert dbs.valid_files(dataset) == 2
+    dbs.invalidate_files([lfn(primary, 0), lfn(primary, 2)])
+    assert dbs.valid_files(dataset) == 0
+
+
 def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, block: str, proxy: Proxy) -> None:
     proxy.once("POST", "/files", Fate.FAIL, Fate.FAIL)
     dbs.register_files(block, dataset_of(block), files_of(primary, 2))

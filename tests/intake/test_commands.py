@@ -32,7 +32,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[_Stored]:
     """Services without a database: the real intake on known configurations, and a list of what was stored."""
     found: list[_Stored] = []
 
-    def request_check(*, document: Document, request_name: str | None) -> WorkflowSpec:
+    def request_check(*, document: Document, request_name: str | None, **_: Any) -> WorkflowSpec:
         read(document, name=request_name)
         return typed(document)
 

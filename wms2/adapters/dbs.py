@@ -193,6 +193,11 @@ class Dbs:
             count += 1
         return count
 
+    def valid_files(self, dataset: str) -> int:
+        """How many files of the dataset are valid, whoever registered them; 0 if DBS does not know it, or has it as INVALID."""
+        check_name("dataset", dataset, operation="valid_files")
+        return self._outputs.valid_files(dataset)
+
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
         """Set VALID, PRODUCTION, INVALID, DELETED or DEPRECATED.
 

@@ -31,6 +31,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="answer in JSON")
         parser.add_argument("--urgent", action="store_true", help="put it before all that is not urgent in the admission queue")
         parser.add_argument("--priority", type=int, metavar="N", help="priority instead of the document's (0..999999)")
+        parser.add_argument("--family-of", default="", metavar="NAME", help="a request into whose output datasets it may write")
+        parser.add_argument("--family-reason", default="", metavar="TEXT", help="why it may; kept in the audit")
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run."""
@@ -45,11 +47,14 @@ class Command(BaseCommand):
 
     def _import(self, document: dict[str, object], options: dict[str, Any]) -> None:
         name = options["name"]
-        spec = services.request_check(document=document, request_name=name)
+        belonging = services.Belonging(family_of=options["family_of"], reason=options["family_reason"])
+        spec = services.request_check(document=document, request_name=name, belonging=belonging)
         status = None
         if not options["check"]:
             actor = f"{getpass.getuser()} (command line)"
-            request = services.request_import(document=document, request_name=name, actor=actor, urgent=options["urgent"])
+            request = services.request_import(
+                document=document, request_name=name, actor=actor, urgent=options["urgent"], belonging=belonging.writing(spec)
+            )
             status = str(request.status)
         self._show(spec, status, as_json_text=options["as_json"])
 

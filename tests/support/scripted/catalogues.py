@@ -78,6 +78,7 @@ class ScriptedDbs:
         self.registered: dict[str, _Block] = {}
         self.invalid: set[str] = set()
         self.access: dict[str, str] = {}
+        self.foreign_files: dict[str, int] = {}  # valid files that others have put into our datasets
 
     # --- inputs
 
@@ -159,6 +160,13 @@ class ScriptedDbs:
             return len(wanted)
 
         return self.script.call("invalidate_files", act, ",".join(wanted))
+
+    def valid_files(self, dataset: str) -> int:
+        def act() -> int:
+            held = {lfn for block in self.registered.values() if block.dataset == dataset for lfn in block.files}
+            return len(held - self.invalid) + self.foreign_files.get(dataset, 0)
+
+        return self.script.call("valid_files", act)
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
         def act() -> None:
