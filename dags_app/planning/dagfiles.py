@@ -25,8 +25,10 @@ from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_
 INNER_ABORT = 2
 OUTER_ABORT = 1
 
-#: Highest ``PRIORITY`` of a unit; with a request's priority times 1000 the sums of different requests never cross.
-TOP_UNIT_PRIORITY = 999
+#: Highest ``PRIORITY`` of a unit, and what its last nodes have beyond it; with a request's priority times 1000 the sums of
+#: different requests never cross.
+TOP_UNIT_PRIORITY = 998
+_ENDING_FIRST = 1
 
 _MERGE_GROUP, _PROCESSING, _MERGE, _CLEANUP = "MergeGroup", "Processing", "Merge", "Cleanup"
 
@@ -113,12 +115,15 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
         _vars(layout.MERGE, merge_request(spec.workflow, unit, max_wall_seconds=wall)),
         f"SCRIPT PRE {layout.MERGE} ../{layout.PAYLOAD} collect",
         *_guarded(layout.MERGE, _MERGE, limits.merge_retries, limits.cooloff_seconds),
+        # On top of the unit's own: what ends a unit goes before the jobs of others, else all units end together at the very end.
+        f"PRIORITY {layout.MERGE} {_ENDING_FIRST}",
         f"JOB {layout.CLEANUP} ../cleanup.sub",
         _vars(layout.CLEANUP, cleanup_request()),
         # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
         f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
         f"CATEGORY {layout.CLEANUP} {_CLEANUP}",
+        f"PRIORITY {layout.CLEANUP} {_ENDING_FIRST}",
         f"PARENT {layout.LANDING} CHILD {' '.join(nodes_of(unit)[FIRST_TASK])}",
         *(f"PARENT {' '.join(reads)} CHILD {name}" for level in unit.levels for name, reads in upstream_names(level)),
         f"PARENT {' '.join(last_nodes(unit))} CHILD {layout.MERGE}",

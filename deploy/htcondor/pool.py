@@ -89,6 +89,8 @@ class Pool:
     port: int
     user: str
     job_environment: Mapping[str, str]
+    #: Jobs that run at once; None: as many as there are slots.
+    most_running_jobs: int | None = None
 
     @property
     def config_file(self) -> Path:
@@ -146,6 +148,7 @@ def render(pool: Pool) -> str:
         f"LOCAL_DIR = {pool.directory}",
         "LOG = $(LOCAL_DIR)/log",
         "RUN = $(LOCAL_DIR)/run",
+        *([f"MAX_JOBS_RUNNING = {pool.most_running_jobs}"] if pool.most_running_jobs else []),
         "LOCK = $(LOCAL_DIR)/lock",
         "SPOOL = $(LOCAL_DIR)/spool",
         "EXECUTE = $(LOCAL_DIR)/execute",

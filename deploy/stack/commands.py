@@ -52,6 +52,7 @@ def command_demo(layout: Layout) -> int:
     with _stack(layout, "demo") as (stack, supervisor):
         password = demo.start(stack, supervisor)
         demo.announce(stack, password)
+        demo.furnish_examples(stack)
         demo.stay_up(stack, supervisor)
     return 0
 

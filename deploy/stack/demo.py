@@ -25,6 +25,8 @@ SEED = "deploy/demo/seed.json"
 INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
 #: The copy of a document that the mock world can run.
 RUNNABLE = "request.json"
+#: Documents that can be imported into a running demo besides those that it runs by itself.
+EXAMPLES = ("stepchain_pileup", "taskchain", "rereco_lumis")
 REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests/rereco_input.json")
 
 
@@ -38,6 +40,16 @@ def start(stack: Stack, supervisor: Supervisor) -> str:
     side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
     return password
+
+
+def furnish_examples(stack: Stack) -> None:
+    """The simulated world knows what all documents of ``deploy/demo/requests`` need, so that a person can import any of them."""
+    if os.environ.get("REQUEST"):
+        return
+    documents = [stack.layout.source / f"deploy/demo/requests/{name}.json" for name in EXAMPLES]
+    for world in [_world(stack, document) for document in documents]:
+        _input_dataset(stack, world / "seed.json")
+    say(f"can be imported too: {', '.join(f'deploy/demo/requests/{name}.json' for name in EXAMPLES)}")
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:

@@ -25,6 +25,8 @@ from deploy.stack.supervisor import Supervisor
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PORTS_REGISTER = "ports.json"
+# More jobs at once would not end sooner, and leave nothing to what drives them. Jobs of tests sleep more than they work.
+JOBS_PER_CORE = 3
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 
@@ -85,11 +87,12 @@ def _worker_node(layout: Layout, directory: Path) -> dict[str, str]:
     }
 
 
-def _pool(layout: Layout, directory: Path, port: int) -> Pool:
+def _pool(layout: Layout, kind: str, directory: Path, port: int) -> Pool:
     release = tools.htcondor(layout)
     series = release.version.split(".")[0]
     user = pwd.getpwuid(os.getuid()).pw_name
-    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory))
+    most = None if kind == "test" else JOBS_PER_CORE * (os.cpu_count() or 1)
+    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory), most)
     condor.configure(pool)  # clients may start before the daemons: they find their configuration and token
     return pool
 
@@ -101,7 +104,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
         (directory / name).mkdir(parents=True, exist_ok=True)
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
-        pool = _pool(layout, directory, chosen["htcondor"])
+        pool = _pool(layout, kind, directory, chosen["htcondor"])
     except (PoolError, OSError) as error:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from dags_app.models import DAG, WorkUnit
 from outputs_app.models import Effect, ProcessingBlock
+from requests_app.admin.importing import import_view
 from requests_app.explain import explain
 from requests_app.models import AuditEntry, Event, InputFile, Request, RequestTransition, Workflow
 from requests_app.models import RequestStatus as S
 from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
+from wms2.api.permissions import is_operator
 
 #: Transitions on a request's page, newest first; all of them are one link away.
 SHOWN_TRANSITIONS = 20
@@ -94,6 +98,15 @@ class RequestAdmin(ReadOnlyAdmin):
             },
         ),
     )  # fmt: skip
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page of imports beside the usual ones."""
+        view = self.admin_site.admin_view(partial(import_view, self))
+        return [path("import/", view, name="requests_app_request_import"), *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The list, with the way to the page of imports for operators."""
+        return super().changelist_view(request, {**(extra_context or {}), "may_import": is_operator(request.user)})
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """The live page."""

@@ -114,7 +114,8 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     jobs = dag.ads("JobUniverse == 5")
     assert sorted(ad["WMS2_Role"] for ad in jobs) == ["cleanup"] * 2 + ["landing"] * 2 + ["merge"] * 2 + ["processing"] * 5
     for ad in jobs:
-        assert (ad["WMS2_Instance"], ad["WMS2_Fence"], ad["JobPrio"]) == ("test-1", 1, 5999)
+        ends_unit = ad["WMS2_Role"] in ("merge", "cleanup")
+        assert (ad["WMS2_Instance"], ad["WMS2_Fence"], ad["JobPrio"]) == ("test-1", 1, 5998 + ends_unit)
         assert ad["WMS2_Unit"] == Path(ad["Iwd"]).name
         assert ad["WMS2_Node"] == ad["DAGNodeName"]
     inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")

@@ -1,0 +1,87 @@
+"""The admin's page for importing a request: by its name at ReqMgr2, or by document. Checked and stored as over REST."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from rest_framework.exceptions import ParseError
+
+from requests_app.api.filters import MAX_PRIORITY
+from requests_app.api.inputs import import_serializer
+from requests_app.models import Request
+from requests_app.services.receiving import request_receive
+from wms2.api.parsers import StrictJsonParser
+from wms2.api.permissions import is_operator
+from wms2.api.problems import ProblemError
+from wms2.errors import DocumentRefused, InvalidTransition, Problem, ServiceError
+
+
+class ImportForm(forms.Form):
+    """A name or a document, and how it is to be taken."""
+
+    request_name = forms.CharField(
+        required=False, max_length=150, help_text="At ReqMgr2, which is asked for the document; with a document, its name here."
+    )
+    file = forms.FileField(required=False, help_text="The document: whole, or a createRequest and assignRequest pair.")
+    document = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 12, "cols": 100, "spellcheck": "false"}), help_text="Or its text."
+    )
+    priority = forms.IntegerField(
+        required=False, min_value=0, max_value=MAX_PRIORITY, help_text="Instead of the document's; 0 to 999999."
+    )
+    urgent = forms.BooleanField(required=False, help_text="Before all that is not urgent.")
+    submit = forms.BooleanField(required=False, initial=True, help_text="Off: stored as new, and left alone until submitted.")
+
+    def clean(self) -> dict[str, Any]:
+        """What a REST client would have sent; ``received`` is what the service takes."""
+        given = dict(super().clean() or {})
+        text = given["file"].read() if given.get("file") else given.get("document", "").encode()
+        if given.get("file") and given.get("document"):
+            raise forms.ValidationError("Give a file or a text, not both.")
+        if not text and not given.get("request_name"):
+            raise forms.ValidationError("Give a name at ReqMgr2, or a document.")
+        data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit")}
+        data |= {name: given[name] for name in ("request_name", "priority") if given.get(name) not in (None, "")}
+        if text:
+            try:
+                data["document"] = StrictJsonParser().parse(BytesIO(text))
+            except (ParseError, ProblemError) as error:
+                raise forms.ValidationError(str(error)) from error
+        serializer = import_serializer(data)
+        if not serializer.is_valid():
+            raise forms.ValidationError([f"{field}: {problem}" for field, problem in _flat(serializer.errors)])
+        return {**given, "received": serializer.received()}
+
+
+def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
+    """Ask (GET), then import (POST); a refusal lists every problem by field, and nothing is stored."""
+    if not is_operator(request.user):
+        raise PermissionDenied("only operators may do this")
+    form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
+    problems: list[Problem] = []
+    if form.is_bound and form.is_valid():
+        try:
+            row = request_receive(received=form.cleaned_data["received"], actor=request.user.get_username()[:100])
+            return HttpResponseRedirect(row.get_absolute_url())
+        except DocumentRefused as refused:
+            problems = list(refused.problems)
+        except (InvalidTransition, ServiceError) as error:
+            problems = [Problem("", str(error))]
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": "Import a request",
+        "opts": Request._meta,
+        "form": form,
+        "problems": problems,
+        "media": model_admin.media,
+    }
+    return TemplateResponse(request, "admin/wms2/import.html", context, status=400 if form.is_bound else 200)
+
+
+def _flat(errors: Any) -> list[tuple[str, str]]:
+    return [(str(field), " ".join(str(one) for one in found)) for field, found in errors.items()]
