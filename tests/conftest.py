@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
+from wms2.circuits import LocalCircuits, use_circuits
 from wms2.conf import conf
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +32,12 @@ def _configuration_is_read_again() -> Iterator[None]:
     """A test that changes knobs through the environment leaves none of them to the next."""
     yield
     conf.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _every_circuit_is_closed() -> None:
+    """What one test did to a service is not known to the next, nor to the stack's own processes."""
+    use_circuits(LocalCircuits())
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from django.apps import AppConfig, apps
+from django.conf import settings
 from django.db.models.signals import post_migrate
 
+from wms2.circuits import SharedCircuits, redis_url, use_circuits
 from wms2.metrics import EXTERNAL_CALL_SECONDS
 
 
@@ -24,7 +28,15 @@ class Wms2Config(AppConfig):
 
         site_configure()
         add_observer(count_external_call)
+        circuits_share()
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
+
+
+def circuits_share() -> None:
+    """Have the processes of this installation tell each other through the broker which services do not answer."""
+    if settings.CELERY_BROKER_URL.startswith("redis"):
+        instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
+        use_circuits(SharedCircuits(redis_url(settings.CELERY_BROKER_URL), f"wms2:{instance}:circuit"))
 
 
 def count_external_call(service: str, operation: str, outcome: str, seconds: float) -> None:

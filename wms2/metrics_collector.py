@@ -1,6 +1,6 @@
 """Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
 
-Labels are bounded: status, kind, state, schedd. No request, DAG or dataset is ever a label.
+Labels are bounded: status, kind, state, schedd, circuit (service and place). No request, DAG or dataset is ever a label.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from requests_app.admission import queue, slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
 from requests_app.selectors import lifecycle_standing, request_facts, status_counts
+from wms2.circuits import FAILURES, circuits
 
 #: Statuses whose age matters to nobody.
 _ENDS = frozenset({*TERMINAL, RequestStatus.COMPLETED})
@@ -40,6 +41,7 @@ class RowsCollector(Collector):
         yield from _dags()
         yield from _effects()
         yield from _lifecycle()
+        yield from _circuits()
 
 
 def _by_status(name: str, text: str, counts: dict[str, int]) -> Metric:
@@ -108,6 +110,15 @@ def _effects() -> Iterator[Metric]:
             age.add_metric([kind, state.value], _age(oldest, now))
     yield depth
     yield age
+
+
+def _circuits() -> Iterator[Metric]:
+    """Only those with failures: an absent one is closed. Kept by the broker, not in rows; gone while it is silent."""
+    found = circuits().all()
+    failures = [(name, standing.failures) for name, standing in found.items()]
+    yield _family("wms2_circuit_failures", "Failures in a row of a service, by circuit", "circuit", failures)
+    is_open = [(name, float(standing.failures >= FAILURES)) for name, standing in found.items()]
+    yield _family("wms2_circuit_open", "Whether a service is left alone but for probes, by circuit", "circuit", is_open)
 
 
 def _lifecycle() -> Iterator[Metric]:

@@ -25,6 +25,7 @@ from tests.support.rucio import (
     server_url,
 )
 from wms2.adapters.rucio import RucioAdapter
+from wms2.circuits import circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.rucio
@@ -110,7 +111,7 @@ def test_a_server_that_goes_away_is_unavailable_and_one_that_comes_back_is_used(
     assert (caught.value.service, caught.value.operation) == ("rucio", "ensure_container")
     assert caught.value.__cause__ is not None
     proxy.disarm()
-    behind_proxy._session.breaker._opened_at -= 3600  # as if its pause had passed
+    circuits().clear()  # as if its pause had passed
     behind_proxy.ensure_container(names.dataset)
 
 

@@ -20,6 +20,7 @@ from requests_app.models import Lease, RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2 import metrics, metrics_files
 from wms2.adapters.observe import observed
+from wms2.circuits import FAILURES, circuits
 from wms2.errors import ServiceRejected
 
 pytestmark = pytest.mark.django_db
@@ -149,3 +150,13 @@ def test_openmetrics_is_spoken_with_those_who_ask_for_it(reader: APIClient) -> N
     response = reader.get("/api/v1/metrics", HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
     assert response["Content-Type"].startswith("application/openmetrics-text")
     assert response.content.endswith(b"# EOF\n")
+
+
+def test_a_service_that_is_left_alone_is_shown(reader: APIClient) -> None:
+    circuits().failed("dbs:host/DBSReader", FAILURES, 10.0)
+    for _ in range(FAILURES):
+        circuits().failed("htcondor:schedd@a", FAILURES, 10.0)
+    found = scrape(reader)
+    assert value(found, "wms2_circuit_failures", circuit="dbs:host/DBSReader") == 1
+    assert value(found, "wms2_circuit_open", circuit="dbs:host/DBSReader") == 0
+    assert value(found, "wms2_circuit_open", circuit="htcondor:schedd@a") == 1

@@ -171,7 +171,7 @@ def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.Monkey
         with pytest.raises(ServiceUnavailable, match="cric"):
             sites_sync()
         net.disarm()
-        factory.cric.cache_clear()  # its circuit breaker with it
+        factory.reset()  # its circuit breaker with it
         assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
     sites_sync()
     assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before

@@ -17,6 +17,7 @@ from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_faul
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
+from wms2.circuits import circuits
 from wms2.conf import conf
 
 
@@ -56,7 +57,7 @@ def rucio() -> RucioAdapter:
 
 @cache
 def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
-    """One schedd; its circuit breaker is shared by all callers in the process."""
+    """One schedd."""
     knobs = conf()
     return HtcondorAdapter(
         schedd_name,
@@ -69,9 +70,10 @@ def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
 
 
 def reset() -> None:
-    """Forget all adapters; the next call builds them from the environment as it is then."""
+    """Forget all adapters and what circuits are open; the next call builds them from the environment as it is then."""
     for build in (reqmgr2, configcache, dbs, cric, rucio, htcondor):
         build.cache_clear()
+    circuits().clear()
     conf.cache_clear()
 
 

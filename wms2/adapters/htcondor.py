@@ -16,8 +16,9 @@ from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.htcondor_process import SERVICE, Place, ask
 from wms2.adapters.observe import observed
 from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots
+from wms2.circuits import CircuitBreaker
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.retry import CircuitBreaker, retry_call
+from wms2.retry import retry_call
 
 _TRIES = 3
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
@@ -55,7 +56,7 @@ class HtcondorAdapter:
         self._instance = instance
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
         self._sleep = sleep
-        self.breaker = CircuitBreaker(f"{SERVICE}:{schedd_name}")
+        self.breaker = CircuitBreaker(SERVICE, schedd_name)
 
     # --- submission
 

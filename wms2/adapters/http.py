@@ -23,8 +23,9 @@ from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
 from wms2.adapters.observe import TIMEOUT_CODE, observed
+from wms2.circuits import CircuitBreaker
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.retry import CircuitBreaker, retry_call
+from wms2.retry import retry_call
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ class HttpService:
         self.service, self.base_url = service, base_url.rstrip("/")
         self._timeout_seconds, self._credentials = timeout_seconds, credentials or Credentials()
         self._fault_parser, self._sleep = fault_parser, sleep
-        self.breaker = CircuitBreaker(service)
+        self.breaker = CircuitBreaker(service, self.base_url.partition("://")[2])
         self._local = threading.local()
 
     def get_json(self, path: str, *, operation: str, params: Params = None) -> object:

@@ -23,8 +23,9 @@ from rucio.common.exception import RucioException
 
 from wms2.adapters.observe import observed
 from wms2.adapters.rucio_errors import SERVICE, failure
+from wms2.circuits import CircuitBreaker
 from wms2.errors import ConfigurationError
-from wms2.retry import CircuitBreaker, retry_call
+from wms2.retry import retry_call
 
 T = TypeVar("T")
 
@@ -165,8 +166,8 @@ class RucioSession:
 
     def __init__(self, home: Path, account: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self.account = account
-        self.breaker = CircuitBreaker(SERVICE)
         self._config = read_config(home, account)
+        self.breaker = CircuitBreaker(SERVICE, self._config.rucio_host.partition("://")[2])
         self._timeout_seconds, self._sleep = timeout_seconds, sleep
         self._local = threading.local()
 

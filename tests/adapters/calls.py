@@ -1,0 +1,37 @@
+"""Calls whose outcomes are written down beforehand, and a clock that is told the time."""
+
+from __future__ import annotations
+
+from wms2.errors import ServiceRejected, ServiceUnavailable
+
+
+class Clock:
+    """Seconds that pass only when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Script:
+    """A call whose outcomes are written down beforehand; counts how often it was made."""
+
+    def __init__(self, *outcomes: object) -> None:
+        self.outcomes, self.calls = list(outcomes), 0
+
+    def __call__(self) -> object:
+        self.calls += 1
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def unavailable() -> ServiceUnavailable:
+    return ServiceUnavailable("dbs", "block", "connection refused", "connection")
+
+
+def rejected() -> ServiceRejected:
+    return ServiceRejected("dbs", "block", "no such parameter", 118)
