@@ -56,7 +56,7 @@ class HtcondorAdapter:
         self._instance = instance
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
         self._sleep = sleep
-        self.breaker = CircuitBreaker(SERVICE, schedd_name)
+        self.breaker = CircuitBreaker(SERVICE, f"{schedd_name} via {collector}")
 
     # --- submission
 
