@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import redis
@@ -132,7 +132,7 @@ class SharedCircuits:
     """
 
     def __init__(self, url: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = redis.Redis.from_url(
+        self._client: Any = redis.Redis.from_url(  # its types allow bytes, which it never gives here
             url, decode_responses=True, socket_timeout=_BROKER_SECONDS, socket_connect_timeout=_BROKER_SECONDS
         )
         self._prefix, self._clock = prefix, clock
@@ -188,7 +188,10 @@ class SharedCircuits:
         return self._ask(lambda: bool(self._client.set(key, 1, nx=True, px=limit)), lambda: self._local.take_probe(name))
 
     def give_probe_back(self, name: str) -> None:
-        self._ask(lambda: bool(self._client.delete(self._key("probe", name))), lambda: bool(self._local.give_probe_back(name)))
+        def shared() -> None:
+            self._client.delete(self._key("probe", name))
+
+        self._ask(shared, lambda: self._local.give_probe_back(name))
 
     def all(self) -> dict[str, Standing]:
         def shared() -> dict[str, Standing]:
