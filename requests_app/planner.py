@@ -18,7 +18,7 @@ from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
 from dags_app.planning.levels import edge_count, level_plans
 from dags_app.planning.pileup import jobs_at, pileup_sites
-from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
+from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
 from outputs_app.owning import lumis_take
@@ -36,6 +36,7 @@ from requests_app.work_left import LeftOut, jobs_left, record_left_out
 from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
+from wms2.errors import PlanningRefused
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +80,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         )
     if not filled.units:
         return None
+    _refuse_too_long(spec, filled.units)
     index = workflow.rounds.count()
     dag_id = uuid.uuid5(workflow.pk, f"round {index}")
     placed = _blocks(workflow, filled.units)
@@ -107,6 +109,18 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         more=filled.more,
     )
     return dag
+
+
+def _refuse_too_long(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> None:
+    """Jobs that are expected to be ended by the wall-clock cap, at whichever level, are not begun.
+
+    Raises:
+        PlanningRefused: names the task and what to change.
+    """
+    cap = conf().max_wall_seconds
+    problem = sizing.too_long(sizing.level_walls(spec, units, max_wall_seconds=cap), max_wall_seconds=cap)
+    if problem is not None:
+        raise PlanningRefused(problem)
 
 
 def _limits() -> DagLimits:

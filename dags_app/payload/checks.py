@@ -62,23 +62,37 @@ def with_ranges(done: Processed, job: UnitJob) -> Processed:
 def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> Processed:
     """What the first step of a later task read. cmsRun opened paths; the files go by their LFNs here."""
     lfns = {str(file.path.resolve()): file.lfn for file in gathered}
+    starts = {file.lfn: file.part.first_event for file in gathered if file.part is not None}
     inputs = report.primary_inputs
-    files = tuple(ReadFile(lfns.get(f.pfn.rpartition("file:")[2], f.lfn or f.pfn), f.events_read) for f in inputs)
-    return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, files)
+    files = []
+    for file in inputs:
+        lfn = lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)
+        files.append(ReadFile(lfn, file.events_read, starts.get(lfn)))
+    return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, tuple(files))
 
 
 def check_gathered(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
-    """Refuse a first step of a later task that did not read each file whole, or read another one."""
+    """Refuse a first step of a later task that did not read each file, or its part of one, or read another one."""
     _same_files(step, {file.lfn for file in gathered}, {file.lfn for file in done.files})
-    wanted = {file.lfn: file.events for file in gathered}
+    wanted = {file.lfn: file for file in gathered}
     for file in done.files:
         if file.lfn not in wanted:
             raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} opened {file.lfn}, which it was not given")
-        if file.events != wanted[file.lfn]:
-            raise PayloadError(
-                codes.PROCESSED_DIFFERS, f"step {step} read {file.events} events of {file.lfn}, it holds {wanted[file.lfn]}"
-            )
-    _same_lumis(step, {lumi for file in gathered for lumi in lumi_set(file.lumis)}, done.lumis)
+        part, held = wanted[file.lfn].part, wanted[file.lfn].events
+        given = held if part is None else part.events
+        if given is not None and file.events != given:
+            whose = "it holds" if part is None else "its share is"
+            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} read {file.events} events of {file.lfn}, {whose} {given}")
+    _check_gathered_lumis(gathered, done, step)
+
+
+def _check_gathered_lumis(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
+    """Which lumis a range of events lies in only cmsRun knows; otherwise they are known."""
+    lumis: LumiSet = set()
+    for file in gathered:
+        lumis |= lumi_set(file.lumis) if file.part is None or file.part.lumis is None else file.part.lumis
+    is_range = any(file.part is not None and file.part.first_event is not None for file in gathered)
+    _same_lumis(step, lumis & done.lumis if is_range else lumis, done.lumis)
 
 
 def check_not_skipped(report: FrameworkReport, step: str) -> None:

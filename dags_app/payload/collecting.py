@@ -55,6 +55,11 @@ class NodeReport:
     outputs: tuple[UnmergedFile, ...]
     task: int = 1
 
+    @property
+    def idle(self) -> bool:
+        """Whether the node had nothing to do: one of a later task whose share of its upstream file is empty."""
+        return self.task > 1 and not self.processed.get("files")
+
 
 def collect(directory: Path) -> int:
     """Write ``merge_input.json`` of the unit in ``directory`` from the reports its nodes' POST scripts accepted; 0.

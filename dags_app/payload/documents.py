@@ -168,9 +168,18 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Part ``part`` (from 0) of ``parts`` of the one file that a node of a later task reads."""
+
+    part: int
+    parts: int
+    by_lumi: bool
+
+
+@dataclass(frozen=True)
 class UnitJob:
     """What one processing node does: generate, read files (under a lumi mask when ``mask`` is not None), or read what the
-    nodes ``reads`` of an earlier task left."""
+    nodes ``reads`` of an earlier task left, whole or a ``share`` of it."""
 
     node: str
     events: int
@@ -179,6 +188,7 @@ class UnitJob:
     mask: tuple[tuple[int, int, int], ...] | None  # (run, first, last)
     task: int = 1
     reads: tuple[str, ...] = ()
+    share: Share | None = None
 
     @property
     def mask_lumis(self) -> LumiSet:
@@ -369,6 +379,7 @@ def read_unit(directory: Path) -> UnitDocument:
 
 def _unit_job(item: Value) -> UnitJob:
     generate, mask, task, reads = item.get("generate"), item.get("mask"), item.get("task"), item.get("reads")
+    share = item.get("share")
     job = UnitJob(
         node=item["node"].text(),
         events=item["events"].integer(),
@@ -377,12 +388,22 @@ def _unit_job(item: Value) -> UnitJob:
         mask=tuple(lumis.range_triples(mask)) if mask else None,
         task=task.integer() if task else 1,
         reads=reads.texts() if reads else (),
+        share=_share(share) if share else None,
     )
+    if job.share is not None and len(job.reads) != 1:
+        raise item.refuse("a share needs a job that reads one node")
     if [job.generate is not None, bool(job.files), bool(job.reads)].count(True) != 1:
         raise item.refuse("a job either generates or reads files, its own or those of other nodes")
     if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
         raise item["files"].refuse("an event range needs a job with one file")
     return job
+
+
+def _share(item: Value) -> Share:
+    share = Share(item["part"].integer(), item["parts"].integer(), item["by"].text() == "lumis")
+    if not 0 <= share.part < share.parts:
+        raise item.refuse(f"there is no part {share.part} of {share.parts}, they count from 0")
+    return share
 
 
 def _generate(item: Value) -> Generate:

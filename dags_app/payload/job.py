@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 from . import codes, documents, names, storage
+from .checks import Processed
 from .codes import PayloadError, exit_status
 from .formats import SANDBOX_FILE
 from .gathering import read_node_input
@@ -34,13 +35,19 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
         sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
         unit_job = unit.job(node)
         gathered = read_node_input(directory, unit, unit_job, volume) if unit_job.reads else ()
-        context = JobContext(job, unit, unit_job, sandbox, work, report, gathered)
-        done = run_chain(context)
-        report.exit_step = "stageOut"
-        _stage_out(context, volume, done)
-        report.exit_step = None
+        if unit_job.reads and not gathered:
+            report.processed = Processed(0, set(), ())
+        else:
+            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered), volume)
     shutil.rmtree(work, ignore_errors=True)
     return exit_status(report.exit_code)
+
+
+def _run(context: JobContext, volume: storage.Volume) -> None:
+    done = run_chain(context)
+    context.attempt.exit_step = "stageOut"
+    _stage_out(context, volume, done)
+    context.attempt.exit_step = None
 
 
 def unpack_sandbox(archive: Path, target: Path) -> Path:

@@ -49,6 +49,7 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
+        merging.check_read_once(job.tasks[1:], reports)
         plan = plan_merge(job, unit, reports)
         journal = Journal(volume.path(names.journal_lfn(job, unit)), unit.unit, job.dag_id)
         lfns = {planned.lfn for planned in plan}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from . import codes, lumis
 from .codes import PayloadError
 from .collecting import NodeReport, UnmergedFile
-from .documents import MergeLimits, Output
+from .documents import MergeLimits, Output, Task
 from .lumis import LumiCounts
 
 
@@ -36,9 +37,9 @@ class MergeGroup:
 
 
 def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
-    """The files of one output, exactly one of every node of the task that writes it."""
+    """The files of one output, exactly one of every node of the task that writes it and had something to do."""
     found = []
-    for report in (each for each in reports if each.task == task):
+    for report in (each for each in reports if each.task == task and not each.idle):
         mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
         if len(mine) != 1:
             raise PayloadError(
@@ -46,6 +47,22 @@ def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> li
             )
         found.append(mine[0])
     return found
+
+
+def check_read_once(tasks: Iterable[Task], reports: Sequence[NodeReport]) -> None:
+    """Refuse a unit in which a later task's jobs, together, did not read each file that was left to them exactly once."""
+    read: Counter[tuple[int, str]] = Counter()
+    for report in reports:
+        for file in report.processed["files"] if report.task > 1 else ():
+            read[report.task, file["lfn"]] += file["events"]
+    for task in tasks:
+        for file in (file for report in reports for file in report.outputs):
+            events = read[task.number, file.lfn]
+            if (file.step, file.module) == (task.input_step, task.input_module) and events != file.events:
+                raise PayloadError(
+                    codes.PROCESSED_DIFFERS,
+                    f"the jobs of task {task.number} read {events} events of {file.lfn}, it holds {file.events}",
+                )
 
 
 def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[MergeGroup]:

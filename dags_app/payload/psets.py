@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import codes, names
+from . import codes, lumis, names
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
 from .pileup import Mixing
+from .shares import Part
 
 CONFIGURATION = "PSet.py"
 FRAMEWORK_REPORT = "FrameworkJobReport.xml"
@@ -30,8 +31,11 @@ def write_step(
     step: Step,
     sources: Sequence[Path],
     mixing: tuple[Mixing, ...] = (),
+    part: Part | None = None,
 ) -> None:
     """Fill ``directory`` for ``step``; ``sources`` are the files of the step it reads, none for the job's own input.
+
+    ``part`` says what of the one source is read, None all of it.
 
     PayloadError when the sandbox lacks the step's configuration.
     """
@@ -41,7 +45,7 @@ def write_step(
     shutil.copyfile(original, directory / "original.py")
     copy_program("cmssw_tweak.py", directory / "cmssw_tweak.py")
     copy_program("step_pset.py", directory / CONFIGURATION)
-    tweak = _chained_tweak(sources) if sources else _input_tweak(unit_job)
+    tweak = _chained_tweak(sources, part) if sources else _input_tweak(unit_job)
     tweak.update(
         {
             "outputs": {
@@ -73,8 +77,14 @@ def copy_program(name: str, target: Path) -> None:
     target.write_bytes(data)
 
 
-def _chained_tweak(sources: Sequence[Path]) -> dict[str, Any]:
-    return _tweak(files=[f"file:{source.resolve()}" for source in sources])
+def _chained_tweak(sources: Sequence[Path], part: Part | None) -> dict[str, Any]:
+    files = [f"file:{source.resolve()}" for source in sources]
+    if part is None:
+        return _tweak(files=files)
+    if part.first_event is not None:
+        return _tweak(files=files, skip_events=part.first_event, max_events=part.events)
+    ranges = lumis.compact(part.lumis or ())
+    return _tweak(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
 
 
 def _input_tweak(job: UnitJob) -> dict[str, Any]:

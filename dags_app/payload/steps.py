@@ -73,9 +73,9 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
         sources = [upstream.output_path(step.input_module or "")]
     else:
         sources = [file.path for file in context.gathered]
-    psets.write_step(
-        directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, _mixing(context, step)
-    )
+    part = context.gathered[0].part if upstream is None and context.gathered else None  # only a single file is divided
+    mixing = _mixing(context, step)
+    psets.write_step(directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, mixing, part)
     finished = run_in_release(
         ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION],
         step.cmssw_version,

@@ -14,6 +14,7 @@ from dags_app.planning.specs import (
     JobFile,
     JobSpec,
     LevelSpec,
+    Share,
     StepSpec,
     TaskSpec,
     WorkflowSpec,
@@ -129,9 +130,22 @@ def unit_document(unit: WorkUnitSpec) -> str:
 
 def _level_jobs(level: LevelSpec) -> list[Document]:
     return [
-        {"node": name, "task": level.task, "events": node.events, "reads": reads, "generate": None, "files": [], "mask": None}
+        {
+            "node": name,
+            "task": level.task,
+            "events": node.events,
+            "reads": reads,
+            **({} if node.share is None else {"share": _share(node.share)}),
+            "generate": None,
+            "files": [],
+            "mask": None,
+        }
         for (name, reads), node in zip(upstream_names(level), level.nodes, strict=True)
     ]
+
+
+def _share(share: Share) -> Document:
+    return {"part": share.part, "parts": share.parts, "by": "lumis" if share.by_lumi else "events"}
 
 
 def _job(node: str, job: JobSpec, task: Document) -> Document:

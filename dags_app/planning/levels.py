@@ -1,7 +1,8 @@
 """The later tasks of a chain as levels of nodes inside a work unit: who reads whom, and how many events that is likely to be.
 
-A level is what one task adds to one unit. Its nodes read whole outputs of consecutive nodes of the task before it, each output
-once. Pure; names of nodes are here too, since a level's position is in them. ``model.md`` section 3, "TaskChain is a tree".
+A level is what one task adds to one unit. Each of its nodes reads whole outputs of consecutive nodes of the task before it, or
+one of several parts of a single output; together they read each output once. Pure; names of nodes are here too, since a level's
+position is in them. ``model.md`` section 3, "TaskChain is a tree"; ADR 0043.
 """
 
 from __future__ import annotations
@@ -10,8 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dags_app.planning.specs import JobSpec, LevelNode, LevelSpec, StepSpec, TaskSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning import lumis
+from dags_app.planning.specs import (
+    JobSpec,
+    LevelNode,
+    LevelSpec,
+    Share,
+    SplittingAlgo,
+    StepSpec,
+    TaskSpec,
+    WorkflowSpec,
+    WorkUnitSpec,
+)
+from wms2.errors import PlanningRefused
 
+#: A level of one unit with more nodes is a typing error; the unit would not fit into any DAG.
+MAX_LEVEL_NODES = 50_000
 #: The task whose jobs the splitters plan; further tasks are levels.
 FIRST_TASK = 1
 
@@ -22,8 +37,17 @@ class LevelPlan:
 
     task: int
     input_task: int
-    events_per_job: int  # 0: one upstream node each
+    algorithm: SplittingAlgo
+    per_job: int  # events, lumis or files, as ``algorithm`` counts; 0: one upstream file each
     share: Fraction  # events that reach the task, of each event that the first task's job works on
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What one node is likely to leave to the level after it."""
+
+    origin: Fraction  # events of the first task's jobs behind it; times a plan's ``share``, those that reach the task
+    lumis: int  # at least 1; filters drop events and keep lumis
 
 
 def node_name(index: int, task: int = FIRST_TASK) -> str:
@@ -52,8 +76,14 @@ def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
             raise ValueError(
                 f"task {task.name}: its first step has to read an output of an earlier task, not {task.input_task!r}"
             )
-        plans.append(LevelPlan(task.number, before, task.events_per_job, _share(steps, task.input_step)))
+        plans.append(LevelPlan(task.number, before, task.algorithm, _per_job(task), _share(steps, task.input_step)))
     return tuple(plans)
+
+
+def _per_job(task: TaskSpec) -> int:
+    if task.algorithm is SplittingAlgo.FILE_BASED:
+        return task.files_per_job
+    return task.lumis_per_job if task.algorithm is SplittingAlgo.LUMI_BASED else task.events_per_job
 
 
 def _share(steps: dict[str, StepSpec], name: str | None) -> Fraction:
@@ -67,30 +97,95 @@ def _share(steps: dict[str, StepSpec], name: str | None) -> Fraction:
 
 
 def levels_of(plans: Sequence[LevelPlan], jobs: Sequence[JobSpec]) -> tuple[LevelSpec, ...]:
-    """The levels of a unit of ``jobs``: upstream nodes in order, grouped by their expected events."""
-    origins = {FIRST_TASK: [job.events for job in jobs]}
+    """The levels of a unit of ``jobs``: upstream nodes in order, put together or cut as each task's splitting says.
+
+    Raises:
+        PlanningRefused: a level would have more nodes than any DAG takes.
+    """
+    made = {FIRST_TASK: [_Expected(Fraction(job.events), _lumis_of(job)) for job in jobs]}
     levels = []
     for plan in plans:
-        groups = _groups(plan, origins[plan.input_task])
-        sums = [sum(origins[plan.input_task][index] for index in group) for group in groups]
-        origins[plan.task] = sums
-        nodes = tuple(LevelNode(-(-total * plan.share // 1), group) for total, group in zip(sums, groups, strict=True))
+        groups = _grouped(plan, made[plan.input_task])
+        cut = [(reads, piece, share) for reads, whole in groups for share, piece in _cut(plan, whole)]
+        made[plan.task] = [piece for _, piece, _ in cut]
+        nodes = tuple(LevelNode(_rounded_up(piece.origin * plan.share), reads, share) for reads, piece, share in cut)
         levels.append(LevelSpec(plan.task, plan.input_task, nodes))
     return tuple(levels)
 
 
-def _groups(plan: LevelPlan, origins: list[int]) -> list[tuple[int, ...]]:
-    """``origins``: for each upstream node the events of the first task's jobs behind it."""
-    groups: list[list[int]] = []
-    total = 0
-    for index, events in enumerate(origins):
-        total += events
-        if groups and plan.events_per_job and total * plan.share <= plan.events_per_job:
-            groups[-1].append(index)
+def _lumis_of(job: JobSpec) -> int:
+    if job.generate is not None:
+        return job.generate.last_lumi - job.generate.first_lumi + 1
+    return max(job.file_lumis if job.mask is None else lumis.count(job.mask), 1)
+
+
+def _grouped(plan: LevelPlan, upstream: Sequence[_Expected]) -> list[tuple[tuple[int, ...], _Expected]]:
+    """Upstream nodes in order, as many together as one job may take; at least one."""
+    groups: list[tuple[tuple[int, ...], _Expected]] = []
+    for index, file in enumerate(upstream):
+        if groups:
+            reads, have = groups[-1]
+            both = _Expected(have.origin + file.origin, have.lumis + file.lumis)
+            if _fits(plan, len(reads) + 1, both):
+                groups[-1] = (*reads, index), both
+                continue
+        groups.append(((index,), file))
+    return groups
+
+
+def _fits(plan: LevelPlan, files: int, what: _Expected) -> bool:
+    if plan.algorithm is SplittingAlgo.FILE_BASED:
+        return files <= plan.per_job
+    if plan.algorithm is SplittingAlgo.LUMI_BASED:
+        return what.lumis <= plan.per_job
+    return what.origin * plan.share <= plan.per_job > 0
+
+
+def _cut(plan: LevelPlan, whole: _Expected) -> Iterator[tuple[Share | None, _Expected]]:
+    """The parts of what may be more than one job takes: whole, if it is not; else equal numbers of events, or of lumis."""
+    parts, by_lumi = _parts(plan, whole), plan.algorithm.by_lumi
+    if parts > MAX_LEVEL_NODES:
+        raise PlanningRefused(
+            f"task {plan.task}: {plan.algorithm} with {plan.per_job} to a job makes {parts} jobs out of one job of task "
+            f"{plan.input_task}, more than the {MAX_LEVEL_NODES} that a DAG may hold; raise the number"
+        )
+    if parts == 1:
+        yield None, whole
+        return
+    for part in range(parts):
+        if by_lumi:
+            held = _lumis_in(part, parts, whole.lumis)
+            yield Share(part, parts, by_lumi), _Expected(whole.origin * held / whole.lumis, held)
         else:
-            groups.append([index])
-            total = events
-    return [tuple(group) for group in groups]
+            yield Share(part, parts, by_lumi), _Expected(whole.origin / parts, -(-whole.lumis // parts))
+
+
+def _parts(plan: LevelPlan, whole: _Expected) -> int:
+    if plan.algorithm is SplittingAlgo.FILE_BASED or plan.per_job < 1:
+        return 1
+    if plan.algorithm is SplittingAlgo.LUMI_BASED:
+        return -(-whole.lumis // plan.per_job)
+    events = whole.origin * plan.share
+    if plan.algorithm is SplittingAlgo.EVENT_BASED:
+        return max(_rounded_up(events / plan.per_job), 1)
+    if events <= plan.per_job:
+        return 1
+    lumis_per_job = max(plan.per_job * whole.lumis // events, 1)  # a lumi is never cut
+    return int(-(-whole.lumis // lumis_per_job))
+
+
+def _lumis_in(part: int, parts: int, held: int) -> int:
+    """Lumis of equal size in a part, as the payload's ``shares`` deals them out: each by the place of its middle."""
+    return _before(part + 1, parts, held) - _before(part, parts, held)
+
+
+def _before(part: int, parts: int, held: int) -> int:
+    """How many of ``held`` lumis have their middle before the beginning of ``part``."""
+    return -(-(2 * part * held - parts) // (2 * parts))
+
+
+def _rounded_up(value: Fraction) -> int:
+    return int(-(-value // 1))
 
 
 def nodes_of(unit: WorkUnitSpec) -> dict[int, list[str]]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dags_app.planning import lumis
+from dags_app.planning.levels import level_plans
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.sizing import bytes_per_event, too_long
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
+from dags_app.planning.sizing import LevelWalls, bytes_per_event, level_walls, too_long
+from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec, WorkUnitSpec
 from dags_app.planning.splitters import split
 from dags_app.planning.work_units import group_jobs
 from wms2.errors import PlanningRefused
@@ -39,30 +40,52 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     """Plan the whole request, not only a first round.
 
     Returns:
-        ``{"jobs", "excluded", "refused", "warnings"}``; jobs of one location group stand together. A request that cannot be
-        planned has no jobs and one entry in ``refused``, without run and lumi.
+        ``{"jobs", "excluded", "refused", "warnings", "levels"}``; jobs of one location group stand together. ``jobs`` are the
+        first task's, ``levels`` says of every task how many jobs it has and how long they are expected to take. A request that
+        cannot be planned has no jobs and one entry in ``refused``, without run and lumi.
     """
     limits = limits or PlanLimits()
     excluded: list[ExcludedFile] = []
     refused: list[RefusedLumi] = []
     try:
         jobs = list(_at_most(limits.max_jobs, _jobs(workflow, files, excluded, refused)))
+        units = list(_units(workflow, jobs, limits))
     except PlanningRefused as refusal:
         return {
             "jobs": [],
             "excluded": [],
             "refused": [{"reason": str(refusal), "run": None, "lumi": None}],
             "warnings": list(workflow.warnings),
+            "levels": [],
         }
-    units = group_jobs(jobs, jobs_per_work_unit=limits.jobs_per_work_unit, bytes_per_event=bytes_per_event(workflow))
     unit_of = {id(job): unit.name for unit in units for job in unit.jobs}
-    warning = too_long(workflow, jobs, max_wall_seconds=limits.max_wall_seconds)
+    walls = level_walls(workflow, units, max_wall_seconds=limits.max_wall_seconds)
+    warning = too_long(walls, max_wall_seconds=limits.max_wall_seconds)
     return {
         "jobs": [_job(job, unit_of[id(job)]) for job in jobs],
         "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in [*excluded, *_refused_whole(jobs, refused)]],
         "refused": [{"reason": each.reason, "run": each.run, "lumi": each.lumi} for each in refused],
-        "warnings": [*workflow.warnings, *([warning] if warning else [])],
+        "warnings": [*workflow.warnings, *([f"it would be held: {warning}"] if warning else [])],
+        "levels": [_level(level) for level in walls],
     }
+
+
+def _units(workflow: WorkflowSpec, jobs: Sequence[JobSpec], limits: PlanLimits) -> Iterator[WorkUnitSpec]:
+    """The units; nodes of later tasks count for the limit of one answer, too."""
+    nodes = 0
+    for unit in group_jobs(
+        jobs,
+        jobs_per_work_unit=limits.jobs_per_work_unit,
+        bytes_per_event=bytes_per_event(workflow),
+        levels=level_plans(workflow),
+    ):
+        nodes += unit.processing_nodes
+        if nodes > limits.max_jobs:
+            raise PlanningRefused(
+                f"the plan has more than {limits.max_jobs} jobs with those of later tasks, which is as many as one answer holds; "
+                "raise EventsPerJob, FilesPerJob or LumisPerJob of the tasks"
+            )
+        yield unit
 
 
 def _jobs(
@@ -105,6 +128,19 @@ def _groups(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> list[list
     for file in sorted(files, key=lambda file: file.lfn):
         groups.setdefault(choice.group(file.locations), []).append(file)
     return list(groups.values())
+
+
+def _level(level: LevelWalls) -> Document:
+    return {
+        "task": level.task,
+        "name": level.name,
+        "splitting": str(level.algorithm),
+        "jobs": level.jobs,
+        "most_events": level.most_events,
+        "longest_wall_hours": round(level.longest_seconds / 3600, 2),
+        "mean_wall_hours": round(level.total_seconds / level.jobs / 3600, 2) if level.jobs else 0.0,
+        "too_long": level.too_long,
+    }
 
 
 def _job(job: JobSpec, unit: str) -> Document:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dags_app.planning.levels import FIRST_TASK, level_plans
-from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
@@ -132,14 +132,66 @@ def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | N
     return {dataset: (measured or {}).get(dataset, sizes[dataset]) for dataset in sorted(sizes)}
 
 
-def too_long(workflow: WorkflowSpec, jobs: Iterable[JobSpec], *, max_wall_seconds: int) -> str | None:
-    """A warning when jobs are expected to run longer than the wall-clock cap lets them, else None."""
-    seconds = [wall for job in jobs if (wall := processing_wall_seconds(workflow, job)) > max_wall_seconds]
-    if not seconds:
-        return None
+@dataclass(frozen=True, slots=True)
+class LevelWalls:
+    """What the jobs of one task are expected to take. ``name`` is empty for a request of one task."""
+
+    task: int
+    name: str
+    algorithm: SplittingAlgo
+    jobs: int
+    most_events: int
+    longest_seconds: float
+    total_seconds: float
+    too_long: int  # jobs above the wall-clock cap
+
+
+def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wall_seconds: int) -> tuple[LevelWalls, ...]:
+    """The expected walls of every task's jobs in ``units``, the first task's first."""
+    events: dict[int, list[int]] = {FIRST_TASK: []} | {task.number: [] for task in workflow.tasks}
+    for unit in units:
+        events[FIRST_TASK] += [job.events for job in unit.jobs]
+        for level in unit.levels:
+            events[level.task] += [node.events for node in level.nodes]
+    named = {task.number: (task.name, task.algorithm) for task in workflow.tasks[1:]}
+    first = (workflow.tasks[0].name if workflow.tasks else "", workflow.splitting.algorithm)
+    return tuple(
+        _walls(task, *named.get(task, first), many, task_resources(workflow, task).time_per_event_seconds, max_wall_seconds)
+        for task, many in events.items()
+    )
+
+
+def _walls(task: int, name: str, algorithm: SplittingAlgo, events: list[int], seconds: float, cap: int) -> LevelWalls:
+    most = max(events, default=0)
+    above = sum(each * seconds > cap for each in events) if most * seconds > cap else 0
+    return LevelWalls(task, name, algorithm, len(events), most, most * seconds, sum(events) * seconds, above)
+
+
+def too_long(walls: Iterable[LevelWalls], *, max_wall_seconds: int) -> str | None:
+    """What to say when jobs of any task are expected to run longer than the wall-clock cap lets them, else None."""
+    found = [
+        f"{level.too_long} of the jobs{_whose(level)} are expected to take longer than {max_wall_seconds / 3600:g} h, which "
+        f"is as long as a job may run (the longest {level.longest_seconds / 3600:.1f} h); {_remedy(level)}"
+        for level in walls
+        if level.too_long
+    ]
+    return "; ".join(found) or None
+
+
+def _whose(level: LevelWalls) -> str:
+    return f" of task {level.task} ({level.name})" if level.name else ""
+
+
+def _remedy(level: LevelWalls) -> str:
+    if level.task == FIRST_TASK:
+        return "lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
+    if level.algorithm is SplittingAlgo.FILE_BASED:
+        return "it takes whole files: split the task by EventBased or EventAwareLumiBased, or correct its TimePerEvent"
+    if level.algorithm is SplittingAlgo.EVENT_BASED:
+        return "lower its EventsPerJob, or correct its TimePerEvent"
     return (
-        f"{len(seconds)} of the jobs are expected to take longer than {max_wall_seconds / 3600:g} h, which is as long as a job "
-        f"may run (the longest {max(seconds) / 3600:.1f} h); lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
+        "a lumi is never cut: lower the task's EventsPerJob or LumisPerJob, give the first task a lower EventsPerLumi, split the "
+        "task by EventBased, or correct its TimePerEvent"
     )
 
 

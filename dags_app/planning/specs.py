@@ -173,7 +173,11 @@ class TaskSpec:
     input_task: str | None = None  # None: the first task
     input_step: str | None = None  # the step of input_task whose module is read
     input_module: str | None = None
-    events_per_job: int = 0  # later tasks: how many expected input events one job may take; whole files only; 0: one file a job
+    # of later tasks: how what the task before is expected to make is cut; only the number of ``algorithm`` is read
+    events_per_job: int = 0  # 0: one file a job
+    algorithm: SplittingAlgo = SplittingAlgo.EVENT_AWARE_LUMI_BASED
+    lumis_per_job: int = 8
+    files_per_job: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +264,7 @@ class JobSpec(NamedTuple):  # a tuple, as JobFile
     files: tuple[JobFile, ...] = ()
     mask: LumiRanges | None = None  # None: everything in the files
     by_lumi: bool = False  # the work is exactly the lumis of ``mask``, in all files that hold them; claims are RUN_LUMIS
+    file_lumis: int = 0  # without ``mask``: lumis of what is read, as far as the catalogue knows; later tasks are cut by it
 
 
 class ClaimSpec(NamedTuple):  # a tuple, as JobFile
@@ -280,11 +285,21 @@ class ClaimSpec(NamedTuple):  # a tuple, as JobFile
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Part ``part`` (from 0) of ``parts`` of one upstream file; what that is follows from what the file really holds."""
+
+    part: int
+    parts: int
+    by_lumi: bool  # whole lumis; else a range of events
+
+
+@dataclass(frozen=True, slots=True)
 class LevelNode:
     """One job of a later task."""
 
     events: int  # expected to be in what it reads, rounded up
-    reads: tuple[int, ...]  # positions of the upstream nodes whose outputs it reads, whole
+    reads: tuple[int, ...]  # positions of the upstream nodes whose outputs it reads
+    share: Share | None = None  # None: the outputs whole; else ``reads`` is one node
 
 
 @dataclass(frozen=True, slots=True)

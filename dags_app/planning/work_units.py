@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dags_app.planning import lumis
 from dags_app.planning.levels import LevelPlan, levels_of
 from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, LumiRanges, WorkUnitSpec
+from wms2.errors import PlanningRefused
 
 _FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
 
@@ -84,12 +85,21 @@ class DagFill:
 
 
 def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int) -> DagFill:
-    """The first units that fit the limits of one DAG. What is not taken is not claimed, so a later round plans it again."""
+    """The first units that fit the limits of one DAG. What is not taken is not claimed, so a later round plans it again.
+
+    Raises:
+        PlanningRefused: already the first unit has more nodes than a DAG may have, so no round would ever take it.
+    """
     taken: list[WorkUnitSpec] = []
     nodes = 0
     with _no_cycle_search():
         for unit in units:
             nodes += unit.processing_nodes + EXTRA_NODES
+            if not taken and nodes > max_nodes:
+                raise PlanningRefused(
+                    f"a work unit has {nodes} nodes, more than the {max_nodes} of a DAG; raise EventsPerJob, LumisPerJob or "
+                    "FilesPerJob of the later tasks"
+                )
             if len(taken) == max_units or nodes > max_nodes:
                 return DagFill(tuple(taken), True)
             taken.append(unit)

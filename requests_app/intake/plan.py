@@ -1,4 +1,4 @@
-"""What ``plan_request`` needs of a document: splitting, input or generation, sites, resources.
+"""What ``plan_request`` needs of a document: splitting of every task, input or generation, sites, resources.
 
 No service is asked and no name becomes a path, so names, outputs and configurations are not checked here, and what does not
 change how work is cut (pileup, GPUs) is left alone; :func:`parse` judges a document that is to be run. Formats: ``splitting.md``,
@@ -8,9 +8,9 @@ change how work is cut (pileup, GPUs) is left alone; :func:`parse` judges a docu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from dags_app.planning.specs import SplittingSpec, WorkflowSpec
+from dags_app.planning.specs import SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
 from requests_app.intake.chain import CHAINS, RERECO_STEP, StepView
 from requests_app.intake.documents import merge_document
 from requests_app.intake.features import misplaced_work, sweep_features
@@ -19,7 +19,9 @@ from requests_app.intake.known import BLOCK_FEATURES, PLAN_ONLY
 from requests_app.intake.lexicon import NameRule
 from requests_app.intake.parse import SUPPORTED_TYPES, read_type
 from requests_app.intake.resources import read_resources, read_sites
-from requests_app.intake.values import BIGINT_MAX, flag, is_set, mapping, whole
+from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
+from requests_app.intake.tasks import with_splitting
+from requests_app.intake.values import BIGINT_MAX, flag, is_set, mapping, real, shown, whole
 from requests_app.intake.work import read_generation, read_input
 from wms2.errors import DocumentRefused
 
@@ -29,7 +31,7 @@ _HALT, _TIME_LIMIT = "halt_job_on_file_boundaries", "job_time_limit"
 
 
 def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
-    """The part of a ``WorkflowSpec`` that splitting reads; it has no steps and no outputs.
+    """The part of a ``WorkflowSpec`` that splitting reads: no outputs, and steps only where tasks read one another.
 
     Args:
         raw: a document in any accepted form; without ``RequestType`` the part it has (``Step1``, ``Task1``) tells the chain.
@@ -57,11 +59,12 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
     sites = read_sites(document, _ANY_SITE, findings)
     trusted = findings.read("TrustSitelists", document.get("TrustSitelists"), flag, fallback=False)
     splitting = _with_params(work.splitting, document, first, findings)
+    tasks = _tasks(document, first, findings)
     findings.refuse_if_any()
     return WorkflowSpec(
         request_name=str(document.get("RequestName") or document.get("RequestString") or ""),
         campaign="",
-        steps=(),
+        steps=tuple(task.step for task in tasks),
         outputs=(),
         resources=resources,
         splitting=splitting,
@@ -70,6 +73,7 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
         site_whitelist=sites.whitelist,
         site_blacklist=sites.blacklist,
         trust_sitelists=trusted,
+        tasks=tuple(task.task for task in tasks),
         warnings=findings.warnings,
     )
 
@@ -88,6 +92,47 @@ def _first_step(document: Mapping[str, object], findings: Findings) -> StepView:
     key = f"{kind.part}1"
     own: Mapping[str, object] = findings.require(key, document.get(key), mapping, {})
     return StepView(number=1, name=str(own.get(kind.name_field) or ""), prefix=f"{key}.", own=own, top=document, kind=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedTask:
+    task: TaskSpec
+    step: StepSpec
+
+
+def _tasks(document: Mapping[str, object], first: StepView, findings: Findings) -> tuple[_PlannedTask, ...]:
+    """The tasks of a TaskChain that has more than one, each as one step; nothing for other documents."""
+    views = [first]
+    while first.is_task and isinstance(own := document.get(f"Task{len(views) + 1}"), dict):
+        name, key = str(own.get("TaskName") or ""), f"Task{len(views) + 1}"
+        views.append(StepView(number=len(views) + 1, name=name, prefix=f"{key}.", own=own, top=document, kind=first.kind))
+    if len(views) == 1:
+        return ()
+    found: list[_PlannedTask] = []
+    for view in views:
+        resources = read_resources(document, (view,), findings)
+        reads = _input_task(view, [one.task.name for one in found], findings)
+        step = StepSpec(
+            view.number, view.name, "", "", (), "", threads=1, event_streams=0, input_step=reads,
+            filter_efficiency=findings.read(*view.value("FilterEfficiency"), real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
+        )  # fmt: skip
+        task = TaskSpec(view.number, view.name, (view.name,), resources, input_task=reads, input_step=reads)
+        found.append(_PlannedTask(task if view is first else with_splitting(task, view, findings), step))
+    return tuple(found)
+
+
+def _input_task(view: StepView, earlier: list[str], findings: Findings) -> str | None:
+    """The task that a later one reads; the first reads none."""
+    if not earlier:
+        return None
+    field, value = view.value("InputTask")
+    if value not in earlier:
+        findings.problem(field, f"{shown(value)} is no earlier task (earlier: {', '.join(earlier)})")
+    if not view.name or view.name in earlier:
+        findings.problem(
+            f"{view.prefix}TaskName", "is missing" if not view.name else f"{view.name} is already the name of a task"
+        )
+    return str(value)
 
 
 def _with_params(splitting: SplittingSpec, document: Mapping[str, object], first: StepView, findings: Findings) -> SplittingSpec:

@@ -1,22 +1,21 @@
-"""The tasks of a TaskChain: a tree of jobs, each task with its own resources. Owns how a later task's input is cut.
+"""The tasks of a TaskChain: a tree of jobs, each task with its own resources and splitting. Owns how a later task's input is cut.
 
-Later tasks read what the jobs of an earlier task of the same work unit left, so only whole files can be dealt out and only
-EventsPerJob says how many; masks, run lists and blocks belong to the first task. ``model.md`` section 3.
+Later tasks read what the jobs of an earlier task of the same work unit left; masks, run lists and blocks belong to the first
+task. ``model.md`` section 3; ADR 0043.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from dags_app.planning.specs import SplittingAlgo, TaskSpec
+from dags_app.planning.specs import TaskSpec
+from dags_app.planning.splitters.rounding import round_to_lumis
 from requests_app.intake.chain import StepView
 from requests_app.intake.draft import MemoryWindow, StepDraft
 from requests_app.intake.findings import Findings
 from requests_app.intake.resources import fit_memory, read_resources
-from requests_app.intake.values import is_set
-from requests_app.intake.work import read_algorithm, read_events_per_job
-
-_BY_FILE = (SplittingAlgo.FILE_BASED, SplittingAlgo.LUMI_BASED)
+from requests_app.intake.work import read_splitting
 
 
 def read_tasks(
@@ -38,7 +37,7 @@ def _read_task(
 ) -> TaskSpec:
     asked = read_resources(document, (view,), findings)
     memory_field, _ = view.inherited("Memory")
-    return TaskSpec(
+    task = TaskSpec(
         number=view.number,
         name=view.name,
         steps=(view.name,),
@@ -46,23 +45,20 @@ def _read_task(
         input_task=step.spec.input_step,
         input_step=step.spec.input_step,
         input_module=step.spec.input_module,
-        events_per_job=_events_per_job(view, asked.time_per_event_seconds, findings) if view.number > 1 else 0,
     )
+    return task if view.number == 1 else with_splitting(task, view, findings)
 
 
-def _events_per_job(view: StepView, time_per_event_seconds: float, findings: Findings) -> int:
-    """How many events of an earlier task's files one job takes; 0: one file a job."""
-    algorithm = read_algorithm(view, findings)
-    per_job = read_events_per_job(view, time_per_event_seconds, findings)
-    if algorithm not in _BY_FILE:
-        return per_job
-    number = "FilesPerJob" if algorithm is SplittingAlgo.FILE_BASED else "LumisPerJob"
-    if algorithm is SplittingAlgo.LUMI_BASED or (is_set(view.own.get(number)) and view.own.get(number) not in (1, "1")):
-        findings.warn(
-            f"{view.prefix}SplittingAlgo",
-            f"{algorithm}: one job for each whole file of {view.own.get('InputTask')}; {number} is not used in a later task",
-        )
-    return 0
+def with_splitting(task: TaskSpec, view: StepView, findings: Findings) -> TaskSpec:
+    """A later task with its own algorithm and numbers."""
+    cut = read_splitting(view, task.resources.time_per_event_seconds, findings)
+    return replace(
+        task,
+        algorithm=cut.algorithm,
+        events_per_job=round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.events_per_lumi else cut.events_per_job,
+        lumis_per_job=cut.lumis_per_job,
+        files_per_job=cut.files_per_job,
+    )
 
 
 def _check_purpose(steps: Sequence[StepDraft], findings: Findings) -> None:

@@ -59,25 +59,29 @@ def read_generation(document: Mapping[str, object], first: StepView, time_per_ev
 
 def read_input(document: Mapping[str, object], first: StepView, time_per_event_seconds: float, findings: Findings) -> Work:
     """An input dataset, what of it is wanted and how it is cut; an algorithm that no splitter knows is refused by name."""
-    field, value = first.value("SplittingAlgo")
-    algorithm = read_algorithm(first, findings)
-    if algorithm not in SPLITTERS:
+    splitting = read_splitting(first, time_per_event_seconds, findings)
+    if splitting.algorithm not in SPLITTERS:
+        field, value = first.value("SplittingAlgo")
         default = "" if is_set(value) else ", the default when SplittingAlgo is not given"
-        findings.later(field, f"{algorithm} splitting{default}")
-    per_job, per_lumi = read_events_per_job(first, time_per_event_seconds, findings), 0
-    if first.prefix and is_set(first.own.get("EventsPerLumi")):
-        per_job, per_lumi = _whole_lumis(first, per_job, findings)
-    splitting = SplittingSpec(
-        algorithm=algorithm,
-        files_per_job=findings.read(*first.value("FilesPerJob"), whole(1, 10**6), 1),
-        events_per_job=per_job,
-        events_per_lumi=per_lumi,
-        lumis_per_job=findings.read(*first.value("LumisPerJob"), whole(1, 10**6), DEFAULT_LUMIS_PER_JOB),
-    )
+        findings.later(field, f"{splitting.algorithm} splitting{default}")
     return Work(splitting=splitting, generation=None, input=read_wanted(document, first, findings))
 
 
-def read_algorithm(view: StepView, findings: Findings) -> SplittingAlgo:
+def read_splitting(view: StepView, time_per_event_seconds: float, findings: Findings) -> SplittingSpec:
+    """How what a part reads is cut into jobs."""
+    per_job, per_lumi = read_events_per_job(view, time_per_event_seconds, findings), 0
+    if view.prefix and is_set(view.own.get("EventsPerLumi")):
+        per_job, per_lumi = _whole_lumis(view, per_job, findings)
+    return SplittingSpec(
+        algorithm=_read_algorithm(view, findings),
+        files_per_job=findings.read(*view.value("FilesPerJob"), whole(1, 10**6), 1),
+        events_per_job=per_job,
+        events_per_lumi=per_lumi,
+        lumis_per_job=findings.read(*view.value("LumisPerJob"), whole(1, 10**6), DEFAULT_LUMIS_PER_JOB),
+    )
+
+
+def _read_algorithm(view: StepView, findings: Findings) -> SplittingAlgo:
     """How the input of a step or task is cut; ReqMgr2's default when it does not say."""
     field, value = view.value("SplittingAlgo")
     return findings.read(field, value, _algorithm, SplittingAlgo.FILE_BASED) if is_set(value) else _DEFAULT_ALGORITHM

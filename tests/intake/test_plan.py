@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from dags_app.planning.report import plan_document
 from dags_app.planning.specs import SplittingAlgo
 from requests_app.intake import prepare_plan_spec
-from tests.intake.factory import Document, chain, real_document, reprocessing, with_step
+from tests.intake.factory import Document, chain, real_document, reprocessing, tasks, with_step
 from wms2.errors import DocumentRefused
 
 
@@ -33,6 +34,36 @@ def test_a_real_template_can_be_planned_as_it_comes() -> None:
 
     assert spec.generation is not None
     assert (spec.generation.first_event, spec.generation.first_lumi, spec.generation.events_per_job) == (10_001, 101, 1_100)
+
+
+def test_every_task_of_a_chain_is_planned_and_its_walls_are_shown() -> None:
+    """Like CMS's production chains: five lumis of 100 events a job, digitisation of 35 s an event, 12 h a job by default."""
+    document = tasks()
+    document["Task1"] |= {
+        "RequestNumEvents": 50_000,
+        "EventsPerJob": 2000,
+        "EventsPerLumi": 100,
+        "FilterEfficiency": 1,
+        "TimePerEvent": 5,
+    }
+    document["Task2"] |= {"SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": None, "TimePerEvent": 52.3}
+    document["Task3"] |= {"SplittingAlgo": "EventBased", "EventsPerJob": 500, "TimePerEvent": 1, "InputTask": "GenSim"}
+    plan = plan_document(prepare_plan_spec(document, files_given=False), [])
+    levels = [(level["name"], level["jobs"], level["most_events"], level["longest_wall_hours"]) for level in plan["levels"]]
+    assert levels == [("GenSim", 25, 2000, 2.78), ("Reco", 75, 700, 10.17), ("Nano", 100, 500, 0.14)]
+    assert plan["warnings"] == []
+
+    del document["Task1"]["EventsPerLumi"]  # one lumi a job, which no task can cut by lumi
+    document["Task2"]["TimePerEvent"] = 430
+    (warning,) = plan_document(prepare_plan_spec(document, files_given=False), [])["warnings"]
+    assert "25 of the jobs of task 2 (Reco) are expected to take longer than 48 h" in warning
+    assert "(the longest 238.9 h); a lumi is never cut" in warning
+
+
+def test_a_task_that_reads_none_is_refused() -> None:
+    document = tasks()
+    document["Task2"]["InputTask"] = "Nobody"
+    assert _refused(document, files_given=False) == {"Task2.InputTask": "'Nobody' is no earlier task (earlier: GenSim)"}
 
 
 def test_a_generation_reads_no_files() -> None:

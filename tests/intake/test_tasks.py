@@ -84,23 +84,23 @@ def test_the_first_task_may_read_a_dataset_with_a_mask() -> None:
         ({"EventsPerJob": ...}, 21_600),
         ({"EventsPerJob": ..., "TimePerEvent": 432}, 100),
         ({"SplittingAlgo": "EventBased"}, 3_000),
-        ({"SplittingAlgo": "FileBased"}, 0),
-        ({"SplittingAlgo": "LumiBased"}, 0),
     ],
 )
-def test_a_later_task_takes_whole_files_of_so_many_events(fields: dict[str, Any], expected: int) -> None:
+def test_a_later_task_is_cut_by_so_many_events(fields: dict[str, Any], expected: int) -> None:
     first, second, _ = _tasks(with_task(2, **fields))
 
     assert second.events_per_job == expected
     assert first.events_per_job == 0
 
 
-def test_lumis_and_files_per_job_of_a_later_task_are_warned_of() -> None:
-    assert read(tasks()).warnings == (
-        "Task3.SplittingAlgo: LumiBased: one job for each whole file of GenSim; LumisPerJob is not used in a later task",
-    )
-    assert "FilesPerJob is not used" in read(with_task(3, SplittingAlgo="FileBased", FilesPerJob=5)).warnings[0]
-    assert read(with_task(3, SplittingAlgo="FileBased", FilesPerJob=1)).warnings == ()
+def test_a_later_task_keeps_its_own_algorithm_and_number() -> None:
+    *_, third = _tasks(with_task(3, SplittingAlgo="LumiBased", LumisPerJob=5))
+    assert (third.algorithm, third.lumis_per_job) == (SplittingAlgo.LUMI_BASED, 5)
+    *_, third = _tasks(with_task(3, SplittingAlgo="FileBased", FilesPerJob=4))
+    assert (third.algorithm, third.files_per_job) == (SplittingAlgo.FILE_BASED, 4)
+    *_, third = _tasks(with_task(3, SplittingAlgo=..., EventsPerJob=1250, EventsPerLumi=300))
+    assert (third.algorithm, third.events_per_job) == (SplittingAlgo.EVENT_AWARE_LUMI_BASED, 1200)
+    assert read(tasks()).warnings == ()
 
 
 def test_outputs_are_named_by_task_and_transient_modules_are_not_merged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from django.db import transaction
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import writer
+from dags_app.planning.specs import TaskSpec
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app import planner
@@ -77,6 +79,26 @@ def test_a_round_takes_what_fits_one_dag_and_the_next_goes_on_where_it_ended(tmp
     ledger = ledger_of(Workflow.objects.get(pk=workflow.pk))
     ledger_check(ledger)
     assert ledger.done_events == 3200
+
+
+def test_a_task_of_which_a_job_would_outlast_the_wall_clock_is_refused_by_name() -> None:
+    """Two tasks of 100 events in ten lumis a job: Reco's lumi of ten events takes 5 h, but one of 1100 h does not go."""
+    spec = generation_spec()
+    digi = replace(spec.steps[-1], number=2, name="Reco", input_step=spec.steps[0].name, input_module=spec.outputs[0].module)
+    reads = {"input_task": spec.steps[0].name, "input_step": spec.steps[0].name, "input_module": digi.input_module}
+    tasks = (
+        TaskSpec(1, spec.steps[0].name, (spec.steps[0].name,), spec.resources),
+        TaskSpec(2, "Reco", ("Reco",), replace(spec.resources, time_per_event_seconds=1800.0), **reads, events_per_job=24),
+    )
+    chain = replace(spec, steps=(spec.steps[0], digi), tasks=tasks)
+    dag = plan(workflow_row(spec=chain))
+    assert dag is not None
+    later = [line for line in (Path(dag.submit_dir) / "mg_000000/group.dag").read_text().splitlines() if "VARS t2_" in line]
+    assert len(later) == 8 * 5 and all('wall_minutes="600"' in line for line in later), "20 events of 100 each"
+
+    slow = replace(tasks[1], resources=replace(spec.resources, time_per_event_seconds=4 * 99_000.0))
+    with pytest.raises(PlanningRefused, match=r"task 2 \(Reco\) are expected to take longer than 48 h"):
+        plan(workflow_row(spec=replace(chain, tasks=(tasks[0], slow), request_name="slow_1")))
 
 
 def test_lost_events_are_made_up_for_with_later_numbers() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
 from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobFile, JobSpec, PlanItem, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
@@ -69,9 +70,11 @@ class EventBasedSplitter:
         if not 0 <= first <= last < file.events:
             raise ValueError(f"events {first}-{last} are not events of {file.lfn}, which has {file.events}")
         lfn, size, events, step = file.lfn, file.size_bytes, file.events, self._events_per_job
+        held = lumis.count(file.lumis)
         for begin in range(first, last + 1, step):
             end = min(begin + step - 1, last)
-            yield JobSpec(end - begin + 1, sites, None, (JobFile(lfn, size, events, begin, end, parents),))
+            part = JobFile(lfn, size, events, begin, end, parents)
+            yield JobSpec(end - begin + 1, sites, None, (part,), file_lumis=-(-held * (end - begin + 1) // events))
 
     def _is_wanted(self, file: InputFileSpec) -> bool:
         wanted = self._wanted.of(file)

@@ -19,13 +19,14 @@ from wms2.errors import PlanningRefused
 class _Group:
     """Files of one location group that wait for their job to become full."""
 
-    __slots__ = ("cut", "events", "files", "last_lfn", "sites", "wanted")
+    __slots__ = ("cut", "events", "files", "last_lfn", "lumis", "sites", "wanted")
 
     def __init__(self, sites: frozenset[str]) -> None:
         self.sites = sites
         self.last_lfn = ""
         self.files: list[JobFile] = []
         self.events = 0
+        self.lumis = 0
         self.wanted: list[LumiRanges] = []
         self.cut = False
 
@@ -74,6 +75,7 @@ class FileBasedSplitter:
                 raise ValueError(f"files must be in ascending order of their names: {lfn} after {place.last_lfn}")
             place.last_lfn = lfn
             place.events += events
+            place.lumis += lumis.count(file.lumis)
             held.append(JobFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
             if len(held) == files_per_job:
                 yield self._close(place)
@@ -92,10 +94,10 @@ class FileBasedSplitter:
         mask = None
         if self._wanted.has_lumi_list or group.cut:
             mask = lumis.union(*group.wanted) if len(group.wanted) > 1 else group.wanted[0]
-        job = JobSpec(group.events, group.sites, None, tuple(group.files), mask)
+        job = JobSpec(group.events, group.sites, None, tuple(group.files), mask, file_lumis=group.lumis)
         group.files.clear()
         group.wanted.clear()
-        group.events, group.cut = 0, False
+        group.events, group.lumis, group.cut = 0, 0, False
         return job
 
 

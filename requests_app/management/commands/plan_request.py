@@ -53,6 +53,12 @@ class Command(BaseCommand):
         for refused in plan["refused"]:
             which = f" lumi {refused['run']}:{refused['lumi']}" if refused["run"] is not None else ""
             self.stdout.write(f"refused{which}: {refused['reason']}")
+        for level in plan["levels"]:
+            which = f"task {level['task']} ({level['name']})" if level["name"] else "processing"
+            self.stdout.write(
+                f"{which}: {level['jobs']} jobs by {level['splitting']}, at most {level['most_events']} events, expected "
+                f"{level['longest_wall_hours']} h at most, {level['mean_wall_hours']} h on average"
+            )
         for warning in plan["warnings"]:
             self.stdout.write(f"warning: {warning}")
         lumis_refused = sum(refused["run"] is not None for refused in plan["refused"])
