@@ -148,7 +148,7 @@ class LevelWalls:
 
 def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wall_seconds: int) -> tuple[LevelWalls, ...]:
     """The expected walls of every task's jobs in ``units``, the first task's first."""
-    events: dict[int, list[int]] = {FIRST_TASK: []} | {task.number: [] for task in workflow.tasks}
+    events: dict[int, list[int]] = {number: [] for number in (FIRST_TASK, *(task.number for task in workflow.tasks))}
     for unit in units:
         events[FIRST_TASK] += [job.events for job in unit.jobs]
         for level in unit.levels:

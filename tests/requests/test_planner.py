@@ -85,10 +85,12 @@ def test_a_task_of_which_a_job_would_outlast_the_wall_clock_is_refused_by_name()
     """Two tasks of 100 events in ten lumis a job: Reco's lumi of ten events takes 5 h, but one of 1100 h does not go."""
     spec = generation_spec()
     digi = replace(spec.steps[-1], number=2, name="Reco", input_step=spec.steps[0].name, input_module=spec.outputs[0].module)
-    reads = {"input_task": spec.steps[0].name, "input_step": spec.steps[0].name, "input_module": digi.input_module}
+    source = spec.steps[0].name
     tasks = (
         TaskSpec(1, spec.steps[0].name, (spec.steps[0].name,), spec.resources),
-        TaskSpec(2, "Reco", ("Reco",), replace(spec.resources, time_per_event_seconds=1800.0), **reads, events_per_job=24),
+        TaskSpec(
+            2, "Reco", ("Reco",), replace(spec.resources, time_per_event_seconds=1800.0), source, source, digi.input_module, 24
+        ),
     )
     chain = replace(spec, steps=(spec.steps[0], digi), tasks=tasks)
     dag = plan(workflow_row(spec=chain))
