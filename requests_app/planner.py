@@ -17,7 +17,7 @@ from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
 from dags_app.planning.levels import edge_count, level_plans
-from dags_app.planning.pileup import jobs_at, pileup_sites
+from dags_app.planning.pileup import jobs_at, mixed_after, pileup_sites
 from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
@@ -37,6 +37,9 @@ from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
+
+#: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
+_MIXED = "mixed_before"
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +97,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         limits=with_retries(_limits(), evaluation.request),
         max_wall_seconds=knobs.max_wall_seconds,
         pileup=pileup,
+        mixed_before=_mixed_before(workflow),
     )
     crash_point("plan.claimed")
     written = _write(workflow, dag_spec, dag_id)
@@ -121,6 +125,12 @@ def _refuse_too_long(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> Non
     problem = sizing.too_long(sizing.level_walls(spec, units, max_wall_seconds=cap), max_wall_seconds=cap)
     if problem is not None:
         raise PlanningRefused(problem)
+
+
+def _mixed_before(workflow: Workflow) -> dict[int, int]:
+    """Where the round before ended in its deterministic pileup, by task."""
+    last = workflow.rounds.order_by("-index").first()
+    return {int(task): int(events) for task, events in (last.sizing.get(_MIXED) or {}).items()} if last else {}
 
 
 def _limits() -> DagLimits:
@@ -185,7 +195,10 @@ def _record(evaluation: Evaluation, workflow: Workflow, dag_spec: DagSpec, place
     lfns = {claim.lfn for unit in placed.units for claim in unit.claims if claim.lfn}
     files = {lfn: (pk, events) for lfn, pk, events in _file_ids(workflow, lfns)}
     with evaluation.fenced():
-        round_ = Round.objects.create(workflow=workflow, index=dag_spec.round_index, sizing=asdict(dag_spec.workflow.resources))
+        planned_with = asdict(dag_spec.workflow.resources)
+        if mixed := mixed_after(dag_spec):
+            planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
+        round_ = Round.objects.create(workflow=workflow, index=dag_spec.round_index, sizing=planned_with)
         dag, rows = dag_record_ready(
             workflow_id=workflow.pk,
             workflow_number=workflow.number,

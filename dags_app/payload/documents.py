@@ -189,6 +189,7 @@ class UnitJob:
     task: int = 1
     reads: tuple[str, ...] = ()
     share: Share | None = None
+    mixed_before: int | None = None  # events of deterministic pileup that the jobs before this one mix
 
     @property
     def mask_lumis(self) -> LumiSet:
@@ -210,12 +211,6 @@ class UnitDocument:
             if job.node == node:
                 return job
         raise PayloadError(codes.INVALID_DOCUMENT, f"{UNIT_FILE}: {self.unit} has no node {node!r}")
-
-    def origin(self, job: UnitJob) -> UnitJob:
-        """The first of the first task's jobs behind ``job``; itself when it is one."""
-        while job.reads:
-            job = self.job(job.reads[0])
-        return job
 
     def origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """All of the first task's nodes behind ``nodes``, in the unit's order."""
@@ -379,7 +374,7 @@ def read_unit(directory: Path) -> UnitDocument:
 
 def _unit_job(item: Value) -> UnitJob:
     generate, mask, task, reads = item.get("generate"), item.get("mask"), item.get("task"), item.get("reads")
-    share = item.get("share")
+    share, mixed = item.get("share"), item.get("mixed_before")
     job = UnitJob(
         node=item["node"].text(),
         events=item["events"].integer(),
@@ -389,6 +384,7 @@ def _unit_job(item: Value) -> UnitJob:
         task=task.integer() if task else 1,
         reads=reads.texts() if reads else (),
         share=_share(share) if share else None,
+        mixed_before=mixed.integer() if mixed else None,
     )
     if job.share is not None and len(job.reads) != 1:
         raise item.refuse("a share needs a job that reads one node")

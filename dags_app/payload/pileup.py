@@ -77,7 +77,7 @@ def _files_at(blocks: Value, site: str | None) -> tuple[list[str], int]:
 
 
 def _events_before(unit_job: UnitJob) -> int:
-    """How many events of the workflow come before this job's: for generation the event number, else its place in its file."""
-    if unit_job.generate is not None:
-        return unit_job.generate.first_event - 1
-    return unit_job.files[0].first_event or 0
+    """How many events of the workflow come before this job's: told by the planner, or by the number of the first generated."""
+    if unit_job.mixed_before is not None:
+        return unit_job.mixed_before
+    return unit_job.generate.first_event - 1 if unit_job.generate is not None else 0

@@ -104,8 +104,7 @@ def _processed(context: JobContext, report: FrameworkReport) -> checks.Processed
 def _mixing(context: JobContext, step: Step) -> tuple[Mixing, ...]:
     attempt = context.attempt
     seed = psets.seed_of(context.job, context.unit, context.unit_job, step)
-    origin = context.unit.origin(context.unit_job)  # deterministic pileup counts the events of the workflow
-    return mixing_of(attempt.directory, context.job, origin, step, site=attempt.slot.site, seed=seed)
+    return mixing_of(attempt.directory, context.job, context.unit_job, step, site=attempt.slot.site, seed=seed)
 
 
 def exit_code_of(finished: Finished, report: FrameworkReport) -> int:

@@ -14,7 +14,7 @@ from dags_app.payload.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANE
 from dags_app.planning import layout
 from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, node_name, nodes_of, upstream_names
-from dags_app.planning.pileup import pileup_document
+from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.sizing import SlotRequest, cleanup_request, merge_request, processing_request
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, WorkUnitSpec
@@ -62,9 +62,10 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
         yield RenderedFile(layout.PILEUP_DOCUMENT, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INC, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.FENCE_INC, fence_inc(0), mutable=True)
+    mixed = MixedEvents(spec)
     for unit in spec.units:
         yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(spec, unit))
-        yield RenderedFile(f"{unit.name}/{layout.UNIT_DOCUMENT}", unit_document(unit))
+        yield RenderedFile(f"{unit.name}/{layout.UNIT_DOCUMENT}", unit_document(unit, mixed.before(unit)))
 
 
 def outer_dag(spec: DagSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dags_app.planning import layout, lumis
@@ -118,12 +119,19 @@ def _pileup(step: StepSpec) -> Document:
     }
 
 
-def unit_document(unit: WorkUnitSpec) -> str:
-    """The jobs of one unit, one to a line, level by level."""
+def unit_document(unit: WorkUnitSpec, mixed_before: Mapping[str, int]) -> str:
+    """The jobs of one unit, one to a line, level by level.
+
+    Args:
+        mixed_before: node -> events of deterministic pileup that the jobs before it mix (``pileup.MixedEvents``).
+    """
     head = json.dumps({"schema": UNIT_SCHEMA, "unit": unit.name, "index": unit.index})
     first = {"task": FIRST_TASK} if unit.levels else {}
     documents = [_job(node_name(index), job, first) for index, job in enumerate(unit.jobs)]
     documents += [document for level in unit.levels for document in _level_jobs(level)]
+    for document in documents:
+        if document["node"] in mixed_before:
+            document["mixed_before"] = mixed_before[document["node"]]
     jobs = ",\n".join(json.dumps(document) for document in documents)
     return f'{head[:-1]}, "jobs": [\n{jobs}\n]}}\n'
 

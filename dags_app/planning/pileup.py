@@ -1,4 +1,6 @@
-"""Pileup in planning: which sites may mix it, and ``pileup.json``. Pure; finding the files is ``requests_app.pileup``.
+"""Pileup in planning: which sites may mix it, ``pileup.json``, and where in deterministic pileup each job begins.
+
+Pure; finding the files is ``requests_app.pileup``.
 
 A job mixes what lies on disk at its own site, so it may only go where every pileup dataset of the request has enough; with
 ``TrustPUSitelists`` the request's own sites count and files are read from wherever they are.
@@ -10,7 +12,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from dags_app.planning.specs import JobSpec, PileupDataset, WorkflowSpec
+from dags_app.planning.levels import FIRST_TASK, node_name
+from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupDataset, SplittingAlgo, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
 
 PILEUP_SCHEMA = "wms2.pileup/1"
@@ -86,6 +90,54 @@ def jobs_at(jobs: Iterable[JobSpec], sites: frozenset[str] | None) -> Iterator[J
             yield job._replace(sites=job.sites & sites)
         else:
             raise PlanningRefused(_apart(job, sites))
+
+
+class MixedEvents:
+    """How many events the jobs of each deterministic task mixed before: a job begins where the job before it ended.
+
+    As WMCore counts them: the place of a job in the workflow times the events of a job. With EventBased that is ``EventsPerJob``,
+    also for the shorter last job of a file; with whole files or lumis the events that the jobs have.
+    """
+
+    def __init__(self, spec: DagSpec) -> None:
+        steps = {step.name for step in spec.workflow.steps if step.deterministic_pileup and step.pileup}
+        tasks = {task.number: task.steps for task in spec.workflow.tasks} or {FIRST_TASK: tuple(steps)}
+        self._next = {task: spec.mixed_before.get(task, 0) for task, names in tasks.items() if steps & set(names)}
+        cut = spec.workflow.splitting
+        per_job = round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.events_per_lumi else cut.events_per_job
+        self._least = per_job if cut.algorithm is SplittingAlgo.EVENT_BASED else 1
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """By task: where a later round goes on."""
+        return dict(self._next)
+
+    def before(self, unit: WorkUnitSpec) -> dict[str, int]:
+        """For each node of the next unit that mixes so, the events before it; units have to come in order.
+
+        Jobs that generate are not in it: the number of their first event says the same, in every round.
+        """
+        found: dict[str, int] = {}
+        if FIRST_TASK in self._next and not any(job.generate for job in unit.jobs):
+            self._take(found, FIRST_TASK, unit.jobs, self._least)
+        for level in unit.levels:
+            if level.task in self._next:
+                self._take(found, level.task, level.nodes, 1)
+        return found
+
+    def _take(self, found: dict[str, int], task: int, jobs: Sequence[JobSpec | LevelNode], least: int) -> None:
+        for index, job in enumerate(jobs):
+            found[node_name(index, task)] = self._next[task]
+            self._next[task] += max(job.events, least)
+
+
+def mixed_after(spec: DagSpec) -> dict[int, int]:
+    """By task: the events that all jobs have mixed when those of this DAG have, too; empty without deterministic pileup."""
+    mixed = MixedEvents(spec)
+    if mixed.ends:
+        for unit in spec.units:
+            mixed.before(unit)
+    return mixed.ends
 
 
 def _apart(job: JobSpec, sites: frozenset[str]) -> str:

@@ -414,3 +414,4 @@ class DagSpec:
     limits: DagLimits
     max_wall_seconds: int
     pileup: tuple[PileupDataset, ...] = ()  # of all steps, each dataset once
+    mixed_before: dict[int, int] = field(default_factory=dict)  # task -> events of deterministic pileup that earlier rounds mixed

@@ -118,6 +118,20 @@ def test_deterministic_pileup_goes_on_where_the_job_before_ended(mixer: Mixer) -
     assert (first["skip_events"], second["skip_events"]) == (0, 20)
 
 
+def test_a_job_over_input_begins_where_the_planner_says(mixer: Mixer) -> None:
+    mixer.prepare(deterministic=True)
+    unit = mixer.bench.read("unit.json")
+    for job in unit["jobs"]:
+        job["mixed_before"] = 90 + int(job["node"][-1]) * 20
+    validate("unit", unit)
+    (mixer.bench.place / "unit.json").write_text(json.dumps(unit))
+    for node in ("proc_000000", "proc_000001"):
+        assert mixer.bench.run("job", node).report["exit_code"] == 0
+    held = sum(block.events for block in BLOCKS if HERE in block.sites)
+    skips = [mixer.tweak(node)["pileup"][0]["skip_events"] for node in ("proc_000000", "proc_000001")]
+    assert skips == [90 % held, 110 % held] and skips[0] != skips[1]
+
+
 def test_a_missing_pileup_file_ends_the_job_as_it_ends_cmsrun(mixer: Mixer) -> None:
     mixer.prepare()
     mixer.bench.stored(FILES[HERE][4]).unlink()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dags_app.manifest import read_manifest
-from dags_app.payload import documents
 from tests.payload.psets import GENERATE, READ, pset
 from tests.payload.schemas import validate
 from tests.payload.test_unit import event_numbers
@@ -179,11 +178,6 @@ def test_leaving_a_site_lists_what_every_level_left_there(bench: Workbench) -> N
     assert sorted(orphan["node"] for orphan in orphans) == [*FIRST, "t2_000000"]
     assert any("/DIGIoutput/" in orphan["lfn"] for orphan in orphans)
     assert bench.script("gather", "t2_000000") == 1, "nothing of the other site counts"
-
-
-def test_a_later_job_has_its_place_in_the_workflow_from_the_first_job_behind_it(bench: Workbench) -> None:
-    unit = documents.read_unit(bench.place)
-    assert [unit.origin(unit.job(node)).node for node in ("t4_000000", NANO[1], FIRST[1])] == [FIRST[0], FIRST[1], FIRST[1]]
 
 
 @pytest.mark.parametrize(

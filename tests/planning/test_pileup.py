@@ -9,9 +9,18 @@ import pytest
 
 from dags_app.planning import layout
 from dags_app.planning.dagfiles import render
-from dags_app.planning.pileup import jobs_at, pileup_document, pileup_sites, sites_holding
-from dags_app.planning.specs import JobFile, JobSpec, PileupBlock, PileupDataset, PileupSpec, WorkflowSpec
-from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow
+from dags_app.planning.pileup import jobs_at, mixed_after, pileup_document, pileup_sites, sites_holding
+from dags_app.planning.specs import (
+    DagSpec,
+    JobFile,
+    JobSpec,
+    PileupBlock,
+    PileupDataset,
+    PileupSpec,
+    SplittingAlgo,
+    WorkflowSpec,
+)
+from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow, input_file, input_workflow, task_tree
 from wms2.errors import PlanningRefused
 
 PREMIX = "/Neutrino/Premix-v1/PREMIX"
@@ -113,6 +122,46 @@ def test_the_document_has_every_block_with_its_sites_and_files() -> None:
             },
         },
     }
+
+
+def mixing(workflow: WorkflowSpec, *names: str) -> WorkflowSpec:
+    """The workflow with deterministic pileup in the steps of these names."""
+    pileup = (PileupSpec("mc", PREMIX),)
+    steps = tuple(
+        replace(step, pileup=pileup, deterministic_pileup=True) if step.name in names else step for step in workflow.steps
+    )
+    return replace(workflow, steps=steps)
+
+
+def places(spec: DagSpec) -> dict[str, list[int]]:
+    """Of all jobs, by the letters before the node's number, the events of pileup that come before."""
+    found: dict[str, list[int]] = {}
+    for file in render(spec):
+        for job in json.loads(file.text)["jobs"] if file.path.endswith(layout.UNIT_DOCUMENT) else ():
+            if "mixed_before" in job:
+                found.setdefault(job["node"].rpartition("_")[0], []).append(job["mixed_before"])
+    return found
+
+
+def test_each_job_over_input_begins_in_deterministic_pileup_where_the_one_before_it_ends() -> None:
+    files = (input_file(1, events=250), input_file(2, events=0), input_file(3, events=120))
+    workflow = input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=100)
+    spec = dag_spec(mixing(workflow, workflow.steps[0].name), files, jobs_per_work_unit=2)
+    assert places(spec) == {"proc": [0, 100, 200, 300, 400, 500]}, "the number of the job times EventsPerJob, as WMCore counts"
+    assert mixed_after(spec) == {1: 600}
+    assert places(replace(spec, mixed_before={1: 600})) == {"proc": [600, 700, 800, 900, 1000, 1100]}
+
+    by_file = input_workflow(SplittingAlgo.FILE_BASED, files_per_job=1)
+    assert places(dag_spec(mixing(by_file, by_file.steps[0].name), files)) == {"proc": [0, 250, 251]}
+    assert places(dag_spec(workflow, files)) == {}
+    assert mixed_after(dag_spec(workflow, files)) == {}
+
+
+def test_nodes_of_later_tasks_that_share_a_file_mix_other_events_and_generation_goes_by_its_numbers() -> None:
+    spec = dag_spec(mixing(task_tree(), "GenSim", "Reco"), jobs_per_work_unit=5)
+    found = places(spec)
+    assert found.keys() == {"t4"}
+    assert found["t4"] == sorted(set(found["t4"])) and len(found["t4"]) == sum(len(unit.levels[2].nodes) for unit in spec.units)
 
 
 def test_a_dag_with_pileup_has_the_document_and_gives_it_to_the_jobs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from django.db import transaction
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import writer
-from dags_app.planning.specs import TaskSpec
+from dags_app.planning.specs import PileupBlock, PileupDataset, PileupSpec, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app import planner
@@ -101,6 +102,30 @@ def test_a_task_of_which_a_job_would_outlast_the_wall_clock_is_refused_by_name()
     slow = replace(tasks[1], resources=replace(spec.resources, time_per_event_seconds=4 * 99_000.0))
     with pytest.raises(PlanningRefused, match=r"task 2 \(Reco\) are expected to take longer than 48 h"):
         plan(workflow_row(spec=replace(chain, tasks=(tasks[0], slow), request_name="slow_1")))
+
+
+def test_a_later_round_goes_on_in_deterministic_pileup_where_the_one_before_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    premix = PileupDataset("/Neutrino/Premix-v1/PREMIX", "mc", (PileupBlock("/b#1", ("T1_US_FNAL",), 10, ("/store/mc/p.root",)),))
+    monkeypatch.setattr(planner, "pileup_resolve", lambda spec: (premix,))
+    spec = input_spec(algorithm=SplittingAlgo.EVENT_BASED, events_per_job=40)
+    mixing = replace(spec.steps[0], pileup=(PileupSpec("mc", premix.dataset),), deterministic_pileup=True)
+    workflow = workflow_row(spec=replace(spec, steps=(mixing,)))
+    for number in range(4):
+        InputFile.objects.create(
+            workflow=workflow, lfn=f"/store/data/f{number}.root", block_name="/b#1", size_bytes=1, events=400,
+            lumis={"1": [[number + 1, number + 1]]}, rses=["T1_US_FNAL_Disk"],
+        )  # fmt: skip
+
+    def begins(dag: DAG | None) -> list[int]:
+        assert dag is not None
+        units = sorted(Path(dag.submit_dir).glob("mg_*/unit.json"))
+        return [job["mixed_before"] for unit in units for job in json.loads(unit.read_text())["jobs"]]
+
+    first = plan(workflow)
+    assert begins(first) == list(range(0, 24 * 40, 40))
+    assert first is not None
+    end(first, WorkUnitState.DONE)
+    assert begins(plan(workflow)) == list(range(24 * 40, 40 * 40, 40))
 
 
 def test_lost_events_are_made_up_for_with_later_numbers() -> None:
