@@ -10,8 +10,10 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from wms2.errors import ConfigurationError
 
@@ -30,6 +32,7 @@ class Conf(BaseModel):
     # --- services
     reqmgr2_url: str = Field(pattern=r"^https?://")
     configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")
+    configcache_allowed_urls: tuple[str, ...] = Field((), description="empty: /couchdb of ReqMgr2's host")
     dbs_reader_url: str = Field(pattern=r"^https?://")
     dbs_writer_url: str = Field(pattern=r"^https?://")
     cric_url: str = Field(pattern=r"^https?://")
@@ -137,6 +140,23 @@ class Conf(BaseModel):
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"
 
+    @property
+    def configcaches_allowed(self) -> tuple[str, ...]:
+        """ConfigCaches that documents may name."""
+        host = urlsplit(self.reqmgr2_url)
+        return self.configcache_allowed_urls or (f"{host.scheme}://{host.netloc}/couchdb",)
+
+    @model_validator(mode="after")
+    def _code_comes_encrypted(self) -> Self:
+        """PSets are code that runs at all sites: in production none is taken from a connection that others can write into."""
+        for url in (self.configcache_url or "https://", *self.configcaches_allowed):
+            if not url.startswith("https://" if self.environment == "production" else ("https://", "http://")):
+                raise ValueError(f"ConfigCache has to be asked by https in production, not at {url!r}")
+        return self
+
+
+_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls")
+
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
     """Read the knobs from ``WMS2_*`` variables.
@@ -149,11 +169,11 @@ def from_environment(environment: Mapping[str, str]) -> Conf:
         raw = environment.get(f"WMS2_{name.upper()}")
         if raw is None or raw == "":
             continue
-        values[name] = tuple(part.strip() for part in raw.split(",")) if name == "effect_backoff_seconds" else raw
+        values[name] = tuple(part.strip() for part in raw.split(",")) if name in _LISTS else raw
     try:
         return Conf.model_validate(values)
     except ValidationError as error:
-        lines = [f"WMS2_{'_'.join(str(p) for p in e['loc']).upper()}: {e['msg']}" for e in error.errors()]
+        lines = [f"WMS2_{'_'.join(str(p) for p in e['loc']).upper() or 'ENVIRONMENT'}: {e['msg']}" for e in error.errors()]
         raise ConfigurationError("WMS2 is not configured; set in the environment:\n  " + "\n  ".join(lines)) from error
 
 

@@ -23,6 +23,9 @@ KNOBS: dict[str, dict[str, str]] = {
     "Outside services": {
         "reqmgr2_url": "Base of ReqMgr2's data service, `…/reqmgr2/data`.",
         "configcache_url": "Replaces the `ConfigCacheUrl` of every document when set, e.g. by the simulator's.",
+        "configcache_allowed_urls": "ConfigCaches that documents may name as `ConfigCacheUrl`, separated by commas: what comes"
+        " from there is code that runs at every site. Others are refused. Empty: `/couchdb` at the host of ReqMgr2. In"
+        " production all begin with `https://`.",
         "dbs_reader_url": "Base of the DBS reader, `…/dbs/prod/global/DBSReader`.",
         "dbs_writer_url": "Base of the DBS writer, `…/dbs/prod/global/DBSWriter`.",
         "cric_url": "Base of CRIC.",

@@ -19,7 +19,7 @@ from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import NotFoundInService
+from wms2.errors import DocumentRefused, NotFoundInService, Problem
 
 
 def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
@@ -35,12 +35,19 @@ def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
 
 
 def configs_of(draft: intake.Draft) -> Mapping[str, ConfigDocument]:
-    """The ConfigCache documents that a draft names, by id; one that ConfigCache does not have is left out, for intake to name."""
-    base = conf().configcache_url
+    """The ConfigCache documents that a draft names, by id; one that ConfigCache does not have is left out, for intake to name.
+
+    Raises:
+        DocumentRefused: the draft names a ConfigCache that is not allowed.
+    """
     found: dict[str, ConfigDocument] = {}
+    cache = factory.configcache()
+    problem = cache.problem(draft.config_url)
+    if problem is not None:
+        raise DocumentRefused((Problem(field="ConfigCacheUrl", problem=problem),))
     for url, database, config_id in intake.config_ids(draft):
         try:
-            found[config_id] = factory.configcache().config(base or url, database, config_id)
+            found[config_id] = cache.config(url, database, config_id)
         except NotFoundInService:
             continue
     return found

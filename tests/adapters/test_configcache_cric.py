@@ -26,9 +26,11 @@ TWEAKS = {
 }
 
 
-def configcache(override: str = "") -> ConfigCache:
+def configcache(override: str = "", *, allowed: str = "") -> ConfigCache:
     return ConfigCache(
-        lambda url: HttpService("configcache", url, timeout_seconds=5, fault_parser=couch_fault, sleep=lambda _: None), override
+        lambda url: HttpService("configcache", url, timeout_seconds=5, fault_parser=couch_fault, sleep=lambda _: None),
+        override,
+        allowed=[allowed] if allowed else [],
     )
 
 
@@ -43,7 +45,8 @@ def store(simulators: Simulators, document: dict[str, Any], pset: bytes | None =
 
 def test_a_pset_comes_with_its_hash_and_its_output_modules(simulators: Simulators) -> None:
     identifier = store(simulators, {"pset_hash": "76e3", "md5_hash": "0123", "pset_tweak_details": TWEAKS})
-    document = configcache().config(f"{simulators.url}/couchdb", DATABASE, identifier)
+    url = f"{simulators.url}/couchdb"
+    document = configcache(allowed=f"{url}/").config(url, DATABASE, identifier)
     assert (document.pset, document.pset_hash) == (PSET, "76e3")
     assert document.output_modules == (OutputModule("RAWSIMoutput", "GEN-SIM", ""), OutputModule("plain", "", ""))
 
@@ -54,12 +57,33 @@ def test_the_configured_url_replaces_the_documents(simulators: Simulators) -> No
     assert document.pset_hash == "0123"
 
 
+def test_a_url_that_is_not_allowed_is_never_called(httpserver: HTTPServer) -> None:
+    inside = httpserver.url_for("/admin")
+    for other in (inside, inside + "/couchdb", httpserver.url_for("/couchdb").replace("localhost", "127.0.0.1")):
+        with pytest.raises(ServiceRejected, match=r"is no ConfigCache that WMS2 asks; it asks https://cmsweb\.cern\.ch/couchdb"):
+            configcache(allowed="https://CMSWEB.cern.ch:443/couchdb/").config(other, DATABASE, "x")
+    assert httpserver.log == []
+
+
+@pytest.mark.parametrize("status", [200, 302, 403, 404, 500])
+def test_nothing_of_a_strange_answer_is_told_and_no_redirect_is_followed(httpserver: HTTPServer, status: int) -> None:
+    url = httpserver.url_for("/couchdb")
+    headers = {"Location": httpserver.url_for("/elsewhere?secret=1")} if status == 302 else {}
+    for body in ("secret", '{"error": "secret", "reason": "secret"}', '{"error": "forbidden", "reason": "secret"}'):
+        httpserver.clear()
+        httpserver.expect_request(f"/couchdb/{DATABASE}/x").respond_with_data(body, status, headers)
+        with pytest.raises((ServiceRejected, ServiceUnavailable)) as caught:
+            configcache(allowed=url).config(url, DATABASE, "x")
+        assert "secret" not in str(caught.value)
+        assert {entry[0].path for entry in httpserver.log} <= {f"/couchdb/{DATABASE}/x"}
+
+
 def test_what_is_not_there_is_not_found(simulators: Simulators) -> None:
     url = f"{simulators.url}/couchdb"
     without_pset = store(simulators, {"pset_hash": "76e3", "pset_tweak_details": TWEAKS}, pset=None)
     for database, identifier in ((DATABASE, "missing"), ("no_such_database", "x"), (DATABASE, without_pset)):
         with pytest.raises(NotFoundInService, match="not_found"):
-            configcache().config(url, database, identifier)
+            configcache(allowed=url).config(url, database, identifier)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +102,15 @@ def test_a_document_that_cannot_be_used_is_refused_saying_why(
     simulators: Simulators, document: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ServiceRejected, match=problem):
-        configcache().config(f"{simulators.url}/couchdb", DATABASE, store(simulators, document))
+        url = f"{simulators.url}/couchdb"
+        configcache(allowed=url).config(url, DATABASE, store(simulators, document))
 
 
 @pytest.mark.parametrize(("pset", "problem"), [(b" \n", "is empty"), (b"\xff\xfe", "is not UTF-8")])
 def test_a_pset_that_is_none_is_refused(simulators: Simulators, pset: bytes, problem: str) -> None:
     identifier = store(simulators, {"pset_hash": "1", "pset_tweak_details": TWEAKS}, pset)
     with pytest.raises(ServiceRejected, match=problem):
-        configcache().config(f"{simulators.url}/couchdb", DATABASE, identifier)
+        configcache(f"{simulators.url}/couchdb").config("", DATABASE, identifier)
 
 
 def cric(url: str) -> Cric:

@@ -20,6 +20,7 @@ from sites_app.models import Site
 from tests.adapters.simulators import Simulators
 from tests.api.problems import problem
 from wms2.adapters import factory
+from wms2.errors import ConfigurationError
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).parents[2]
@@ -141,6 +142,33 @@ def test_a_service_that_does_not_answer_is_503_with_a_time_to_come_back_and_noth
     problem(response, 503, "service_unavailable")
     assert int(response["Retry-After"]) > 0
     assert not Request.objects.exists()
+
+
+def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_called(
+    operator: APIClient, services: Simulators, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a ConfigCache for all documents only the one of ReqMgr2's host counts, or those that are listed."""
+    monkeypatch.delenv("WMS2_CONFIGCACHE_URL")
+    factory.reset()
+    document["createRequest"]["ConfigCacheUrl"] = "http://127.0.0.1:1/couchdb"
+    body = problem(
+        operator.post(URL, {"document": document, "request_name": "olga_ssrf"}), 422, "document_refused", field="ConfigCacheUrl"
+    )
+    assert f"it asks {services.url}/couchdb" in body["detail"]
+    document["createRequest"]["ConfigCacheUrl"] = f"{services.url}/couchdb"
+    assert operator.post(URL, {"document": document, "request_name": "olga_allowed"}).status_code == 201
+
+    monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://one.example/couchdb,https://two.example/couchdb")
+    factory.reset()
+    problem(
+        operator.post(URL, {"document": document, "request_name": "olga_two"}), 422, "document_refused", field="ConfigCacheUrl"
+    )
+
+    monkeypatch.setenv("WMS2_ENVIRONMENT", "production")
+    monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "http://one.example/couchdb")
+    factory.reset()
+    with pytest.raises(ConfigurationError, match="asked by https in production"):
+        factory.configcache()
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-"""ConfigCache: PSets and their output modules, in CouchDB (``model.md`` section 3, intake facts)."""
+"""ConfigCache: PSets and their output modules, in CouchDB (``model.md`` section 3, intake facts).
+
+A PSet is code that runs at every site, and requests name where it comes from: only allowed ConfigCaches are asked, with our
+certificate, and nothing that such a server answers becomes part of an error that a requester reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
 from wms2.adapters import wire
-from wms2.adapters.http import Fault, HttpService, plain_fault
+from wms2.adapters.http import Fault, HttpService
 from wms2.adapters.types import ConfigDocument, OutputModule
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
@@ -18,15 +22,28 @@ _ATTACHMENT = "configFile"
 _DOCUMENT = TypeAdapter(wire.ConfigCacheDocument)
 _MODULE = TypeAdapter(wire.PsetOutputModule)
 _ERROR = TypeAdapter(wire.CouchError)
+_ERRORS = frozenset(
+    {"not_found", "unauthorized", "forbidden", "illegal_database_name", "bad_request", "conflict", "internal_server_error"}
+)
+_PORTS = {"http": 80, "https": 443}
 
 
 def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """CouchDB's ``{"error", "reason"}``."""
+    """CouchDB's ``{"error"}``, if it is one of its words; the rest of the answer is not told."""
     try:
-        error = _ERROR.validate_json(body)
+        error = _ERROR.validate_json(body).error
     except ValidationError:
-        return plain_fault(status, headers, body)
-    return Fault(f"{error.error}: {error.reason}", error.error, NotFoundInService if error.error == "not_found" else None)
+        error = ""
+    if error not in _ERRORS:
+        return Fault("an error that is not CouchDB's")
+    return Fault(error, error, NotFoundInService if error == "not_found" else None)
+
+
+def normal_url(url: str) -> str:
+    """A base URL in the one form in which it is compared."""
+    parts = urlsplit(url)
+    port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    return f"{parts.scheme}://{(parts.hostname or '').lower()}{port}{parts.path.rstrip('/')}"
 
 
 class ConfigCache:
@@ -35,11 +52,19 @@ class ConfigCache:
     Args:
         connect: makes the connection to a base URL; called once per URL.
         base_url: if set, replaces the URL that documents name.
+        allowed: the URLs that documents may name.
     """
 
-    def __init__(self, connect: Callable[[str], HttpService], base_url: str = "") -> None:
+    def __init__(self, connect: Callable[[str], HttpService], base_url: str = "", *, allowed: Iterable[str] = ()) -> None:
         self._connect, self._base_url = connect, base_url
+        self._allowed = tuple(sorted({normal_url(url) for url in allowed}))
         self._services: dict[str, HttpService] = {}
+
+    def problem(self, base_url: str) -> str | None:
+        """Why a document may not name this ConfigCache; None when it may."""
+        if self._base_url or normal_url(base_url) in self._allowed:
+            return None
+        return f"is no ConfigCache that WMS2 asks; it asks {', '.join(self._allowed) or 'none'}"
 
     def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
         """A PSet with its hash and output modules.
@@ -51,12 +76,19 @@ class ConfigCache:
 
         Raises:
             NotFoundInService: no such database, document or attachment.
-            ServiceRejected: the document has no output modules, or none of the hashes that DBS needs.
+            ServiceRejected: the URL is not an allowed one, or the document has no output modules, or none of the hashes that DBS
+                needs.
         """
+        problem = self.problem(base_url)
+        if problem is not None:
+            raise ServiceRejected(SERVICE, "config", f"{base_url} {problem}")
         http = self._service(self._base_url or base_url)
         path = f"/{quote(database, safe='')}/{quote(config_id, safe='')}"
-        answer = http.get_json(path, operation="config")
-        document = wire.parse(_DOCUMENT, answer, service=SERVICE, operation="config")
+        try:
+            document = _DOCUMENT.validate_json(http.get_bytes(path, operation="config"))
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "document"
+            raise ServiceUnavailable(SERVICE, "config", f"{config_id} is no ConfigCache document, see {where[:100]}") from None
         modules = _output_modules(document.pset_tweak_details, config_id)
         pset_hash = document.pset_hash or document.md5_hash
         if not pset_hash:

@@ -29,8 +29,11 @@ def reqmgr2() -> ReqMgr2:
 
 @cache
 def configcache() -> ConfigCache:
-    """The ConfigCaches that documents name, or the one at ``configcache_url``."""
-    return ConfigCache(lambda url: _http(CONFIGCACHE, url, couch_fault), conf().configcache_url)
+    """The allowed ConfigCaches that documents name, or the one at ``configcache_url``."""
+    knobs = conf()
+    return ConfigCache(
+        lambda url: _http(CONFIGCACHE, url, couch_fault), knobs.configcache_url, allowed=knobs.configcaches_allowed
+    )
 
 
 @cache

@@ -205,8 +205,11 @@ class HttpService:
     def _error(self, response: requests.Response, operation: str) -> ServiceError:
         status = response.status_code
         if 300 <= status < 400:
-            target = response.headers.get("Location", "?")
-            detail = f"redirected to {target} (HTTP {status}): check the URL and the certificate"
+            target = response.headers.get("Location", "?").split("://", 1)
+            origin = (
+                f"{target[0]}://{target[1].split('/')[0]}/" if len(target) == 2 else "another path"
+            )  # the rest is the server's
+            detail = f"redirected to {_clip(origin)} (HTTP {status}): check the URL and the certificate"
             return ServiceRejected(self.service, operation, detail, status)
         body = self._read(response, operation, time.monotonic() + self._timeout_seconds)
         fault = self._fault_parser(status, CaseInsensitiveDict(response.headers), body)

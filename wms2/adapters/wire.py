@@ -148,7 +148,6 @@ class CouchError(Wire):
     """CouchDB's error body."""
 
     error: str
-    reason: str = ""
 
 
 class PsetDataset(Wire):
