@@ -56,12 +56,14 @@ class GeneratedEvents(_Model):
 class Pieces(_Model):
     """What of the unit's claim a merged file was made from, whatever a filter left of it.
 
-    Files as in ``Processed``; lumis are those that the jobs read or generated: run -> [[first, last], ...].
+    Files as in ``Processed``; lumis are those that the jobs read or generated: run -> [[first, last], ...]. ``shared``: jobs of a
+    later task divided what was made of them, so other merged files hold the rest of the same pieces.
     """
 
     generated: list[GeneratedEvents] = Field(default_factory=list)
     files: list[ProcessedFile] = Field(default_factory=list)
     lumis: dict[int, list[tuple[int, int]]]
+    shared: bool = False
 
 
 class ManifestFile(_Model):

@@ -27,6 +27,7 @@ class UnmergedFile:
     module: str
     lfn: str
     size_bytes: int
+    adler32: str
     events: int
     lumis: LumiCounts
     parents: tuple[str, ...]
@@ -153,6 +154,7 @@ def _unmerged(node: str, item: Value) -> UnmergedFile:
         module=item["module"].text(),
         lfn=item["lfn"].text(),
         size_bytes=item["size_bytes"].integer(),
+        adler32=item["adler32"].text(),
         events=item["events"].integer(),
         lumis=lumis.counts_from_json(item["lumis"]),
         parents=item["parents"].texts(),

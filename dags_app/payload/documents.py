@@ -198,6 +198,14 @@ class UnitJob:
 
 
 @dataclass(frozen=True)
+class Origins:
+    """Nodes of the first task behind a file, in the unit's order; ``shared`` when other files hold other parts of their work."""
+
+    nodes: tuple[str, ...]
+    shared: bool
+
+
+@dataclass(frozen=True)
 class UnitDocument:
     """One work unit."""
 
@@ -212,15 +220,17 @@ class UnitDocument:
                 return job
         raise PayloadError(codes.INVALID_DOCUMENT, f"{UNIT_FILE}: {self.unit} has no node {node!r}")
 
-    def origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        """All of the first task's nodes behind ``nodes``, in the unit's order."""
+    def origins(self, nodes: Iterable[str]) -> Origins:
+        """The first task's nodes whose work is in what ``nodes`` wrote."""
         found: set[str] = set()
+        shared = False
         waiting = [self.job(node) for node in nodes]
         while waiting:
             job = waiting.pop()
             found.update(() if job.reads else (job.node,))
+            shared = shared or job.share is not None
             waiting += [self.job(node) for node in job.reads]
-        return tuple(job.node for job in self.jobs if job.node in found)
+        return Origins(tuple(job.node for job in self.jobs if job.node in found), shared)
 
 
 def read_job(directory: Path) -> JobDocument:

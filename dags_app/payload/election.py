@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from . import codes, eventlog, files, scripts, untold
+from . import codes, documents, eventlog, files, names, scripts, untold
 from .codes import PayloadError
 from .formats import SITE_ATTRIBUTE
 
@@ -83,8 +83,14 @@ def _leave_site(place: Path, site: str) -> None:
 
 
 def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
-    """Files that this unit's attempts staged out at ``site``; a report that cannot be read is named instead."""
-    orphans: list[dict[str, Any]] = []
+    """Files that this unit's attempts staged out at ``site``, and the journals there, which also tell of starts without a report.
+
+    A report that cannot be read is logged instead.
+    """
+    job, unit = documents.read_job(place.parent), documents.read_unit(place)
+    orphans: list[dict[str, Any]] = [
+        {"site": site, "journals": names.journals_lfn(job, unit, role)} for role in ("processing", "merge")
+    ]
     for path in sorted(place.glob("*.report.json")):
         try:
             report = json.loads(path.read_text(encoding="utf-8"))

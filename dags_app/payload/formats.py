@@ -15,7 +15,7 @@ NODE_INPUT_SCHEMA = "wms2.node_input/1"
 MERGE_INPUT_SCHEMA = "wms2.merge_input/1"
 MANIFEST_SCHEMA = "wms2.manifest/1"
 MANIFEST_VERSION = f"{MANIFEST_SCHEMA}.1"  # merged files name their pieces of the claim
-MERGE_JOURNAL_SCHEMA = "wms2.merge_journal/1"
+JOURNAL_SCHEMA = "wms2.journal/1"
 POST_SCHEMA = "wms2.post/1"
 
 JOB_FILE = "job.json"

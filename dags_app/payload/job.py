@@ -15,6 +15,7 @@ from .checks import Processed
 from .codes import PayloadError, exit_status
 from .formats import SANDBOX_FILE
 from .gathering import read_node_input
+from .journal import Journals
 from .processes import stop_requests_as_errors
 from .reports import AttemptReport, OutputRecord
 from .slot import read_slot
@@ -71,17 +72,22 @@ def _is_inside(path: Path, directory: Path) -> bool:
 
 
 def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, DoneStep]) -> None:
-    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there."""
+    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there; journal first."""
     job, report, parents = context.job, context.attempt, _parents(context)
+    journals = Journals(volume.path(names.journals_lfn(job, context.unit, ROLE)), job.dag_id)
+    lfns = [lfn for step in done.values() for lfn in context.lfns_of(step.step).values()]
+    journal = journals.of(report.node, report.slot, lfns)
+    journal.keep()
     for step in done.values():
         for output in job.staged_by(step.step.name).values():
             written = step.report.output(output.module)
             if written is None:  # steps.py has refused this already
                 raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
-            lfn = names.unmerged_lfn(job, context.unit, report.node, output)
-            stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.job_id)
+            lfn = context.lfns_of(step.step)[output.module]
+            stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.execution)
             record = OutputRecord(output.step, output.module, output.dataset, stored, written.events, written.lumis, parents)
             report.outputs.append(record)
+            journal.keep()
 
 
 def _parents(context: JobContext) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import lumis
 from .collecting import NodeReport, StepFigures
-from .documents import JobDocument, Output, UnitDocument
+from .documents import JobDocument, Origins, Output, UnitDocument
 from .formats import MANIFEST_VERSION, utc_now
 from .merging import Content
 from .slot import Slot
@@ -26,7 +26,7 @@ class MergedFile:
     stored: StoredFile
     content: Content
     parents: tuple[str, ...]
-    nodes: tuple[str, ...]  # of the first task, whose work is in it
+    origins: Origins
 
 
 def build_manifest(
@@ -43,6 +43,7 @@ def build_manifest(
         "unit": unit.unit,
         "fence": slot.fence,
         "job_id": slot.job_id,
+        "execution": slot.execution,
         "site": slot.site,
         "rse": rse,
         "written_at": utc_now(),
@@ -64,9 +65,9 @@ class Pieces:
         self._jobs = {job.node: job for job in unit.jobs}
         self._processed = {report.node: report.processed for report in reports}
 
-    def of(self, nodes: Iterable[str]) -> dict[str, Any]:
+    def of(self, origins: Origins) -> dict[str, Any]:
         """The pieces of some nodes together, as the manifest names them."""
-        names = list(nodes)
+        names = origins.nodes
         made = [(name, self._jobs[name].generate) for name in names]
         spans = [(int(run), a, b) for name in names for run, pairs in self._processed[name]["lumis"].items() for a, b in pairs]
         return {
@@ -75,6 +76,7 @@ class Pieces:
             ],
             "files": [file for name in names for file in self._processed[name]["files"]],
             "lumis": lumis.compact_ranges(spans),
+            "shared": origins.shared,
         }
 
 
@@ -92,7 +94,7 @@ def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[st
                 "events": file.content.events,
                 "lumis": lumis.counts_to_json(file.content.lumis),
                 "parents": list(file.parents),
-                "pieces": pieces.of(file.nodes),
+                "pieces": pieces.of(file.origins),
             }
             for file in merged
         ],

@@ -1,7 +1,7 @@
 """The ``merge`` command: the unmerged files of one unit become its merged files. Owns the order that makes it repeatable.
 
-Journal first, then merge and stage out file by file, then remove what an earlier attempt planned otherwise, and last the
-manifest: a manifest therefore always speaks of files that are there. Names do not depend on the attempt.
+Journal first, then merge and stage out file by file, and last the manifest: a manifest therefore always speaks of files that are
+there. Each start writes files of its own and removes none: whose files count is decided when its manifest is accepted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from . import codes, documents, files, merging, names, storage
 from .codes import PayloadError, exit_status
 from .collecting import NodeReport, UnmergedFile, read_merge_input
-from .documents import DQMIO, JobDocument, Output, Step, UnitDocument
+from .documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
 from .formats import MANIFEST_FILE
-from .journal import Journal
+from .journal import Journals
 from .manifest import MergedFile, build_manifest
 from .merge_tools import MergeTask, run_merge
 from .merging import Content, MergeGroup
@@ -37,7 +37,7 @@ class PlannedFile:
     lfn: str
     group: MergeGroup
     parents: tuple[str, ...]
-    nodes: tuple[str, ...]
+    origins: Origins
 
 
 def run_merge_job(directory: Path, node: str, attempt: int) -> int:
@@ -50,24 +50,23 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         merging.check_read_once(job.tasks[1:], reports)
-        plan = plan_merge(job, unit, reports)
-        journal = Journal(volume.path(names.journal_lfn(job, unit)), unit.unit, job.dag_id)
-        lfns = {planned.lfn for planned in plan}
-        stale = journal.planned() - lfns
-        journal.plan(lfns | stale)
-        merged = [_merge_one(report, volume, job, planned, work) for planned in plan]
-        for lfn in sorted(stale):
-            storage.remove(volume, lfn)
-        journal.plan(lfns)
+        plan = plan_merge(job, unit, reports, report.slot.execution)
+        journals = Journals(volume.path(names.journals_lfn(job, unit, ROLE)), job.dag_id)
+        journal = journals.of(node, report.slot, (planned.lfn for planned in plan))
+        journal.keep()
+        merged = []
+        for planned in plan:
+            merged.append(_merge_one(report, volume, job, planned, work))
+            journal.keep()
         files.write_json(directory / MANIFEST_FILE, build_manifest(job, unit, report.slot, volume.rse, reports, merged))
     shutil.rmtree(work, ignore_errors=True)
     return exit_status(report.exit_code)
 
 
-def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...]) -> list[PlannedFile]:
-    """Every merged file of the unit, in the order of the outputs."""
+def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...], execution: str) -> list[PlannedFile]:
+    """Every merged file of the unit, in the order of the outputs, as one start of the merge names them."""
     groups = [
-        (output, names.merged_lfn(job, unit, output, number), group)
+        (output, names.merged_lfn(job, unit, output, number, execution), group)
         for output in job.outputs
         for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
     ]
@@ -89,30 +88,34 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     directory.mkdir(parents=True)
     report.exit_step = "merge"
     step = next(step for step in job.steps if step.name == planned.output.step)
-    _check_sizes(volume, planned.group)
+    _check_inputs(volume, planned.group)
     inputs = [volume.path(file.lfn) for file in planned.group.files]
     run = run_merge(MergeTask(planned.output.merge, step, inputs, planned.lfn, directory, work))
     content = run.content
     merging.check_same(planned.group.content, content, planned.lfn, events=planned.output.merge != DQMIO)
     report.steps.append(_record(number, step, run.finished, planned, content))
     report.exit_step = "stageOut"
-    stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.job_id)
+    stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.execution)
     run.output.unlink()
     output, parents = planned.output, planned.parents
     report.outputs.append(
         OutputRecord(output.step, output.module, output.dataset, stored, content.events, content.lumis, parents)
     )
     report.exit_step = None
-    return MergedFile(output, stored, content, parents, planned.nodes)
+    return MergedFile(output, stored, content, parents, planned.origins)
 
 
-def _check_sizes(volume: Volume, group: MergeGroup) -> None:
+def _check_inputs(volume: Volume, group: MergeGroup) -> None:
     """Refuse an unmerged file that is not what its job staged out; one that is missing is told by ``run_merge``."""
     for file in group.files:
         path = volume.path(file.lfn)
-        if path.is_file() and path.stat().st_size != file.size_bytes:
+        if not path.is_file():
+            continue
+        found = (path.stat().st_size, files.adler32(path))
+        if found != (file.size_bytes, file.adler32):
             raise PayloadError(
-                codes.FILE_OPEN_FAILED, f"{path} has {path.stat().st_size} bytes, {file.node} staged out {file.size_bytes}"
+                codes.FILE_OPEN_FAILED,
+                f"{path} has {found[0]} bytes, adler32 {found[1]}; {file.node} staged out {file.size_bytes}, {file.adler32}",
             )
 
 

@@ -1,7 +1,8 @@
-"""Logical file names of unmerged and merged files. Pure; owns the naming rule that makes a repeated attempt overwrite itself.
+"""Logical file names of unmerged and merged files and of their journals. Pure; owns the naming rule.
 
-A name is a version 5 UUID in the workflow's own namespace, so it depends on what the file is and not on when or where it
-was written (``model.md`` section 3, "A unit is done").
+A name is a version 5 UUID in the workflow's own namespace, of what the file is and of the start of the job that writes it
+(``Slot.execution``): no two starts ever write the same name, so a copy that comes back late overwrites nothing. Which files count
+is what the accepted manifest says (``model.md`` section 3, "A unit is done").
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ def directory_number(unit: UnitDocument) -> str:
     return f"{unit.index // UNITS_PER_DIRECTORY:05d}"
 
 
-def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Staged) -> str:
-    """LFN of the file that ``node`` writes for ``output``."""
-    name = uuid5(job.workflow_id, f"unmerged/{job.round_index}/{unit.unit}/{node}/{output.step}/{output.module}")
-    return f"{output.unmerged_lfn_base}/{directory_number(unit)}/{name}.root"
+def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Staged, execution: str) -> str:
+    """LFN of the file that one start of ``node`` writes for ``output``."""
+    what = f"unmerged/{job.round_index}/{unit.unit}/{node}/{output.step}/{output.module}/{execution}"
+    return f"{output.unmerged_lfn_base}/{directory_number(unit)}/{uuid5(job.workflow_id, what)}.root"
 
 
-def merged_lfn(job: JobDocument, unit: UnitDocument, output: Output, number: int) -> str:
-    """LFN of the ``number``-th (from 0) merged file of ``output`` in this unit."""
-    name = uuid5(job.workflow_id, f"{job.round_index}/{unit.unit}/{output.step}/{output.module}/{number}")
-    return f"{output.merged_lfn_base}/{directory_number(unit)}/{name}.root"
+def merged_lfn(job: JobDocument, unit: UnitDocument, output: Output, number: int, execution: str) -> str:
+    """LFN of the ``number``-th (from 0) merged file of ``output`` in this unit, as one start of the merge writes it."""
+    what = f"{job.round_index}/{unit.unit}/{output.step}/{output.module}/{number}/{execution}"
+    return f"{output.merged_lfn_base}/{directory_number(unit)}/{uuid5(job.workflow_id, what)}.root"
 
 
-def journal_lfn(job: JobDocument, unit: UnitDocument) -> str:
-    """LFN of the unit's merge journal, beside its unmerged files; the unit must have an output."""
+def journals_lfn(job: JobDocument, unit: UnitDocument, role: str) -> str:
+    """LFN of the directory of a unit's journals of one role, beside its unmerged files; the unit must have an output."""
     name = uuid5(job.workflow_id, f"journal/{job.round_index}/{unit.unit}")
-    return f"{job.outputs[0].unmerged_lfn_base}/{directory_number(unit)}/{name}.merge_journal.json"
+    return f"{job.outputs[0].unmerged_lfn_base}/{directory_number(unit)}/{name}.{role}_journals"

@@ -98,6 +98,8 @@ def _manifest_problem(directory: Path, report: Value) -> str:
     current = scripts.submission_fence(directory)
     if (job_id, unit) != (report["job_id"].text(), report["unit"].text()):
         return f"{MANIFEST_FILE} is of job {job_id} and unit {unit}, not of this merge job"
+    if manifest.get("execution") is not None and manifest["execution"].raw != report.raw.get("execution"):
+        return f"{MANIFEST_FILE} is of another start of job {job_id} than its report"
     if fence != current:
         return f"{MANIFEST_FILE} has fence {fence}, the current submission has {current}"
     return ""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import pkgutil
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import codes, lumis, names
+from . import codes, lumis
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
 from .pileup import Mixing
@@ -30,10 +30,12 @@ def write_step(
     unit_job: UnitJob,
     step: Step,
     sources: Sequence[Path],
+    lfns: Mapping[str, str],
     mixing: tuple[Mixing, ...] = (),
     part: Part | None = None,
 ) -> None:
-    """Fill ``directory`` for ``step``; ``sources`` are the files of the step it reads, none for the job's own input.
+    """Fill ``directory`` for ``step``; ``sources`` are the files of the step it reads, none for the job's own input, ``lfns``
+    those of the outputs that are staged out, by module.
 
     ``part`` says what of the one source is read, None all of it.
 
@@ -48,10 +50,7 @@ def write_step(
     tweak = _chained_tweak(sources, part) if sources else _input_tweak(unit_job)
     tweak.update(
         {
-            "outputs": {
-                module: names.unmerged_lfn(job, unit, unit_job.node, output)
-                for module, output in job.staged_by(step.name).items()
-            },
+            "outputs": dict(lfns),
             "global_tag": step.global_tag,
             "threads": step.threads,
             "streams": step.event_streams,

@@ -102,6 +102,7 @@ class AttemptReport:
             "attempt": self.attempt,
             "fence": self.slot.fence,
             "job_id": self.slot.job_id,
+            "execution": self.slot.execution,
             "unit": self.slot.unit,
             "role": self.role,
             "site": self.slot.site,

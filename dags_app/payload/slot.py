@@ -10,6 +10,7 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from . import codes
 from .codes import PayloadError
@@ -33,6 +34,9 @@ class Slot:
     schedd: str | None
     unit: str
     fence: int
+    #: A random id of this start of the job. HTCondor starts a job again under the same number, after a partition even while the
+    #: earlier start still runs; what both write must not meet.
+    execution: str
 
 
 def read_ad(path: Path) -> dict[str, str]:
@@ -52,6 +56,7 @@ def read_slot() -> Slot:
         schedd=global_id.split("#")[0] or None,
         unit=_need(job, UNIT_ATTRIBUTE, "job ad: the submit file must set My.WMS2_Unit"),
         fence=int(_need(job, FENCE_ATTRIBUTE, "job ad: fence.dag.inc must be included by the DAG")),
+        execution=uuid4().hex,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import checks, codes, files, fjr, psets
+from . import checks, codes, files, fjr, names, psets
 from .cmssw import run_in_release
 from .codes import PayloadError
 from .documents import JobDocument, Step, UnitDocument, UnitJob
@@ -51,6 +51,14 @@ class JobContext:
     attempt: AttemptReport
     gathered: tuple[GatheredFile, ...] = ()  # what a job of a later task reads
 
+    def lfns_of(self, step: Step) -> dict[str, str]:
+        """LFNs of what a step stages out, by module; of this start of the job only."""
+        execution = self.attempt.slot.execution
+        return {
+            module: names.unmerged_lfn(self.job, self.unit, self.unit_job.node, output, execution)
+            for module, output in self.job.staged_by(step.name).items()
+        }
+
 
 def run_chain(context: JobContext) -> dict[str, DoneStep]:
     """Run every step of the job's task; done steps by name.
@@ -74,8 +82,8 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     else:
         sources = [file.path for file in context.gathered]
     part = context.gathered[0].part if upstream is None and context.gathered else None  # only a single file is divided
-    mixing = _mixing(context, step)
-    psets.write_step(directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, mixing, part)
+    lfns, mixing = context.lfns_of(step), _mixing(context, step)
+    psets.write_step(directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, lfns, mixing, part)
     finished = run_in_release(
         ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION],
         step.cmssw_version,

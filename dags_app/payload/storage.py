@@ -101,17 +101,18 @@ def _volume(site: str, volume: Value, protocol: Value) -> Volume:
     )
 
 
-def stage_out(source: Path, volume: Volume, lfn: str, attempt_id: str) -> StoredFile:
+def stage_out(source: Path, volume: Volume, lfn: str, execution: str) -> StoredFile:
     """Copy ``source`` to where ``lfn`` lies: under a temporary name, flushed, renamed, read back and compared.
 
-    ``attempt_id`` makes the temporary name unique, so an attempt that HTCondor lost sight of cannot mix its bytes in.
+    Never over something that is there: the name is taken first, by making an empty file that only one process can make.
+    ``execution`` is of the temporary name.
     """
     target = volume.path(lfn)
-    part = target.with_name(f".{target.name}.{attempt_id}.part")
+    part = target.with_name(f".{target.name}.{execution}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove_parts(target)
         copied = files.copy_with_adler32(source, part)
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
         part.replace(target)
         files.sync_directory(target.parent)
         stored, size_bytes = files.adler32(target), target.stat().st_size

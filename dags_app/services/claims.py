@@ -99,22 +99,25 @@ def _beyond(spans: Intervals, limits: Intervals | None) -> bool:
 
 
 def _compare_pieces(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, output: ManifestOutput) -> None:
-    """The merged files of an output together hold each piece of the unit's work, once."""
+    """The merged files of an output together hold each piece of the unit's work: once, or in shares."""
     held = [file.pieces for file in output.files if file.pieces is not None]
+    shared = any(pieces.shared for pieces in held)
     whose = f"{unit.name}: the merged files of {output.dataset}"
     generated = [(made.run, made.first_event, made.last_event) for pieces in held for made in pieces.generated]
+    made = _by_run(set(generated) if shared else generated)
     claimed = [(c.run.lower, c.span.lower, c.span.upper - 1) for c in claims if c.kind.lower == WorkUnitClaim.KIND_GENERATED]
-    _same(whose, "generated events", _by_run(claimed), _by_run(generated))
-    _once(whose, "generated events", _by_run(generated))
-    files = _read_events(unit, (file for pieces in held for file in pieces.files))
+    _same(whose, "generated events", _by_run(claimed), made)
+    _once(whose, "generated events", made)
+    inputs = [file for pieces in held for file in pieces.files]
+    files = _read_events(unit, set(inputs) if shared else inputs)
     jobs = _read_events(unit, (file for job in manifest.claimants for file in job.processed.files))
     if files != jobs:
         strange = sorted(lfn for lfn in files.keys() | jobs.keys() if files.get(lfn) != jobs.get(lfn))
         raise ManifestProblem(f"{whose} hold other events of {strange[0]} than the unit's jobs read")
-    spans = [(run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs]
-    _same(whose, "lumis", _by_run(spans), {run: list(pairs) for run, pairs in _processed_lumis(manifest).items()})
-    if any(claim.kind.lower == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
-        _once(whose, "lumis", _by_run(spans))
+    spans = _by_run((run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs)
+    _same(whose, "lumis", spans, {run: list(pairs) for run, pairs in _processed_lumis(manifest).items()})
+    if not shared and any(claim.kind.lower == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
+        _once(whose, "lumis", spans)
 
 
 def _by_run(spans: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:

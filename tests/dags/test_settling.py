@@ -174,6 +174,14 @@ def test_merged_files_hold_each_piece_of_the_claim_once() -> None:
     assert settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, [FIRST, SECOND])) == 20
 
 
+def test_files_that_later_jobs_divided_share_pieces() -> None:
+    whole_unit = piece(part(A, 0, 9), part(A, 10, 19), lumis=READ[1])
+    halves = [{**whole_unit, "shared": True}, {**whole_unit, "shared": True}]
+    assert settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, halves)) == 20
+    with pytest.raises(ManifestProblem, match="/P/E-v1/AOD"):
+        settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, [{**FIRST, "shared": True}]))
+
+
 @pytest.mark.parametrize("merged", [[FIRST], [FIRST, FIRST], [FIRST, SECOND, SECOND]], ids=["lost", "swapped", "doubled"])
 def test_a_piece_that_is_in_no_merged_file_or_in_two_leaves_the_unit_unaccounted(merged: list[dict[str, Any]]) -> None:
     with pytest.raises(ManifestProblem, match="/P/E-v1/AOD"):

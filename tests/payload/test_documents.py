@@ -111,13 +111,14 @@ def test_a_document_that_is_missing_or_torn_is_named(tmp_path: Path) -> None:
         read_job(tmp_path)
 
 
-def test_file_names_depend_on_what_the_file_is_and_on_nothing_else(tmp_path: Path) -> None:
+def test_file_names_depend_on_what_the_file_is_and_on_the_start_that_writes_it(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps(JOB))
     (tmp_path / "unit.json").write_text(json.dumps(UNIT))
     job, unit = read_job(tmp_path), read_unit(tmp_path)
     kept = job.outputs[0]
-    lfns = [names.unmerged_lfn(job, unit, node, kept) for node in ("proc_000000", "proc_000001")]
-    lfns += [names.merged_lfn(job, unit, kept, number) for number in (0, 1)]
-    assert len(set(lfns)) == 4
+    lfns = [names.unmerged_lfn(job, unit, node, kept, "a") for node in ("proc_000000", "proc_000001")]
+    lfns += [names.merged_lfn(job, unit, kept, number, "a") for number in (0, 1)]
+    lfns += [names.unmerged_lfn(job, unit, "proc_000000", kept, "b"), names.merged_lfn(job, unit, kept, 0, "b")]
+    assert len(set(lfns)) == 6
     assert lfns[0].startswith("/store/unmerged/Era/Primary/GEN-SIM/Proc-v1/00001/") and "/00001/" in lfns[2]
-    assert lfns[2] == names.merged_lfn(read_job(tmp_path), unit, kept, 0)
+    assert lfns[2] == names.merged_lfn(read_job(tmp_path), unit, kept, 0, "a")

@@ -112,7 +112,10 @@ def test_a_unit_leaves_a_banned_site(done_unit: Workbench, own: bool, retry: int
         "group.dag.rescue001.site1",
         "group.dag.rescue002.site1",
     ]
-    orphans = [json.loads(line) for line in (done_unit.place / "orphans.jsonl").read_text().splitlines()]
+    listed = [json.loads(line) for line in (done_unit.place / "orphans.jsonl").read_text().splitlines()]
+    journals, orphans = listed[:2], listed[2:]
+    assert {orphan["site"] for orphan in journals} == {"T1_US_FNAL"}
+    assert len(list(done_unit.stored(journals[0]["journals"]).iterdir())) == 2, "one of each node, written before its files"
     assert [(orphan["site"], orphan["lfn"]) for orphan in orphans] == [("T1_US_FNAL", lfn) for lfn in lfns]
     assert all(orphan["pfn"].endswith(orphan["lfn"]) for orphan in orphans)
     assert not list(done_unit.place.glob("*.post.json")), "what was done at the old site must not be collected at the new one"

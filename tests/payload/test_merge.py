@@ -138,10 +138,15 @@ def test_a_missing_unmerged_file_is_named(unit: Workbench) -> None:
     assert report["exit_code"] == 8020 and lfn in report["error_message"]
 
 
-def test_an_unmerged_file_of_another_size_is_refused(unit: Workbench) -> None:
-    lfn = unit.read("proc_000001.0.report.json")["outputs"][0]["lfn"]
-    with unit.stored(lfn).open("ab") as stream:
-        stream.write(b"what a lost attempt wrote")
+@pytest.mark.parametrize("change", ["longer", "one byte"])
+def test_an_unmerged_file_that_is_not_what_was_staged_out_is_refused(unit: Workbench, change: str) -> None:
+    path = unit.stored(unit.read("proc_000001.0.report.json")["outputs"][0]["lfn"])
+    data = bytearray(path.read_bytes())
+    if change == "longer":
+        data += b"x"
+    else:
+        data[-1] ^= 1
+    path.write_bytes(data)
     done = unit.run("merge", "merge")
     assert done.report["exit_code"] == 8020 and "proc_000001 staged out" in done.report["error_message"]
     assert not (unit.place / "merge_output.json").exists()
@@ -159,12 +164,15 @@ def test_a_file_that_two_reports_have_is_not_merged_twice(unit: Workbench) -> No
 def test_the_journal_says_what_will_be_written_before_it_is(unit: Workbench) -> None:
     instead(unit, "cmsRun", "exit 9")
     unit.run("merge", "merge")
-    (journal,) = (unit.storage() / "store/unmerged").rglob("*.merge_journal.json")
-    document = json.loads(journal.read_text())
-    validate("merge_journal", document)
+    (killed,) = (unit.storage() / "store/unmerged").rglob("*.merge_journals/*.json")
+    document = json.loads(killed.read_text())
+    validate("journal", document)
     del unit.variables["PATH"]
     unit.process("merge", "merge", attempt=1)
-    assert [file["lfn"] for file in unit.read("merge_output.json")["outputs"][0]["files"]] == document["merged"]
+    (other,) = set(killed.parent.iterdir()) - {killed}
+    merged_lfns = [file["lfn"] for file in unit.read("merge_output.json")["outputs"][0]["files"]]
+    assert json.loads(other.read_text())["files"] == merged_lfns
+    assert not set(merged_lfns) & set(document["files"]), "each attempt has names of its own"
 
 
 def test_a_merge_of_another_set_of_reports_is_refused(unit: Workbench) -> None:

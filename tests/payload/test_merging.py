@@ -15,13 +15,21 @@ from dags_app.payload.lumis import compact
 from dags_app.payload.merging import Content, check_same, files_of, group_files
 from dags_app.payload.parentage import Parentage
 
-OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x")
+OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x", "edm")
 
 
 def unmerged(number: int, size_bytes: int = 100, events: int = 10, lumi: int | None = None) -> UnmergedFile:
     lumis = {1: {lumi if lumi is not None else number: events}}
     return UnmergedFile(
-        f"proc_{number:06d}", "Gen", "out", f"/store/unmerged/{number}.root", size_bytes, events, lumis, ("/store/in.root",)
+        f"proc_{number:06d}",
+        "Gen",
+        "out",
+        f"/store/unmerged/{number}.root",
+        size_bytes,
+        "00000001",
+        events,
+        lumis,
+        ("/store/in.root",),
     )
 
 

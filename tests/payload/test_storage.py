@@ -67,16 +67,25 @@ def test_without_a_siteconf_the_message_says_what_to_set(monkeypatch: pytest.Mon
         storage.site_volume(SITE)
 
 
-def test_stage_out_replaces_an_earlier_attempt_and_clears_its_leftovers(siteconf: Path, tmp_path: Path) -> None:
+def test_a_staged_out_file_is_whole_under_its_name(siteconf: Path, tmp_path: Path) -> None:
     siteconf.write_text(json.dumps([volume("DISK", [local(tmp_path)])]))
     source, target = tmp_path / "out.root", tmp_path / "disk/store/unmerged/a.root"
-    target.parent.mkdir(parents=True)
-    target.write_bytes(b"an earlier attempt")
-    target.with_name(".a.root.77.0.part").write_bytes(b"killed half way")
     source.write_bytes(b"Wikipedia")
     stored = storage.stage_out(source, storage.site_volume(SITE), "/store/unmerged/a.root", "78.0")
     assert (stored.size_bytes, stored.adler32, stored.rse) == (9, "11e60398", "T1_US_FNAL_Disk")
     assert [path.name for path in target.parent.iterdir()] == ["a.root"] and target.read_bytes() == b"Wikipedia"
+
+
+def test_nothing_that_is_there_is_ever_overwritten(siteconf: Path, tmp_path: Path) -> None:
+    siteconf.write_text(json.dumps([volume("DISK", [local(tmp_path)])]))
+    source, target = tmp_path / "out.root", tmp_path / "disk/store/unmerged/a.root"
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"accepted")
+    source.write_bytes(b"Wikipedia")
+    with pytest.raises(PayloadError, match="File exists") as error:
+        storage.stage_out(source, storage.site_volume(SITE), "/store/unmerged/a.root", "78.0")
+    assert error.value.code == codes.STAGE_OUT_FAILED
+    assert [path.name for path in target.parent.iterdir()] == ["a.root"] and target.read_bytes() == b"accepted"
 
 
 def test_a_storage_that_refuses_is_a_stage_out_failure_and_leaves_nothing(siteconf: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def test_only_kept_outputs_are_staged_out(unit: Workbench) -> None:
     assert not list(unit.storage().rglob("*.part"))
 
 
-def test_merging_is_exact_and_repeating_it_changes_no_name(unit: Workbench) -> None:
+def test_merging_is_exact_and_repeating_it_overwrites_nothing(unit: Workbench) -> None:
     unit.process("merge", "merge")
     first = merged_files(unit)
     validate("manifest", unit.read("merge_output.json"))
@@ -72,13 +71,17 @@ def test_merging_is_exact_and_repeating_it_changes_no_name(unit: Workbench) -> N
         assert sorted({lumi for _, lumi, _ in rows}) == list(range(7, 7 + NODES * EVENTS // PER_LUMI))
         assert rows == sorted(rows), "merged files follow the order of the lumis"
 
+    before = {path: (path.stat().st_ino, adler32(path)) for path in on_disk(unit)}
     unit.process("merge", "merge", attempt=1)
-    again = merged_files(unit)
-    assert {t: [f["lfn"] for f in files] for t, files in first.items()} == {
-        t: [f["lfn"] for f in files] for t, files in again.items()
-    }
-    on_disk = {str(path.relative_to(unit.storage())) for path in (unit.storage() / "store/mc").rglob("*") if path.is_file()}
-    assert on_disk == {file["lfn"][1:] for files in again.values() for file in files}
+    again = {file["lfn"] for files in merged_files(unit).values() for file in files}
+    assert not again & {file["lfn"] for files in first.values() for file in files}
+    assert {path: (path.stat().st_ino, adler32(path)) for path in before} == before
+    assert set(on_disk(unit)) == {*before, *map(unit.stored, again)}
+
+
+def on_disk(bench: Workbench) -> list[Path]:
+    """Merged files, also those that do not count."""
+    return [path for path in (bench.storage() / "store/mc").rglob("*") if path.is_file()]
 
 
 def test_the_manifest_tells_the_truth_about_each_file(unit: Workbench) -> None:
@@ -114,20 +117,10 @@ def test_the_manifest_names_what_every_node_processed_and_what_the_steps_took(un
     assert manifest["fence"] == unit.fence and manifest["rse"] == "T1_US_FNAL_Disk"
 
 
-def test_a_merge_that_groups_otherwise_removes_what_the_earlier_one_left(unit: Workbench) -> None:
-    before = {file["lfn"] for files in merged_files(unit).values() for file in files}
-    job = json.loads((unit.dag / "job.json").read_text())
-    small = {**job, "merge": {**job["merge"], "max_bytes": 10**9}}
-    (unit.dag / "job.json").write_text(json.dumps(small))
-    unit.process("merge", "merge", attempt=2)
-    after = {file["lfn"] for files in merged_files(unit).values() for file in files}
-    (unit.dag / "job.json").write_text(json.dumps(job))
-    assert after < before
-    assert all(unit.stored(lfn).is_file() for lfn in after) and not any(unit.stored(lfn).exists() for lfn in before - after)
-
-
-def test_cleanup_removes_unmerged_files_and_journal_only_once_the_merged_ones_are_there(unit: Workbench) -> None:
-    lfn = next(iter(merged_files(unit).values()))[0]["lfn"]
+def test_cleanup_removes_unmerged_files_losers_and_journals_only_once_the_merged_ones_are_there(unit: Workbench) -> None:
+    accepted = {file["lfn"] for files in merged_files(unit).values() for file in files}
+    lfn = min(accepted)
+    assert len(on_disk(unit)) > len(accepted), "an earlier attempt has left its own"
     away = unit.stored(lfn).rename(unit.root / "away.root")
     refused = unit.run("cleanup", "cleanup")
     assert refused.value != 0 and refused.report["exit_code"] == 95007
@@ -136,5 +129,5 @@ def test_cleanup_removes_unmerged_files_and_journal_only_once_the_merged_ones_ar
     away.rename(unit.stored(lfn))
     assert unit.run("cleanup", "cleanup", attempt=1).value == 0
     assert not [path for path in (unit.storage() / "store/unmerged").rglob("*") if path.is_file()]
-    assert unit.stored(lfn).is_file()
+    assert set(on_disk(unit)) == set(map(unit.stored, accepted)), "what lost is gone, what counts is there"
     assert unit.run("cleanup", "cleanup", attempt=2).value == 0, "removing what is gone is no failure"

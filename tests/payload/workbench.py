@@ -205,10 +205,14 @@ class Workbench:
             **self.variables,
         }
 
-    def start(self, command: str, node: str, attempt: int = 0) -> Attempt:
-        """Start an attempt in its own scratch directory, with what the submit file of its role transfers."""
-        self.clusters += 1
-        scratch = self.root / "execute" / f"dir_{self.clusters}"
+    def start(self, command: str, node: str, attempt: int = 0, again: Attempt | None = None) -> Attempt:
+        """Start an attempt in its own scratch directory, with what the submit file of its role transfers.
+
+        ``again``: HTCondor itself starts that job once more, under the same number.
+        """
+        self.clusters += 0 if again else 1
+        cluster = again.cluster if again else self.clusters
+        scratch = self.root / "execute" / f"dir_{cluster}{'_again' if again else ''}"
         scratch.mkdir(parents=True)
         inputs = {
             "job": ["../job.json", "../sandbox.tar.gz", "unit.json"],
@@ -221,7 +225,7 @@ class Workbench:
             inputs.append(f"{node}.input.json")
         for name in inputs:
             shutil.copy(self.place / name, scratch)
-        job_ad = f'ClusterId = {self.clusters}\nProcId = 0\nGlobalJobId = "schedd@test#{self.clusters}.0#1"\n'
+        job_ad = f'ClusterId = {cluster}\nProcId = 0\nGlobalJobId = "schedd@test#{cluster}.0#1"\n'
         (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n')
         (scratch / ".machine.ad").write_text(f'GLIDEIN_CMSSite = "{self.site}"\nCpus = 1\n')
         stderr = (self.place / f"{node}.{attempt}.err").open("wb")
@@ -233,7 +237,7 @@ class Workbench:
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
             )
-        return Attempt(self, node, attempt, scratch, self.clusters, process, {path.name for path in scratch.iterdir()})
+        return Attempt(self, node, attempt, scratch, cluster, process, {path.name for path in scratch.iterdir()})
 
     def run(self, command: str, node: str, attempt: int = 0) -> Attempt:
         """Run an attempt to its end and bring its files back."""
@@ -265,7 +269,11 @@ class Workbench:
 
     def process(self, command: str, node: str, attempt: int = 0) -> Attempt:
         """An attempt and its POST script, both to end well."""
-        done = self.run(command, node, attempt)
+        return self.accepted(self.run(command, node, attempt))
+
+    def accepted(self, done: Attempt) -> Attempt:
+        """An attempt that ended, judged by its POST script; both well."""
+        node, attempt = done.node, done.attempt
         assert done.value == 0, (self.place / f"{node}.{attempt}.report.json").read_text()
         assert self.post(done) == 0
         return done

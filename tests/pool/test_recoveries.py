@@ -46,9 +46,9 @@ def storage(rse: str, lfn: str) -> Path:
 
 
 def break_merge(dag: DAG, unit: str) -> list[Path]:
-    """Put something in the place of the unit's merge journal, wherever it lands; the merge job cannot go on over that."""
+    """Put something in the place of the unit's merge journals, wherever it lands; the merge job cannot go on over that."""
     directory = Path(dag.submit_dir)
-    lfn = names.journal_lfn(documents.read_job(directory), documents.read_unit(directory / unit))
+    lfn = names.journals_lfn(documents.read_job(directory), documents.read_unit(directory / unit), "merge")
     places = [storage(rse, lfn) for rse in RSES]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
