@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import structlog
+from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef, Q
-from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.watch import schedd_observe
@@ -24,14 +26,16 @@ from requests_app.services.sites import site_bans_expire
 from requests_app.strays import strays_remove
 from sites_app.models import Schedd, ScheddState
 from sites_app.statuses import sites_drained
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
+from wms2.locks import Fenced, lock_refused
+from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
-#: So many hints are given between two renewals of the lease.
-_HINTS_A_RENEWAL = 200
+#: Hints are given for so long between two renewals of the lease.
+_RENEWAL_SECONDS = 5.0
 
 
 def run_cycle(*, force: bool = False) -> bool:
@@ -61,7 +65,7 @@ def run_cycle(*, force: bool = False) -> bool:
 def _due() -> bool:
     """Ticks come more often than cycles, so that a standby takes over quickly."""
     last = Lease.objects.values_list("data", flat=True).get(name="lifecycle").get("cycle_started_epoch", 0)
-    return timezone.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
+    return clock.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
 
 
 def requests_to_evaluate() -> list[uuid.UUID]:
@@ -78,38 +82,55 @@ def schedds_to_watch() -> list[Schedd]:
     """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
     here = DAG.objects.filter(schedd=OuterRef("pk"))  # each over its partial index: DAGs that ever ended are many
     used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Exists(here.filter(status__in=LIVE_DAG))
-    long_ago = timezone.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
+    long_ago = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
     lost = Exists(here.filter(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
     return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
 
 
-def schedd_watch(schedd: Schedd) -> None:
-    """Observe one schedd; evidence of a lost queue goes into the audit, jobs that must not run are removed."""
-    seen = schedd_observe(schedd=schedd, instance=conf().instance)
+def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
+    """Observe one schedd; evidence of a lost queue goes into the audit, jobs that must not run are removed.
+
+    Raises:
+        LeaseLost: somebody else leads by now.
+    """
+    seen = schedd_observe(schedd=schedd, instance=conf().instance, fenced=fenced)
     if seen.change is not None:
-        audit(
-            actor=ACTOR, action="schedd_queue_changed", target=schedd.name, target_type="schedd",
-            reason="the schedd answers with another job queue; what was in the former one may be lost",
-            old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
-        )  # fmt: skip
-    strays_remove(schedd, seen.strays)
+        with fenced():
+            audit(
+                actor=ACTOR, action="schedd_queue_changed", target=schedd.name, target_type="schedd",
+                reason="the schedd answers with another job queue; what was in the former one may be lost",
+                old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
+            )  # fmt: skip
+    strays_remove(schedd, seen.strays, fenced)
 
 
 def _cycle(leadership: Leadership) -> None:
-    now = timezone.now()
+    now = clock.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
-    sites_drained()
-    site_bans_expire()
-    superseded_take_back()
+    _unless_locked("drains", partial(sites_drained, leadership.fenced))
+    _unless_locked("bans", partial(site_bans_expire, leadership.fenced))
+    _unless_locked("replaced outputs", partial(superseded_take_back, leadership.fenced))
     for schedd in schedds_to_watch():
-        schedd_watch(schedd)
-        leadership.renew()
+        _unless_locked(f"schedd {schedd.name}", partial(schedd_watch, schedd, leadership.fenced))
     requests = requests_to_evaluate()
-    for number, pk in enumerate(requests):
+    renewed = time.monotonic()
+    for pk in requests:
+        if time.monotonic() - renewed > _RENEWAL_SECONDS:  # thousands of hints, or a slow broker, take longer than a lease
+            leadership.renew()
+            renewed = time.monotonic()
         nudge(EVALUATE_REQUEST, str(pk))
-        if number % _HINTS_A_RENEWAL == 0:
-            leadership.renew()  # thousands of hints take longer than a lease
     nudge(RUN_EFFECTS)
-    ended = timezone.now()
+    ended = clock.now()
     leadership.renew(cycle_ended_at=ended.isoformat(), requests=len(requests), seconds=round((ended - now).total_seconds(), 3))
+
+
+def _unless_locked(what: str, step: Callable[[], object]) -> None:
+    """One row that somebody keeps locked must not stop the cycle: that step is done in the next one."""
+    try:
+        step()
+    except OperationalError as error:
+        if not lock_refused(error):
+            raise
+        LOCKS_REFUSED_TOTAL.labels("cycle").inc()
+        log.warning("locked by somebody else, the next cycle tries again", what=what, error=str(error).splitlines()[0])

@@ -14,14 +14,17 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, connections, transaction
-from django.db.models import F, Q
+from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from requests_app import states
 from requests_app.models import Request, RequestStatus
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost, StaleState
+from wms2.locks import lock_refused
+from wms2.metrics import LOCKS_REFUSED_TOTAL
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
@@ -43,9 +46,9 @@ class Evaluation:
             StaleState: the lease or the status changed; nothing inside is written.
         """
         with transaction.atomic():
-            row = (
-                Request.objects.select_for_update().filter(pk=self.request.pk).values_list("lease_epoch", "status", "epoch").get()
-            )
+            # no key of the row changes: rows that refer to it may be written by others meanwhile
+            rows = Request.objects.select_for_update(no_key=True).filter(pk=self.request.pk)
+            row = rows.values_list("lease_epoch", "status", "epoch").get()
             if row != (self.lease_epoch, self.request.status, self.request.epoch):
                 raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
             yield
@@ -84,29 +87,41 @@ def evaluating(pk: Any, *, owner: str) -> Iterator[Evaluation | None]:
     finally:
         stop.set()
         keeper.join()
-        Request.objects.filter(pk=pk, lease_epoch=epoch).update(
-            lease_owner="", lease_expires_at=None, evaluated_at=timezone.now()
-        )
+        _give_back(pk, epoch)
 
 
 def _take(pk: Any, owner: str) -> int | None:
-    now = timezone.now()
-    free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=now)
+    """Whoever finds the row locked leaves it for the next cycle: a transaction that is paused must not hold up every worker."""
     with transaction.atomic():
-        rows = Request.objects.filter(free, pk=pk).update(
-            lease_owner=owner, lease_epoch=F("lease_epoch") + 1, lease_expires_at=now + timedelta(seconds=conf().lease_seconds)
-        )
-        if rows != 1:
+        now = clock.now()
+        free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=now)
+        row = Request.objects.select_for_update(skip_locked=True, no_key=True).filter(free, pk=pk).only("lease_epoch").first()
+        if row is None:
             return None
-        return Request.objects.values_list("lease_epoch", flat=True).get(pk=pk)
+        epoch = row.lease_epoch + 1
+        until = now + timedelta(seconds=conf().lease_seconds)
+        Request.objects.filter(pk=pk).update(lease_owner=owner, lease_epoch=epoch, lease_expires_at=until)
+    return epoch
+
+
+def _give_back(pk: Any, epoch: int) -> None:
+    """What cannot be written runs out by itself."""
+    rows = Request.objects.filter(pk=pk, lease_epoch=epoch)
+    try:
+        rows.update(lease_owner="", lease_expires_at=None, evaluated_at=clock.now())
+    except OperationalError as error:
+        if not lock_refused(error):
+            raise
+        LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
+        log.warning("lease not given back, it will expire", request_id=str(pk), error=str(error).splitlines()[0])
 
 
 def _keep(pk: Any, epoch: int, stop: threading.Event) -> None:
     """Renew the lease at a third of its life until told to stop; a lost lease is noticed by the next fenced write."""
     try:
         while not stop.wait(conf().lease_seconds / 3):
-            until = timezone.now() + timedelta(seconds=conf().lease_seconds)
             try:
+                until = clock.now() + timedelta(seconds=conf().lease_seconds)
                 if Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_expires_at=until) != 1:
                     return
             except DatabaseError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
+from django.db import OperationalError
 
 from dags_app.selectors import dag_id_live
 from requests_app.evaluation import Evaluation, evaluating
@@ -13,11 +14,14 @@ from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.models import EVALUATED
 from wms2.errors import StaleState
 from wms2.identity import process_name
-from wms2.metrics import EVALUATIONS_TOTAL
+from wms2.locks import lock_refused
+from wms2.metrics import EVALUATIONS_TOTAL, LOCKS_REFUSED_TOTAL
 
 log = structlog.get_logger(__name__)
 #: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.
 MAX_STEPS = 8
+#: How ``waiting_for`` begins when a step of WMS2 itself broke.
+BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
 def evaluate_one(pk: Any) -> None:
@@ -37,20 +41,47 @@ def evaluate_one(pk: Any) -> None:
                     EVALUATIONS_TOTAL.labels(status, "stale").inc()
                     log.info("evaluation gave way", why=str(error))
                     return
+                except OperationalError as error:
+                    if lock_refused(error):
+                        EVALUATIONS_TOTAL.labels(status, "locked").inc()
+                        LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
+                        log.warning("locked by somebody else, the next cycle goes on", status=status, error=_line(error))
+                        return
+                    _broke(evaluation, status, error)
+                    return
                 except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
-                    EVALUATIONS_TOTAL.labels(status, "error").inc()
-                    log.exception("evaluation failed", status=status)
-                    _tell(evaluation, error)
+                    _broke(evaluation, status, error)
                     return
                 EVALUATIONS_TOTAL.labels(status, "ok").inc()
+                _works_again(evaluation)
                 if request.status == status:
                     return
 
 
+def _broke(evaluation: Evaluation, status: str, error: Exception) -> None:
+    EVALUATIONS_TOTAL.labels(status, "error").inc()
+    log.exception("evaluation failed", status=status)
+    _tell(evaluation, error)
+
+
 def _tell(evaluation: Evaluation, error: Exception) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
+    what = f"{type(error).__name__}: {error}"
     try:
-        evaluation.note(last_error=f"{type(error).__name__}: {error}"[:4000])
+        evaluation.note(last_error=what[:4000], waiting_for=f"{BROKEN} {what}"[:4000])
         watch_timeout(evaluation)
     except StaleState as gone:
         log.info("evaluation gave way", why=str(gone))
+
+
+def _works_again(evaluation: Evaluation) -> None:
+    """What a broken evaluation has said stands no longer, where the step that works says nothing itself."""
+    if evaluation.request.waiting_for.startswith(BROKEN):
+        try:
+            evaluation.note(waiting_for="")
+        except StaleState as gone:
+            log.info("evaluation gave way", why=str(gone))
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,11 +1,13 @@
-"""One life cycle at a time (``control-plane.md``, Leader): a session lock for mutual exclusion, a lease row for fencing.
+"""One life cycle at a time (``control-plane.md``, Leader): a lease row that belongs to a process, with an epoch that fences it.
 
-A node keeps the lease while it renews it; a standby takes over when it has expired, with a higher epoch. Four changes of owner
-within a minute cool down: the newcomer waits.
+Between cycles the lease keeps the life cycle at its node; during one it names the process and its database session. A process
+that renews no more, because it is paused, hangs or is cut off, is replaced when the lease has expired: the epoch rises, and its
+session is ended, since a transaction that it left open would hold up others. Four changes of node within a minute cool down.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,75 +15,186 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db import transaction
-from django.utils import timezone
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 from requests_app.audit import audit
 from requests_app.models import Lease
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.identity import node_name
-from wms2.locks import LockKey, session_lock
+from wms2.identity import node_name, process_name
+from wms2.locks import lock_refused
 
 log = structlog.get_logger(__name__)
 LEASE = "lifecycle"
 FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60
+#: Between two renewals the leader makes one outside call; the lease must outlast it.
+MARGIN_SECONDS = 10.0
+#: What a session needs to end after it was told to.
+_ENDING_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Proof of leading; ``check`` before each group of writes."""
+    """Proof of leading. Whatever acts outside or writes what was seen there does so in or after ``fenced``."""
 
-    owner: str
+    process: str
     epoch: int
 
-    def renew(self, **data: Any) -> None:
-        """Keep the lease.
+    @contextmanager
+    def fenced(self) -> Iterator[None]:
+        """A transaction in which this process leads, and nobody can take over; renews the lease.
 
         Raises:
             LeaseLost: somebody else leads by now; stop writing.
         """
-        now = timezone.now()
         with transaction.atomic():
-            row = Lease.objects.select_for_update().get(name=LEASE)
-            if (row.owner, row.epoch) != (self.owner, self.epoch):
-                raise LeaseLost(f"the life cycle is led by {row.owner} with epoch {row.epoch}")
-            row.heartbeat_at, row.expires_at = now, now + timedelta(seconds=conf().lease_seconds)
-            row.data = row.data | data
-            row.save(update_fields=["heartbeat_at", "expires_at", "data"])
+            self._keep()
+            yield
+
+    def renew(self, **data: Any) -> None:
+        """Keep the lease; ``data`` is told with it.
+
+        Raises:
+            LeaseLost: somebody else leads by now; stop writing.
+        """
+        with self.fenced():
+            if data:
+                row = Lease.objects.get(name=LEASE)
+                Lease.objects.filter(name=LEASE).update(data=row.data | data)
+
+    def _keep(self) -> None:
+        now = clock.now()
+        rows = Lease.objects.filter(name=LEASE, process=self.process, epoch=self.epoch)
+        if rows.update(heartbeat_at=now, expires_at=now + lease_life()) != 1:
+            row = Lease.objects.get(name=LEASE)
+            raise LeaseLost(f"the life cycle is led by {row.process or row.owner} with epoch {row.epoch}")
+
+
+def lease_life() -> timedelta:
+    """How long the leader may be silent: it must be able to wait for a schedd that does not answer."""
+    return timedelta(seconds=max(conf().lease_seconds, conf().service_timeout_seconds + MARGIN_SECONDS))
 
 
 @contextmanager
 def leading() -> Iterator[Leadership | None]:
-    """Lead for the length of the block, or yield None: another process is at it, or another node holds the lease."""
-    with session_lock(LockKey.LEADER) as locked:
-        yield _take(node_name()) if locked else None
+    """Lead for the length of the block, or yield None: another process is at it, or another node holds the lease.
+
+    Raises:
+        django.db.OperationalError: the database does not answer.
+    """
+    leadership = _take() or (_take() if _end_whoever_holds_the_row() else None)
+    try:
+        yield leadership
+    finally:
+        if leadership is not None:
+            _give_back(leadership)
 
 
-def _take(owner: str) -> Leadership | None:
-    now = timezone.now()
-    with transaction.atomic():
-        Lease.objects.get_or_create(name=LEASE)
-        row = Lease.objects.select_for_update().get(name=LEASE)
-        if row.owner != owner:
-            if row.owner and row.expires_at and row.expires_at > now:
+def _take() -> Leadership | None:
+    node, process = node_name(), process_name()
+    Lease.objects.get_or_create(name=LEASE)
+    try:
+        with transaction.atomic():
+            row = Lease.objects.select_for_update(nowait=True).get(name=LEASE)
+            now = clock.now()
+            former = row.process
+            if not _is_free(row, node, now) or not _is_calm(row, node, now):
                 return None
-            recent = [t for t in row.changes if datetime.fromisoformat(t) > now - timedelta(seconds=FLAPPING_SECONDS)]
-            if len(recent) >= FLAPPING_CHANGES:
-                log.error("leadership is flapping, waiting", changes=len(recent), owner=row.owner, candidate=owner)
-                return None
-            if row.owner:
-                audit(
-                    actor=owner,
-                    action="leader_takeover",
-                    target=LEASE,
-                    target_type="lease",
-                    former=row.owner,
-                    epoch=row.epoch + 1,
-                )
-                log.warning("taking over the life cycle", former=row.owner, epoch=row.epoch + 1)
-            row.owner, row.epoch, row.acquired_at = owner, row.epoch + 1, now
-            row.changes = [*recent, now.isoformat()]
-        row.heartbeat_at, row.expires_at = now, now + timedelta(seconds=conf().lease_seconds)
-        row.save()
-    return Leadership(owner=owner, epoch=row.epoch)
+            if former or row.owner not in ("", node):
+                _tell_takeover(row, process)
+            if former or row.owner != node:
+                row.changes = _changes(row, now) + ([now.isoformat()] if row.owner != node else [])
+                row.owner, row.epoch, row.acquired_at = node, row.epoch + 1, now
+            replaced = (row.backend_pid, row.backend_started_at) if former else None
+            row.process, (row.backend_pid, row.backend_started_at) = process, _own_session()
+            row.heartbeat_at, row.expires_at = now, now + lease_life()
+            row.save()
+    except OperationalError as error:
+        if not lock_refused(error):
+            raise
+        return None  # somebody takes or renews it at this moment, or was paused while doing so
+    if replaced is not None:
+        _end_session(*replaced)
+    return Leadership(process=process, epoch=row.epoch)
+
+
+def _is_free(row: Lease, node: str, now: datetime) -> bool:
+    """Expired, or the process of this node that had it is through with it, or gone with its session."""
+    if row.expires_at is None or row.expires_at <= now:
+        return True
+    return row.owner == node and (not row.process or not _session_lives(row.backend_pid, row.backend_started_at))
+
+
+def _is_calm(row: Lease, node: str, now: datetime) -> bool:
+    recent = _changes(row, now)
+    if row.owner == node or len(recent) < FLAPPING_CHANGES:
+        return True
+    log.error("leadership is flapping, waiting", changes=len(recent), owner=row.owner, candidate=node)
+    return False
+
+
+def _changes(row: Lease, now: datetime) -> list[str]:
+    return [moment for moment in row.changes if datetime.fromisoformat(moment) > now - timedelta(seconds=FLAPPING_SECONDS)]
+
+
+def _tell_takeover(row: Lease, process: str) -> None:
+    former = row.process or row.owner
+    audit(
+        actor=process, action="leader_takeover", target=LEASE, target_type="lease", former=former, epoch=row.epoch + 1,
+        silent_since=row.heartbeat_at.isoformat() if row.heartbeat_at else "",
+    )  # fmt: skip
+    log.warning("taking over the life cycle", former=former, epoch=row.epoch + 1)
+
+
+def _give_back(leadership: Leadership) -> None:
+    """The node keeps the lease, the process does not; what cannot be written runs out by itself."""
+    try:
+        Lease.objects.filter(name=LEASE, process=leadership.process, epoch=leadership.epoch).update(
+            process="", backend_pid=None, backend_started_at=None
+        )
+    except DatabaseError as error:
+        log.warning("the life cycle's lease is not given back, it will expire", error=str(error))
+
+
+def _end_whoever_holds_the_row() -> bool:
+    """A leader that was paused while it held the row's lock can be replaced only when its session has ended; True when it was."""
+    row = Lease.objects.get(name=LEASE)
+    if not row.process or row.expires_at is None or row.expires_at > clock.now():
+        return False
+    if not _end_session(row.backend_pid, row.backend_started_at):
+        return False
+    time.sleep(_ENDING_SECONDS)
+    return True
+
+
+def _own_session() -> tuple[int, datetime]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+        pid, started_at = cursor.fetchone()
+    return pid, started_at
+
+
+def _session_lives(pid: int | None, started_at: datetime | None) -> bool:
+    """The moment of its start tells a session from a later one that was given the same number."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s", [pid, started_at])
+        return bool(cursor.fetchone()[0])
+
+
+def _end_session(pid: int | None, started_at: datetime | None) -> bool:
+    """Ask the server to end it; without the right to, the epoch alone keeps the former leader from writing."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid = %s AND backend_start = %s AND pid <> pg_backend_pid()",
+                [pid, started_at],
+            )
+            ended = cursor.fetchone() is not None
+    except DatabaseError as error:
+        log.warning("the former leader's session is not ended, its epoch is over all the same", pid=pid, error=str(error))
+        return False
+    if ended:
+        log.warning("the former leader's session is ended", pid=pid)
+    return ended

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import structlog
+from django.db import transaction
 
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
@@ -194,10 +195,11 @@ def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenD
 def _record(evaluation: Evaluation, workflow: Workflow, dag_spec: DagSpec, placed: blocks.BlockPlan, written: WrittenDag) -> DAG:
     lfns = {claim.lfn for unit in placed.units for claim in unit.claims if claim.lfn}
     files = {lfn: (pk, events) for lfn, pk, events in _file_ids(workflow, lfns)}
-    with evaluation.fenced():
-        planned_with = asdict(dag_spec.workflow.resources)
-        if mixed := mixed_after(dag_spec):
-            planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
+    planned_with = asdict(dag_spec.workflow.resources)
+    if mixed := mixed_after(dag_spec):
+        planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
+    with transaction.atomic():
+        # The many rows first: a verb need not wait for them. What changed meanwhile takes all back when the request is locked.
         round_ = Round.objects.create(workflow=workflow, index=dag_spec.round_index, sizing=planned_with)
         dag, rows = dag_record_ready(
             workflow_id=workflow.pk,
@@ -209,14 +211,19 @@ def _record(evaluation: Evaluation, workflow: Workflow, dag_spec: DagSpec, place
             files=files,
             priority=job_priority(evaluation),
         )
-        ids = {unit.index: row.pk for unit, row in zip(placed.units, rows, strict=True)}
-        ordinals = _ordinals(workflow, placed)
-        units_join_blocks(
-            request_id=evaluation.request.pk,
-            workflow_id=workflow.pk,
-            memberships=[Membership(ids[a.unit_index], a.dataset, ordinals[a.block_key], a.bytes) for a in placed.assignments],
-        )
-        _move_offsets(workflow, placed)
+        with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it
+            ids = {unit.index: row.pk for unit, row in zip(placed.units, rows, strict=True)}
+            ordinals = _ordinals(workflow, placed)
+            units_join_blocks(
+                request_id=evaluation.request.pk,
+                workflow_id=workflow.pk,
+                memberships=[
+                    Membership(ids[a.unit_index], a.dataset, ordinals[a.block_key], a.bytes) for a in placed.assignments
+                ],
+            )
+            offsets = _move_offsets(workflow, placed)
+    for name, value in offsets.items():
+        setattr(workflow, name, value)
     return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)
 
 
@@ -232,7 +239,7 @@ def _ordinals(workflow: Workflow, placed: blocks.BlockPlan) -> dict[str, int]:
     return known | {block.key: block.ordinal for block in placed.new_blocks}
 
 
-def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> None:
+def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> dict[str, int]:
     made = [job.generate for unit in placed.units for job in unit.jobs if job.generate is not None]
     total_nodes = sum(unit.processing_nodes + work_units.EXTRA_NODES for unit in placed.units)
     fields = {"total_nodes": workflow.total_nodes + total_nodes}
@@ -241,5 +248,4 @@ def _move_offsets(workflow: Workflow, placed: blocks.BlockPlan) -> None:
         fields["next_first_lumi"] = max(g.last_lumi for g in made) + 1
         lumis_take(request_id=workflow.request.pk, first=min(g.first_lumi for g in made), after=fields["next_first_lumi"])
     Workflow.objects.filter(pk=workflow.pk).update(**fields)
-    for name, value in fields.items():
-        setattr(workflow, name, value)
+    return fields

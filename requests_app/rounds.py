@@ -63,7 +63,7 @@ def dag_discard(*, dag: DAG, reason: str) -> None:
 
 def _give_numbers_back(dag: DAG) -> None:
     """Only when this DAG took the newest numbers; otherwise the gap stays, which is harmless (error-handling 5.1)."""
-    workflow = Workflow.objects.select_for_update().get(pk=dag.workflow_id)
+    workflow = Workflow.objects.select_for_update(no_key=True).get(pk=dag.workflow_id)
     claims = WorkUnitClaim.objects.filter(unit__dag=dag)
     events = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED)]
     lumis = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED_LUMIS)]

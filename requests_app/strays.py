@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import structlog
-from django.db import transaction
 
 from dags_app.models import DAGHistory
 from dags_app.services.strays import Stray
@@ -21,16 +20,22 @@ from requests_app.models import EVALUATED, Event
 from sites_app.models import Schedd
 from wms2.adapters import factory
 from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory and in the feed.
 RETURNED = "dag.returned"
 
 
-def strays_remove(schedd: Schedd, strays: Iterable[Stray]) -> None:
-    """Tell each once, and ask the schedd to remove those that are not on their way out."""
+def strays_remove(schedd: Schedd, strays: Iterable[Stray], fenced: Fenced) -> None:
+    """Tell each once, and ask the schedd to remove those that are not on their way out.
+
+    Raises:
+        LeaseLost: somebody else leads by now; what was seen is of the past, and nothing more is removed.
+    """
     for stray in strays:
-        _tell_once(schedd, stray)
+        with fenced():
+            _tell_once(schedd, stray)
         if stray.being_removed:
             continue
         reason = f"DAG {stray.dag.pk} has ended ({stray.dag.get_status_display()}); this job of it must not run"
@@ -47,10 +52,9 @@ def _tell_once(schedd: Schedd, stray: Stray) -> None:
         return
     what = f"DAGMan job {stray.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
     detail = {"cluster": stray.cluster, "fence": stray.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
-    with transaction.atomic():
-        history(dag, RETURNED, detail=detail)
-        Event.objects.create(request=request, kind=RETURNED, data={"dag": str(dag.pk), "message": what, **detail})
-        audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
-        if request.status in EVALUATED:  # of a request at its end nobody takes an alert off
-            alert(request, "dag_returned", what)
+    history(dag, RETURNED, detail=detail)
+    Event.objects.create(request=request, kind=RETURNED, data={"dag": str(dag.pk), "message": what, **detail})
+    audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
+    if request.status in EVALUATED:  # of a request at its end nobody takes an alert off
+        alert(request, "dag_returned", what)
     log.error("a DAG that has ended is in the queue again", request_name=request.request_name, dag_id=str(dag.pk), **detail)

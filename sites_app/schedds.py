@@ -36,7 +36,7 @@ def schedd_set_state(*, schedd: Schedd, state: ScheddState) -> None:
 def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: datetime) -> QueueChange | None:
     """Write down an answer. Another birthdate of its queue than before becomes a row of evidence, which is returned."""
     with transaction.atomic():
-        row = Schedd.objects.select_for_update().get(pk=schedd.pk)
+        row = Schedd.objects.select_for_update(no_key=True).get(pk=schedd.pk)
         old, new = row.job_queue_birthdate, ad.job_queue_birthdate_seconds
         change = None
         if old is not None and new is not None and old != new:

@@ -11,9 +11,11 @@ from django.utils import timezone
 
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
+from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +41,11 @@ def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, 
     log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
 
 
-def sites_drained() -> list[str]:
-    """Enable the sites whose drain has come to its end; their names."""
-    over = Q(status=SiteStatus.DRAINING, drain_until__lte=timezone.now())
-    with transaction.atomic():
-        names = list(Site.objects.select_for_update().filter(over).values_list("name", flat=True))
+def sites_drained(fenced: Fenced) -> list[str]:
+    """Enable the sites whose drain has come to its end; their names. A row that somebody has locked waits for the next cycle."""
+    over = Q(status=SiteStatus.DRAINING, drain_until__lte=clock.now())
+    with fenced():
+        names = list(Site.objects.select_for_update(skip_locked=True).filter(over).values_list("name", flat=True))
         if names:
             Site.objects.filter(name__in=names).update(
                 status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=timezone.now()
@@ -54,7 +56,7 @@ def sites_drained() -> list[str]:
 
 def sites_avoided(workflow_id: object) -> dict[str, str]:
     """Sites where a DAG that is submitted now must not land -> why."""
-    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=timezone.now())
+    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.now())
     found = {site.name: f"{site.get_status_display().lower()}: {site.status_reason}" for site in closed}
     for ban in bans_active().filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)):
         scope = "banned for all" if ban.workflow_id is None else "banned for this request"

@@ -48,6 +48,10 @@ class Conf(BaseModel):
     team: str = "wms2"
     flower_url: str = Field("", pattern=r"^(https?://.*)?$", description="the pages link to it when set")
     service_timeout_seconds: float = Field(30.0, gt=0)
+    database_lock_seconds: float = Field(10.0, ge=0.1)
+    database_idle_seconds: float = Field(60.0, ge=1, description="a transaction that does nothing for longer is broken off")
+    database_silent_seconds: float = Field(30.0, ge=6)
+    max_clock_skew_seconds: float = Field(30.0, gt=0, description="a process whose clock differs more from the database's acts not")
     submit_timeout_seconds: float = Field(60.0, gt=0)
 
     # --- life cycle (spec 4.2)

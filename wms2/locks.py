@@ -1,4 +1,4 @@
-"""Locks by named key: PostgreSQL advisory locks, and the type of a fenced transaction.
+"""Locks by named key, rows that somebody else has locked, and the type of a fenced transaction.
 
 Key numbers are constants here; changing one lets an old and a new release act at the same time.
 """
@@ -10,44 +10,36 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 
 import psycopg
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 #: Opens a transaction in which the caller provably still owns what it writes; raises StaleState otherwise.
 Fenced = Callable[[], AbstractContextManager[None]]
 
 
 class LockKey(IntEnum):
-    """Advisory lock numbers (the first of PostgreSQL's two integers is always ``NAMESPACE``)."""
+    """Advisory lock numbers (the first of PostgreSQL's two integers is always ``NAMESPACE``). 1 was a former release's."""
 
-    LEADER = 1
     ADMISSION = 2
 
 
 NAMESPACE = 0x574D5332  # "WMS2"
-
-
-@contextmanager
-def session_lock(key: LockKey) -> Iterator[bool]:
-    """Try the lock on a connection of its own, which ends with the block: a pooled session would keep it (``model.md`` 4).
-
-    Raises:
-        django.db.OperationalError: the database does not answer.
-    """
-    parameters = connections["default"].get_connection_params()
-    parameters.pop("cursor_factory", None)
-    parameters.pop("context", None)
-    to_django_errors = connections["default"].wrap_database_errors
-    with to_django_errors:
-        own = psycopg.connect(**parameters, autocommit=True)
-    with own:
-        with to_django_errors:
-            row = own.execute("SELECT pg_try_advisory_lock(%s, %s)", (NAMESPACE, int(key))).fetchone()
-        yield bool(row and row[0])
+#: Who holds such a lock needs milliseconds; whoever waits longer comes back with the next cycle.
+PATIENCE_SECONDS = 2.0
 
 
 @contextmanager
 def transaction_lock(key: LockKey) -> Iterator[None]:
-    """A transaction that waits for the lock and holds it until commit."""
+    """A transaction that waits for the lock, not for long, and holds it until commit.
+
+    Raises:
+        django.db.OperationalError: not given in time (``lock_refused``), or the database does not answer.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{PATIENCE_SECONDS * 1000:.0f}ms"])
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (NAMESPACE, int(key)))
         yield
+
+
+def lock_refused(error: BaseException) -> bool:
+    """Whether a database error says that somebody else holds a row or a lock; nothing was written, and later it may be free."""
+    return isinstance(error.__cause__, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)

@@ -76,15 +76,19 @@ def failures_sweep(dag: DAG) -> int:
     known = FailureLog.objects.filter(pk=dag.directory_id).values_list("offset_bytes", flat=True).first() or 0
     if size == known:
         return 0
+    data = b""
+    if size > known:
+        with path.open("rb") as stream:  # before the transaction: a file system that hangs must not keep rows locked
+            stream.seek(known)
+            data = stream.read(PORTION_BYTES)
     FailureLog.objects.get_or_create(directory_id=dag.directory_id)
     with transaction.atomic():
         place = FailureLog.objects.select_for_update().get(pk=dag.directory_id)
-        if size < place.offset_bytes:
-            _tell(place, f"{path} has {size} bytes, {place.offset_bytes} were read: it was replaced or cut")
+        if place.offset_bytes != known:
+            return 0  # another sweep has counted these lines meanwhile
+        if size < known:
+            _tell(place, f"{path} has {size} bytes, {known} were read: it was replaced or cut")
             return 0
-        with path.open("rb") as stream:
-            stream.seek(place.offset_bytes)
-            data = stream.read(PORTION_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         lines = list(_lines(whole, place))
         _count(dag, lines)

@@ -139,7 +139,7 @@ def _refuse_changed_files(dag: DAG) -> None:
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:
     with fenced():
-        workflow = type(dag.workflow).objects.select_for_update().get(pk=dag.workflow_id)
+        workflow = type(dag.workflow).objects.select_for_update(no_key=True).get(pk=dag.workflow_id)
         workflow.fence_counter += 1
         workflow.save(update_fields=["fence_counter"])
         now = timezone.now()

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 import structlog
 from django.db.models import QuerySet
-from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, DAGStatus
@@ -19,11 +18,13 @@ from dags_app.services.strays import Stray, lost_settle, strays_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import schedd_answered, schedd_silent
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import DagmanAd
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
+from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: Large columns of the workflow, which only lends its request's name.
@@ -43,36 +44,42 @@ class Observed:
     strays: tuple[Stray, ...] = ()
 
 
-def schedd_observe(*, schedd: Schedd, instance: str) -> Observed:
-    """Ask one schedd for all our DAGMan jobs and write what it says.
+def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed:
+    """Ask one schedd for all our DAGMan jobs and write what it says, as long as the caller leads: an answer that an observer was
+    paused over is of the past.
 
     A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
     """
     live = list(DAG.objects.filter(schedd=schedd, status__in=IN_QUEUE).select_related("workflow").defer(*_UNREAD))
-    now = timezone.now()
+    now = clock.now()
     condor = factory.htcondor(schedd.name, schedd.collector)
     try:
         about, ads = condor.watch(instance)
     except ServiceUnavailable as error:
-        DAG.objects.filter(pk__in=[d.pk for d in live], unanswered_since__isnull=True).update(unanswered_since=now)
-        schedd_silent(schedd=schedd, error=str(error), collector_says=_collector_says(condor), now=now)
+        with fenced():
+            DAG.objects.filter(pk__in=[d.pk for d in live], unanswered_since__isnull=True).update(unanswered_since=now)
+        says = _collector_says(condor)
+        with fenced():
+            schedd_silent(schedd=schedd, error=str(error), collector_says=says, now=now)
         log.warning("schedd does not answer", schedd=schedd.name, dags=len(live), error=str(error))
         return Observed(answered=False)
     outer = [ad for ad in ads if ad.parent_cluster is None]
-    change = schedd_answered(
-        schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == 2), now=now
-    )  # fmt: skip
+    with fenced():
+        change = schedd_answered(
+            schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == 2), now=now
+        )  # fmt: skip
     crash_point("poll.called")
     running = _inner_running(ads)
     mine = {(ad.dag_id, ad.cluster): ad for ad in outer}
     for dag in live:
         ad = mine.get((str(dag.pk), int(dag.dagman_cluster_id)))
-        with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
+        with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)), fenced():
             if ad is None:
                 _miss(dag, now)
             else:
-                _observe(dag, ad, running.get(ad.cluster, 0))
-    lost_settle(schedd, {ad.dag_id for ad in outer}, now)
+                _observe(dag, ad, running.get(ad.cluster, 0), now)
+    with fenced():
+        lost_settle(schedd, {ad.dag_id for ad in outer}, now)
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, strays=strays_among(outer))
 
@@ -110,11 +117,11 @@ def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
     return count
 
 
-def _observe(dag: DAG, ad: DagmanAd, units_running: int) -> None:
+def _observe(dag: DAG, ad: DagmanAd, units_running: int, now: datetime) -> None:
     counts = asdict(ad) | {"units_running": units_running}
     seen = _still(dag).update(
         observed=counts,
-        observed_at=timezone.now(),
+        observed_at=now,
         missing_since=None,
         unanswered_since=None,
         suspected_at=None,

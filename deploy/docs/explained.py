@@ -41,11 +41,19 @@ KNOBS: dict[str, dict[str, str]] = {
         "team": "The `Team` of ReqMgr2 requests that are ours.",
         "flower_url": "Where Flower shows the Celery workers. The pages link to it for the staff; empty: there is no link.",
         "service_timeout_seconds": "Limit of one call to an outside service, for each try.",
+        "database_lock_seconds": "A session waits so long for a row or lock of another one; then the step is put off to the next"
+        " cycle, logged and counted.",
+        "database_idle_seconds": "A transaction whose process does nothing for so long, e.g. because it is paused, is broken off,"
+        " so that it holds up nobody.",
+        "database_silent_seconds": "Both ends of a connection to the database give up a silent peer after this.",
+        "max_clock_skew_seconds": "A worker, beat or `lifecycle_tick` whose host's clock differs more from the database's does not"
+        " start, and `/readyz` says so. Leases, graces and expiries go by the database's clock all the same.",
         "submit_timeout_seconds": "Limit of one submission. When it is over, the outcome is unknown and is looked for.",
     },
     "Life cycle": {
         "cycle_seconds": "Pause between two cycles. Verbs and finished registrations nudge in between.",
-        "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced.",
+        "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced. The"
+        " leader's is at least `service_timeout_seconds` and ten seconds: it may have to wait for a silent schedd.",
         "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",
         "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",

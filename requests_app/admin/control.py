@@ -23,7 +23,14 @@ from wms2.conf import Conf, conf
 class LeaseAdmin(ReadOnlyAdmin):
     """Who leads."""
 
-    list_display = ("name", "owner", "epoch", since_column("heartbeat_at", "heartbeat"), since_column("expires_at", "expires"))
+    list_display = (
+        "name",
+        "owner",
+        "process",
+        "epoch",
+        since_column("heartbeat_at", "heartbeat"),
+        since_column("expires_at", "expires"),
+    )
 
 
 @admin.register(Installation)

@@ -7,10 +7,16 @@ from django.db.models import Q
 
 
 class Lease(models.Model):
-    """A named right to act, held for a while. ``epoch`` rises at each change of owner and fences the former one's writes."""
+    """A named right to act, held for a while. ``epoch`` rises at each change of owner and fences the former one's writes.
+
+    ``owner`` is the node that keeps it; ``process`` the one that acts at this moment, in the database session ``backend_pid``.
+    """
 
     name = models.CharField(max_length=100, primary_key=True)
     owner = models.CharField(max_length=200, blank=True)
+    process = models.CharField(max_length=200, blank=True)
+    backend_pid = models.IntegerField(null=True, blank=True)
+    backend_started_at = models.DateTimeField(null=True, blank=True)
     epoch = models.BigIntegerField(default=0)
     acquired_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)

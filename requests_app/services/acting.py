@@ -27,7 +27,7 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
     try:
         with transaction.atomic():
             # a planner that is about to record its DAG waits or has done so: what may run cannot change under the verb
-            Request.objects.select_for_update().get(pk=request.pk)
+            Request.objects.select_for_update(no_key=True).get(pk=request.pk)
             request.refresh_from_db()
             old = request.status
             yield

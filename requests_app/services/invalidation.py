@@ -15,8 +15,10 @@ from requests_app.evaluation import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
 from requests_app.services.acting import acting
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
+from wms2.locks import Fenced
 
 S = RequestStatus
 log = structlog.get_logger(__name__)
@@ -76,7 +78,7 @@ def previous_superseded(request: Request) -> None:
         newer = old
 
 
-def superseded_take_back() -> int:
+def superseded_take_back(fenced: Fenced) -> int:
     """Take back the outputs that a completed version has replaced for ``superseded_grace_days`` (decisions 3, question 10).
 
     Each cycle; returns for how many requests it was asked. What was asked for before, whatever became of it, is not asked again.
@@ -87,14 +89,14 @@ def superseded_take_back() -> int:
     rows = Request.objects.filter(workflow__output_datasets__state=DatasetState.SUPERSEDED)
     waiting = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct()
     asked = 0
-    for name in replaced_before(set(waiting.values_list("request_name", flat=True)), timezone.now() - timedelta(days=days)):
+    for name in replaced_before(set(waiting.values_list("request_name", flat=True)), clock.now() - timedelta(days=days)):
         request = Request.objects.get(request_name=name)
-        try:
-            request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
-        except InvalidTransition as error:  # audited; one request must not keep the cycle from the others
-            log.error("replaced outputs not taken back", request_name=request.request_name, error=str(error))
-            continue
-        asked += 1
+        with fenced():
+            try:
+                request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
+                asked += 1
+            except InvalidTransition as error:  # audited; one request must not keep the cycle from the others
+                log.error("replaced outputs not taken back", request_name=request.request_name, error=str(error))
     return asked
 
 

@@ -118,7 +118,7 @@ def successor_name(request: Request) -> str:
 
 
 def _waiting_successor(request: Request) -> Request | None:
-    return Request.objects.select_for_update().filter(request_name=request.superseded_by_request, status=S.NEW).first()
+    return Request.objects.select_for_update(no_key=True).filter(request_name=request.superseded_by_request, status=S.NEW).first()
 
 
 def _refuse(request: Request) -> None:

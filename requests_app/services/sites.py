@@ -20,6 +20,7 @@ from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.selectors import candidate_sites
 from sites_app.statuses import site_set_status
 from wms2.errors import InvalidTransition
+from wms2.locks import Fenced
 
 
 def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
@@ -84,9 +85,9 @@ def site_unban_by_operator(
         return len(site_unban(site=site, actor=actor, workflow_id=workflow_id, ban_id=ban_id))
 
 
-def site_bans_expire() -> int:
+def site_bans_expire(fenced: Fenced) -> int:
     """Tell of the bans that have come to their end, in log and audit, each once; how many."""
-    with transaction.atomic():
+    with fenced():
         ended = bans_expire()
         for ban in ended:
             audit(

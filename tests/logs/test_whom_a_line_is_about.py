@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from django.contrib.auth.models import User
+from django.db import transaction
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
@@ -125,7 +126,7 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
             return ScheddAd(schedd.name, "25.14.1", 1, 0, 0, 0, None, None), []
 
     monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
-    watch.schedd_observe(schedd=schedd, instance="i")
-    watch.schedd_observe(schedd=schedd, instance="i")
+    watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)
+    watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)
     line = lines.of("DAGMan job no longer in the queue; how it ended is looked for")
     assert (line["request_name"], line["dag_id"]) == (dag.workflow.request.request_name, str(dag.pk))

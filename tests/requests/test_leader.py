@@ -19,7 +19,7 @@ def _node(monkeypatch: pytest.MonkeyPatch):
     """Choose which node this process pretends to be on."""
 
     def become(name: str) -> None:
-        monkeypatch.setattr(leader, "node_name", lambda: name)
+        monkeypatch.setenv("WMS2_NODE", name)
 
     return become
 

@@ -10,7 +10,6 @@ from django.db import OperationalError, connection
 from requests_app.management.commands import lifecycle_tick
 from requests_app.models import Request
 from wms2.conf import conf
-from wms2.locks import LockKey, session_lock
 
 
 def end_our_session(*, force: bool = True) -> None:
@@ -47,10 +46,3 @@ def test_one_pass_alone_tells_that_the_database_went_away(monkeypatch: pytest.Mo
     with pytest.raises(OperationalError):
         call_command("lifecycle_tick")
     connection.close()
-
-
-def test_a_database_that_is_away_is_told_as_such_by_the_leaders_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = {"host": "/nonexistent", "dbname": "nothing"}
-    monkeypatch.setattr(connection, "get_connection_params", lambda: dict(gone))
-    with pytest.raises(OperationalError), session_lock(LockKey.LEADER):
-        pytest.fail("there is no database")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
@@ -359,12 +360,12 @@ def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life
     new = request_restart(request=request, **BY)
     assert run_on(world, new) is S.COMPLETED
     world.clock.advance(29 * DAY_SECONDS)
-    assert superseded_take_back() == 0
+    assert superseded_take_back(transaction.atomic) == 0
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
 
     world.clock.advance(DAY_SECONDS)
-    assert superseded_take_back() == 1
-    assert superseded_take_back() == 0, "asked for once"
+    assert superseded_take_back(transaction.atomic) == 1
+    assert superseded_take_back(transaction.atomic) == 0, "asked for once"
     for _ in range(4):
         world.clock.advance(60)
         world.cycle()
@@ -381,7 +382,7 @@ def test_without_a_grace_replaced_outputs_are_taken_back_by_hand_only(world: Wor
     new = request_restart(request=request, **BY)
     assert run_on(world, new) is S.COMPLETED
     world.clock.advance(400 * DAY_SECONDS)
-    assert superseded_take_back() == 0
+    assert superseded_take_back(transaction.atomic) == 0
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
 from requests_app.models import CleanupPolicy, Request, RequestStatus
@@ -70,15 +71,15 @@ def test_outputs_of_all_versions_before_are_taken_back_after_the_grace_also_when
     first, second, third = third_version(world, keep, keep)
     assert run_on(world, third) == S.COMPLETED
     assert fresh(second).status == S.FAILED
-    assert superseded_take_back() == 0, "not before the grace is over"
+    assert superseded_take_back(transaction.atomic) == 0, "not before the grace is over"
     world.clock.advance(conf().superseded_grace_days * 86_400 + 1)
-    assert superseded_take_back() == 2
+    assert superseded_take_back(transaction.atomic) == 2
     for _ in range(4):
         world.clock.advance(60)
         world.cycle()
     assert fates(first) == fates(second) == {DatasetState.INVALIDATED}
     assert fates(third) == {DatasetState.ACTIVE}
-    assert superseded_take_back() == 0
+    assert superseded_take_back(transaction.atomic) == 0
     aftermath.check_at_rest(world)
 
 

@@ -119,9 +119,13 @@ class HtcondorAdapter:
         return ads.dagman_ads(rows, instance)
 
     def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
-        """What the schedd says about itself, and ``dagmans``, in one question: which queue it is that they are in."""
+        """What the schedd says about itself, and ``dagmans``, in one question: which queue it is that they are in.
+
+        Tried once: the leader asks again in its next cycle, and must not be silent for longer than its lease.
+        """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
-        schedd, rows = self._ask([{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call], "watch")
+        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call]
+        schedd, rows = self._once(calls, "watch", self._timeout_seconds)
         return ads.schedd_ad(schedd), ads.dagman_ads(rows, instance)
 
     def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:

@@ -1,4 +1,4 @@
-"""A clock that tests move. All of WMS2 asks ``django.utils.timezone.now``; field defaults hold on to it from their class."""
+"""A clock that tests move: the database's (``wms2.clock``) and the host's; field defaults hold on to the latter's function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from django.apps import apps
 from django.utils import timezone
+
+from wms2 import clock
 
 _real_now = timezone.now
 
@@ -28,6 +30,7 @@ class Clock:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Let all of WMS2 use this clock."""
         patch.setattr(timezone, "now", self.now)
+        patch.setattr(clock, "now", self.now)
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 import wms2.crash
@@ -22,6 +23,7 @@ from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry
 from requests_app import evaluator
 from requests_app.cycle import schedd_watch
+from requests_app.leader import leading
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
 from requests_app.services.sites import site_bans_expire
@@ -151,8 +153,9 @@ class World:
     def observe(self) -> None:
         """The watching part of the cycle."""
         for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
-            with self.process():
-                schedd_watch(schedd)
+            with self.process(), leading() as leadership:
+                assert leadership is not None, "nobody else leads"
+                schedd_watch(schedd, leadership.fenced)
 
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""
@@ -161,8 +164,8 @@ class World:
 
     def cycle(self) -> None:
         """One whole cycle."""
-        sites_drained()
-        site_bans_expire()
+        sites_drained(transaction.atomic)
+        site_bans_expire(transaction.atomic)
         self.observe()
         for request in Request.objects.filter(status__in=EVALUATED).order_by("created_at"):
             self.evaluate(request)

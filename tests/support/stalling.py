@@ -1,0 +1,122 @@
+"""A way to the database that can be cut without either end being told, and processes that go that way."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Stalling:
+    """Passes bytes between a socket in ``directory`` and the test's PostgreSQL, until ``stall``; after ``go_on`` again."""
+
+    def __init__(self, directory: Path) -> None:
+        parameters = connection.get_connection_params()
+        port = parameters.get("port") or 5432
+        self._server = f"{parameters['host']}/.s.PGSQL.{port}"
+        self._open = threading.Event()
+        self._open.set()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / f".s.PGSQL.{port}"))
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stall(self) -> None:
+        """Nothing passes any more, and nobody is told."""
+        self._open.clear()
+
+    def go_on(self) -> None:
+        """What was kept back passes."""
+        self._open.set()
+
+    def close(self) -> None:
+        self._open.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._server)
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                self._open.wait()
+                sink.sendall(data)
+            self._open.wait()
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+            sink.close()
+
+
+class Other:
+    """Another process of WMS2 on this test's database, led by lines on its standard input."""
+
+    def __init__(self, program: str, *, host: str = "", **environment: str) -> None:
+        parameters = connection.get_connection_params()
+        url = f"postgresql://{parameters['user']}@/{parameters['dbname']}?host={host or parameters['host']}"
+        start = f"import django; django.setup()\n{program}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", start], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "WMS2_DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "wms2.settings", **environment},
+        )  # fmt: skip
+
+    def hears(self) -> str:
+        """The next line that is ours; log lines are passed over."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("> "):
+                return line[2:].strip()
+        raise AssertionError(f"the other process ended with {self.process.wait(10)}")
+
+    def goes_on(self) -> None:
+        """Let it pass its next ``input()``."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+@contextmanager
+def other(program: str, *, host: str = "", **environment: str) -> Iterator[Other]:
+    """Such a process for the length of the block."""
+    made = Other(program, host=host, **environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def stalling(directory: Path) -> Iterator[Stalling]:
+    """Such a way for the length of the block."""
+    made = Stalling(directory)
+    try:
+        yield made
+    finally:
+        made.close()
