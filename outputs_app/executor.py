@@ -1,27 +1,32 @@
 """Runs effects: claim and commit, call with no transaction open, record and commit (``architecture.md``, "Choices").
 
-Safe in parallel and after any crash: a claim is a lease with a rising ``claim_epoch``; a late result of an older claim is
-dropped, and the call is simply made again. Retries follow the spec's schedule and count from the first failure.
+Safe in parallel and after any crash: a claim is a lease with a rising ``claim_epoch``, renewed while the call lasts; a late
+result of an older claim is dropped, and the call is simply made again. Retries follow the spec's schedule and count from the
+first failure.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from datetime import timedelta
 
 import structlog
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
-from django.utils import timezone
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.invalidation import TAKING_BACK, manifest_renew
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.turns import TURN_SECONDS, TurnOver
+from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import AwaitsPerson, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.metrics import EFFECTS_TOTAL
+from wms2.errors import AwaitsPerson, LeaseLost, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.heartbeat import kept_alive
+from wms2.locks import lock_refused
+from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL
 
 log = structlog.get_logger(__name__)
 
@@ -29,14 +34,17 @@ log = structlog.get_logger(__name__)
 def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
     """Run due effects until none is left or ``limit`` is reached; returns the ids of the requests they belong to."""
     touched: set[uuid.UUID] = set()
+    ends_at = time.monotonic() + TURN_SECONDS
     for _ in range(limit):
         effect = effect_claim(owner=owner)
         if effect is None:
             break
         crash_point(f"{effect.kind}.claimed")
         with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
-            _run(effect)
+            _run_unless_locked(effect)
         touched.add(effect.request_id)
+        if time.monotonic() > ends_at:
+            break  # the next tick goes on; evaluations wait for this worker too
     return touched
 
 
@@ -45,7 +53,7 @@ def due_effects() -> QuerySet[Effect]:
 
     One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``).
     """
-    now = timezone.now()
+    now = clock.now()
     free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
     busy = Effect.objects.filter(block=OuterRef("block"), state=EffectState.CLAIMED, claim_expires_at__gte=now)
     waiting = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk")).exclude(to_effect__state=EffectState.DONE)
@@ -60,7 +68,7 @@ def effect_claim(*, owner: str) -> Effect | None:
             return None
         effect.state = EffectState.CLAIMED
         effect.claimed_by, effect.claim_epoch = owner, effect.claim_epoch + 1
-        effect.claim_expires_at = timezone.now() + timedelta(seconds=conf().effect_lease_seconds)
+        effect.claim_expires_at = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
         effect.attempts += 1
         effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
     return Effect.objects.select_related("block__dataset", "request", "unit").get(pk=effect.pk)
@@ -80,10 +88,31 @@ def _dag_id(effect: Effect) -> str:
     return str(effect.unit.dag_id) if effect.unit is not None else ""
 
 
+def _run_unless_locked(effect: Effect) -> None:
+    """A row that somebody keeps locked: the claim runs out, and the call is made again."""
+    try:
+        _run(effect)
+    except OperationalError as error:
+        if not lock_refused(error):
+            raise
+        LOCKS_REFUSED_TOTAL.labels("effect").inc()
+        log.warning("locked by somebody else, done again later", effect=effect.key, error=str(error).partition("\n")[0])
+
+
+def _renew(effect: Effect) -> bool:
+    rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
+    return rows.update(claim_expires_at=clock.now() + timedelta(seconds=conf().effect_lease_seconds)) == 1
+
+
 def _run(effect: Effect) -> None:
     handler = HANDLERS[effect.kind]
     try:
-        result = handler.call(effect)
+        with kept_alive(lambda: _renew(effect), life_seconds=conf().effect_lease_seconds, effect=effect.key):
+            result = handler.call(effect)
+    except TurnOver:
+        _record_portion(effect)
+    except LeaseLost as error:
+        log.warning("effect gave way", effect=effect.key, why=str(error))
     except ServiceRejected as error:
         _record_refusal(effect, error)
     except AwaitsPerson as error:
@@ -101,7 +130,7 @@ def _run(effect: Effect) -> None:
 
 def _record_success(effect: Effect, result: Result) -> None:
     with transaction.atomic():
-        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=timezone.now(), last_error=""):
+        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.now(), last_error=""):
             return
         HANDLERS[effect.kind].record(effect, result)
         if effect.kind not in TAKING_BACK:
@@ -110,10 +139,18 @@ def _record_success(effect: Effect, result: Result) -> None:
     log.info("effect done", effect=effect.key, attempts=effect.attempts)
 
 
+def _record_portion(effect: Effect) -> None:
+    """What it did is recorded, the rest is due again, behind what waits longer; none of this was a failed attempt."""
+    changes = {"state": EffectState.PENDING, "next_attempt_at": clock.now(), "attempts": F("attempts") - 1}
+    if _close_claim(effect, **changes, first_failed_at=None, last_error=""):
+        EFFECTS_TOTAL.labels(effect.kind, "portion").inc()
+        log.info("effect goes on in another turn", effect=effect.key)
+
+
 def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
     with transaction.atomic():
         if _close_claim(
-            effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or timezone.now()
+            effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or clock.now()
         ):
             _tell_block(effect, error)
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
@@ -122,7 +159,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
 
 def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
     """Not a failure: it is looked at again for as long as it takes, and an earlier failure's time is over."""
-    next_at = timezone.now() + timedelta(seconds=conf().rule_approval_check_seconds)
+    next_at = clock.now() + timedelta(seconds=conf().rule_approval_check_seconds)
     with transaction.atomic():
         _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at)
     EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
@@ -130,7 +167,7 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
 
 
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
-    now = timezone.now()
+    now = clock.now()
     first = effect.first_failed_at or now
     knobs = conf()
     if (now - first).total_seconds() > knobs.effect_max_retry_seconds:
@@ -160,7 +197,7 @@ def _tell_block(effect: Effect, error: ServiceError) -> None:
     if effect.block_id is None:
         return
     ProcessingBlock.objects.filter(pk=effect.block_id).update(
-        rucio_last_error=str(error), rucio_attempt_count=F("rucio_attempt_count") + 1, last_rucio_attempt=timezone.now()
+        rucio_last_error=str(error), rucio_attempt_count=F("rucio_attempt_count") + 1, last_rucio_attempt=clock.now()
     )
 
 
@@ -179,7 +216,7 @@ def _fail_block(effect: Effect) -> None:
         "protected_files": block.files.exclude(rule_id="").count(),
         "tape_rule": block.tape_rule_id,
         "attempts": effect.attempts,
-        "first_failed_at": (effect.first_failed_at or timezone.now()).isoformat(),
+        "first_failed_at": (effect.first_failed_at or clock.now()).isoformat(),
         "last_error": effect.last_error or block.rucio_last_error,
     }
     block.save(update_fields=["status", "failure_context", "updated_at"])

@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 from django.db.models import Count, F, Sum
-from django.utils import timezone
 
 from outputs_app.models import (
     BlockStatus,
@@ -27,6 +26,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.services import effect_ask
+from wms2 import clock
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
@@ -38,7 +38,7 @@ TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, Effec
 def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
     """OPEN blocks of a request that failed become FAILED; returns how many."""
     rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN)
-    return rows.update(status=BlockStatus.FAILED, failure_context={"request": reason}, updated_at=timezone.now())
+    return rows.update(status=BlockStatus.FAILED, failure_context={"request": reason}, updated_at=clock.now())
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
@@ -58,7 +58,7 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
     In the transaction that records it. A writing that is under way has not seen it: its result does not count, and the next one
     comes when it is over.
     """
-    now = timezone.now()
+    now = clock.now()
     rows = Effect.objects.filter(request_id=request_id, kind=EffectKind.INVALIDATION_MANIFEST)
     rows.filter(state=EffectState.DONE).update(state=EffectState.PENDING, next_attempt_at=now)
     rows.filter(state=EffectState.CLAIMED).update(
@@ -100,7 +100,7 @@ def invalidation_manifest(*, request_name: str, workflow_id: uuid.UUID) -> dict[
     return {
         "schema": SCHEMA,
         "request_name": request_name,
-        "written_at": timezone.now().isoformat(),
+        "written_at": clock.now().isoformat(),
         "datasets": datasets,
         "totals": {
             "datasets": len(datasets),

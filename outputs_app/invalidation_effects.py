@@ -6,8 +6,6 @@ import json
 import os
 from typing import Any
 
-from django.utils import timezone
-
 from outputs_app.comments import rule_comment
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
@@ -23,11 +21,15 @@ from outputs_app.models import (
 )
 from outputs_app.owning import names_release, other_owners
 from outputs_app.services import effect_ask
+from outputs_app.turns import Turn
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
 Result = dict[str, Any]
+#: Rules that are deleted between two records of what is done.
+_PORTION = 50
 
 
 def manifest_write(effect: Effect) -> Result:
@@ -56,21 +58,30 @@ def rules_release(effect: Effect) -> Result:
     """
     dataset = _dataset(effect)
     older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
-    if older.filter(claim_expires_at__gte=timezone.now()).exists():
+    if older.filter(claim_expires_at__gte=clock.now()).exists():
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
     rucio = factory.rucio()
     names = set(OutputFile.objects.filter(dataset=dataset).values_list("lfn", flat=True))
     names |= set(ProcessingBlock.objects.filter(dataset=dataset).values_list("dbs_block_name", flat=True))
     found = {rule.rule_id for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.name in names}
     rules = sorted(found.union(_source_rules(dataset), _tape_rules(dataset)))
-    return {"rules": len(rules), "deleted": sum(rucio.delete_rule(rule) for rule in rules)}
+    turn, before = Turn(effect), int(effect.result.get("deleted", 0))
+    deleted = before
+    for first in range(0, len(rules), _PORTION):
+        portion = rules[first : first + _PORTION]
+        deleted += sum(rucio.delete_rule(rule) for rule in portion)
+        # the row that knows a rule is how a repeat finds it: only what is left is asked for again
+        OutputFile.objects.filter(dataset=dataset, rule_id__in=portion).update(rule_id="")
+        if first + _PORTION < len(rules):
+            turn.told(deleted=deleted)
+    return {"rules": before + len(rules), "deleted": deleted}
 
 
 def record_released(effect: Effect, result: Result) -> None:
     """No rule protects the files any more."""
     dataset = _dataset(effect)
     OutputFile.objects.filter(dataset=dataset).update(rule_id="")
-    ProcessingBlock.objects.filter(dataset=dataset).update(tape_rule_id="", updated_at=timezone.now())
+    ProcessingBlock.objects.filter(dataset=dataset).update(tape_rule_id="", updated_at=clock.now())
 
 
 def dbs_invalidate(effect: Effect) -> Result:
@@ -80,9 +91,13 @@ def dbs_invalidate(effect: Effect) -> Result:
     """
     dataset = _dataset(effect)
     dbs = factory.dbs()
-    count = 0
-    for block in ProcessingBlock.objects.filter(dataset=dataset, dbs_block_open=True):
+    turn, count = Turn(effect), int(effect.result.get("files", 0))
+    done = int(effect.result.get("up_to_block", -1))
+    for block in ProcessingBlock.objects.filter(dataset=dataset, dbs_block_open=True, block_index__gt=done).order_by(
+        "block_index"
+    ):
         count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
+        turn.told(files=count, up_to_block=block.block_index)
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:
         return {"files": count, "dataset": "kept", "kept_for": others}
@@ -100,7 +115,7 @@ def record_invalidated(effect: Effect, result: Result) -> None:
     """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
     dataset = _dataset(effect)
     OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
-    ProcessingBlock.objects.filter(dataset=dataset).update(status=BlockStatus.INVALIDATED, updated_at=timezone.now())
+    ProcessingBlock.objects.filter(dataset=dataset).update(status=BlockStatus.INVALIDATED, updated_at=clock.now())
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
     names_release(request_id=effect.request_id, names=[dataset.name])
     kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)

@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 from django.db.models import Max, Sum
-from django.utils import timezone
 
 from outputs_app.models import (
     BlockStatus,
@@ -28,6 +27,7 @@ from outputs_app.models import (
 )
 from outputs_app.owning import lumis_refuse_twice
 from outputs_app.values import DatasetRecord, Membership, OpenBlock, UnitOutputs
+from wms2 import clock
 from wms2.errors import LedgerViolation
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, membersh
     blocks: dict[tuple[str, int], ProcessingBlock] = {}
     for name, index in sorted({(m.dataset, m.block_index) for m in memberships}):
         ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(
-            sealed_at=timezone.now()
+            sealed_at=clock.now()
         )
         blocks[name, index], _ = ProcessingBlock.objects.get_or_create(
             dataset=datasets[name],
@@ -159,7 +159,7 @@ def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
 
 def blocks_seal(*, workflow_id: uuid.UUID) -> int:
     """Seal every open block: nothing is left to plan."""
-    return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=timezone.now())
+    return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
 
 
 def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
@@ -174,7 +174,7 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
             continue
         origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
         ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN).update(
-            status=BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "", updated_at=timezone.now()
+            status=BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "", updated_at=clock.now()
         )
         ask = _Asker(request_id, request_epoch, block)
         ask(EffectKind.DBS_BLOCK_CLOSE, after=block.effects.filter(kind=EffectKind.DBS_FILES))
@@ -193,11 +193,11 @@ def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
         reopen: false when the request itself has failed: nothing would ever advance the block again, so it stays FAILED.
     """
     Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
-        state=EffectState.PENDING, next_attempt_at=timezone.now(), first_failed_at=None
+        state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
     )
     if effect.block_id and reopen:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
-        now = timezone.now()
+        now = clock.now()
         failed.exclude(tape_rule_id="").update(status=BlockStatus.ARCHIVED, updated_at=now)
         failed.update(status=BlockStatus.OPEN, updated_at=now)
 
@@ -206,9 +206,8 @@ def effect_ask(
     kind: EffectKind, *, key: object, request_id: uuid.UUID, request_epoch: int, after: Iterable[Effect] = (), **fields: Any
 ) -> Effect:
     """The effect of this kind and key, made with what it waits for unless it is there already."""
-    effect, created = Effect.objects.get_or_create(
-        key=f"{kind}:{key}", defaults={"kind": kind, "request_id": request_id, "epoch": request_epoch, **fields}
-    )
+    values = {"kind": kind, "request_id": request_id, "epoch": request_epoch, "next_attempt_at": clock.now(), **fields}
+    effect, created = Effect.objects.get_or_create(key=f"{kind}:{key}", defaults=values)
     if created:
         effect.depends_on.set(after)
     return effect
@@ -261,5 +260,5 @@ def _refuse_changed_files(outputs: UnitOutputs) -> None:
 def _recount(block: ProcessingBlock) -> None:
     sums = block.members.aggregate(total=Sum("size_bytes"))
     ProcessingBlock.objects.filter(pk=block.pk).update(
-        total_work_units=block.members.count(), planned_bytes=sums["total"] or 0, updated_at=timezone.now()
+        total_work_units=block.members.count(), planned_bytes=sums["total"] or 0, updated_at=clock.now()
     )

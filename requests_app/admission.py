@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Schedd, ScheddState
+from wms2 import clock
 
 #: Statuses that hold an admission slot although their DAG row may not exist yet.
 TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
@@ -47,7 +47,7 @@ def queue() -> QuerySet[Request]:
 
 def eligible() -> QuerySet[Request]:
     """The queue without those that wait for their next attempt."""
-    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=timezone.now()))
+    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=clock.now()))
 
 
 def _before(request: Request) -> Q:
@@ -64,7 +64,7 @@ def _before(request: Request) -> Q:
 
 def decide(request: Request) -> Decision:
     """Judge one QUEUED request; call under the admission lock."""
-    if request.next_attempt_at and request.next_attempt_at > timezone.now():
+    if request.next_attempt_at and request.next_attempt_at > clock.now():
         return Decision(
             False, f"next attempt at {request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC after: {request.last_error}"[:1000]
         )

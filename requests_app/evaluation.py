@@ -6,7 +6,6 @@ changes nothing when it wakes up. A killed process's lease simply expires.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import OperationalError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -23,6 +22,7 @@ from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost, StaleState
+from wms2.heartbeat import kept_alive
 from wms2.locks import lock_refused
 from wms2.metrics import LOCKS_REFUSED_TOTAL
 
@@ -79,14 +79,10 @@ def evaluating(pk: Any, *, owner: str) -> Iterator[Evaluation | None]:
     if epoch is None:
         yield None
         return
-    stop = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(pk, epoch, stop), name="lease-keeper", daemon=True)
-    keeper.start()
     try:
-        yield Evaluation(request=Request.objects.get(pk=pk), lease_epoch=epoch)
+        with kept_alive(lambda: _renew(pk, epoch), life_seconds=conf().lease_seconds, request_id=str(pk)):
+            yield Evaluation(request=Request.objects.get(pk=pk), lease_epoch=epoch)
     finally:
-        stop.set()
-        keeper.join()
         _give_back(pk, epoch)
 
 
@@ -116,19 +112,9 @@ def _give_back(pk: Any, epoch: int) -> None:
         log.warning("lease not given back, it will expire", request_id=str(pk), error=str(error).splitlines()[0])
 
 
-def _keep(pk: Any, epoch: int, stop: threading.Event) -> None:
-    """Renew the lease at a third of its life until told to stop; a lost lease is noticed by the next fenced write."""
-    try:
-        while not stop.wait(conf().lease_seconds / 3):
-            try:
-                until = clock.now() + timedelta(seconds=conf().lease_seconds)
-                if Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_expires_at=until) != 1:
-                    return
-            except DatabaseError as error:
-                log.warning("lease not renewed, trying again", request_id=str(pk), error=str(error))
-                connections["default"].close()
-    finally:
-        connections["default"].close()
+def _renew(pk: Any, epoch: int) -> bool:
+    until = clock.now() + timedelta(seconds=conf().lease_seconds)
+    return Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_expires_at=until) == 1
 
 
 __all__ = ["ACTOR", "Evaluation", "Fence", "StaleState", "evaluating"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from django.db import OperationalError
 
 from dags_app.selectors import dag_id_live
 from requests_app.evaluation import Evaluation, evaluating
@@ -41,27 +40,20 @@ def evaluate_one(pk: Any) -> None:
                     EVALUATIONS_TOTAL.labels(status, "stale").inc()
                     log.info("evaluation gave way", why=str(error))
                     return
-                except OperationalError as error:
+                except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
                     if lock_refused(error):
                         EVALUATIONS_TOTAL.labels(status, "locked").inc()
                         LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
                         log.warning("locked by somebody else, the next cycle goes on", status=status, error=_line(error))
                         return
-                    _broke(evaluation, status, error)
-                    return
-                except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
-                    _broke(evaluation, status, error)
+                    EVALUATIONS_TOTAL.labels(status, "error").inc()
+                    log.exception("evaluation failed", status=status)
+                    _tell(evaluation, error)
                     return
                 EVALUATIONS_TOTAL.labels(status, "ok").inc()
                 _works_again(evaluation)
                 if request.status == status:
                     return
-
-
-def _broke(evaluation: Evaluation, status: str, error: Exception) -> None:
-    EVALUATIONS_TOTAL.labels(status, "error").inc()
-    log.exception("evaluation failed", status=status)
-    _tell(evaluation, error)
 
 
 def _tell(evaluation: Evaluation, error: Exception) -> None:

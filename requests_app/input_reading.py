@@ -12,7 +12,6 @@ from datetime import timedelta
 
 import structlog
 from django.db.models import Count, F, Sum
-from django.utils import timezone
 
 from dags_app.planning import lumis
 from dags_app.planning.specs import InputSpec, WorkflowSpec
@@ -22,6 +21,7 @@ from requests_app.evaluation import Fence
 from requests_app.input_lumis import lumis_dealt, lumis_rebuild
 from requests_app.models import Event, InputFile, Request, Workflow
 from requests_app.workflow_spec import spec_of
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo
 from wms2.crash import crash_point
@@ -77,7 +77,7 @@ def inputs_reread(*, workflow: Workflow, fenced: Fence) -> int:
     spec = spec_of(workflow)
     if spec.input is None:
         return 0
-    now, found, stored = timezone.now(), 0, _stored(workflow)
+    now, found, stored = clock.now(), 0, _stored(workflow)
     for block in factory.dbs().blocks(spec.input.dataset):
         if _is_chosen(block, spec.input) and (block.is_open or block.file_count > stored.get(block.block_name, 0)):
             found += _take_new(workflow, spec, spec.input, block, fenced)
@@ -104,7 +104,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
             _name_late(workflow, wanted, rows)
         InputFile.objects.bulk_create(rows, batch_size=BATCH)
         events = F("requested_events") + sum(row.events for row in rows)
-        Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=timezone.now())
+        Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
     return len(new)
@@ -145,7 +145,7 @@ def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *,
         lumis_rebuild(workflow, wanted)
     if unseen:
         _warn(workflow, f"BlockWhitelist: not in DBS: {', '.join(unseen[:5])}" + (" …" if len(unseen) > 5 else ""))
-    now = timezone.now()
+    now = clock.now()
     Workflow.objects.filter(pk=workflow.pk).update(
         requested_events=files.aggregate(total=Sum("events"))["total"] or 0,
         input_imported_at=now,
@@ -211,7 +211,7 @@ def _rows_of(
 
 
 def _exclude(row: InputFile, reason: str) -> None:
-    row.excluded_at, row.excluded_reason, row.excluded_by = timezone.now(), reason, "import"
+    row.excluded_at, row.excluded_reason, row.excluded_by = clock.now(), reason, "import"
 
 
 def _places_of(parents: Iterable[str]) -> dict[str, list[str]]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from django.utils import timezone
-
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges
 from requests_app.ledger import files_left
 from requests_app.models import InputFile, Workflow
 from sites_app.selectors import sites_by_rse
+from wms2 import clock
 
 Sites = Mapping[str, Iterable[str]]
 _CHUNK = 2000
@@ -45,7 +44,7 @@ def lumi_specs(workflow: Workflow, left: LumiRanges, *, anywhere: bool) -> Itera
 
 def exclude_files(*, workflow: Workflow, excluded: Iterable[ExcludedFile], actor: str = "planner") -> None:
     """Files that no job will read, each with its reason; in the caller's transaction."""
-    now = timezone.now()
+    now = clock.now()
     for file in excluded:
         InputFile.objects.filter(workflow=workflow, lfn=file.lfn, excluded_at__isnull=True).update(
             excluded_at=now, excluded_reason=file.reason, excluded_by=actor

@@ -6,10 +6,10 @@ The same ledger gives the same DAG id, so a crash in between leaves a directory 
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 import structlog
 from django.db import transaction
@@ -101,10 +101,11 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         mixed_before=_mixed_before(workflow),
     )
     crash_point("plan.claimed")
-    written = _write(workflow, dag_spec, dag_id)
+    written = _write(evaluation, dag_spec, dag_id)
     crash_point("plan.called")
     dag = _record(evaluation, workflow, dag_spec, placed, written)
     crash_point("plan.recorded")
+    writer.remove_leftovers(Path(written.submit_dir), parent=_parent(workflow))
     log.info(
         "round planned",
         request_name=evaluation.request.request_name,
@@ -166,8 +167,13 @@ def _blocks(workflow: Workflow, units: tuple[WorkUnitSpec, ...]) -> blocks.Block
     )
 
 
-def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenDag:
-    parent = conf().submit_root / workflow.request_id
+def _parent(workflow: Workflow) -> Path:
+    return conf().submit_root / workflow.request_id
+
+
+def _write(evaluation: Evaluation, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenDag:
+    workflow = evaluation.request.workflow
+    parent = _parent(workflow)
     programs = writer.Programs(
         payload=payload_bytes(),
         sandbox=sandbox_pack(workflow=dag_spec.workflow, psets=workflow.psets),
@@ -178,9 +184,10 @@ def _write(workflow: Workflow, dag_spec: DagSpec, dag_id: uuid.UUID) -> WrittenD
     except writer.DagDirectoryConflict:
         if DAG.objects.filter(pk=dag_id).exists():
             raise
-        # left by an attempt that was killed before its rows; something it rests on has changed since
-        shutil.rmtree(parent / str(dag_id))
-        directory = writer.write_dag_directory(dag_spec, programs, parent=parent)
+        # Left by an attempt that was killed before its rows, and something it rests on has changed since. It stays until this one
+        # is recorded: an evaluation that was replaced must not take away what its successor has recorded in between.
+        place = parent / f"{writer.AGAIN}{evaluation.lease_epoch}"
+        directory = writer.write_dag_directory(dag_spec, programs, parent=place)
     units = dag_spec.units
     processing = sum(unit.processing_nodes for unit in units)
     return WrittenDag(

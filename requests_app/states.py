@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 from django.db import transaction
-from django.utils import timezone
 
 from outputs_app.owning import names_release
 from requests_app.models import (
@@ -23,6 +22,7 @@ from requests_app.models import (
     Workflow,
     WorkflowStatus,
 )
+from wms2 import clock
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics import TRANSITIONS_TOTAL
 
@@ -169,7 +169,7 @@ def transition(
     unknown = changes.keys() - _MAY_CHANGE
     if unknown:
         raise TypeError(f"a transition may not set {sorted(unknown)}")
-    now = timezone.now()
+    now = clock.now()
     values: dict[str, Any] = {
         "status": to,
         "status_since": now,

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from celery import shared_task
-from celery.signals import worker_init
+from celery.signals import beat_init, worker_init
 
 from requests_app.cycle import run_cycle
 from requests_app.evaluator import evaluate_one
-from requests_app.installation import installation_verify
+from requests_app.installation import process_begin
 from wms2.errors import ConfigurationError
 
 
 @worker_init.connect
+@beat_init.connect
 def refuse_foreign_database(**_: Any) -> None:
-    """A worker of another instance or environment must not touch this database.
+    """A worker or beat of another instance or environment must not touch this database, nor one whose clock is wrong.
 
     Celery logs and forgets ordinary exceptions of signal receivers; only an exit stops the start.
     """
     try:
-        installation_verify()
+        process_begin()
     except ConfigurationError as error:
         raise SystemExit(f"not started: {error}") from error
 

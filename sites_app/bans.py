@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from sites_app.models import Site, SiteBan, SiteStatus
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
@@ -41,7 +41,7 @@ class SiteFailures:
 
 def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
     """Bans in force."""
-    rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=timezone.now())
+    rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=clock.now())
     return rows if site is None else rows.filter(site_id=site)
 
 
@@ -65,7 +65,7 @@ def site_ban(
     Raises:
         InvalidTransition: more than half of the sites would be banned, or the end lies in the past.
     """
-    now = timezone.now()
+    now = clock.now()
     until = expires_at or now + timedelta(days=conf().site_ban_duration_days)
     if until <= now:
         raise InvalidTransition(f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
@@ -97,7 +97,7 @@ def site_unban(*, site: Site, actor: str, workflow_id: uuid.UUID | None = None, 
     if ban_id is not None:
         rows = rows.filter(pk=ban_id)
     removed = list(rows.select_for_update())
-    SiteBan.objects.filter(pk__in=[ban.pk for ban in removed]).update(removed_at=timezone.now(), removed_by=actor)
+    SiteBan.objects.filter(pk__in=[ban.pk for ban in removed]).update(removed_at=clock.now(), removed_by=actor)
     if removed:
         log.info("site bans removed", site=site.name, bans=len(removed), actor=actor)
     return removed
@@ -108,7 +108,7 @@ def bans_expire() -> list[SiteBan]:
 
     A ban is without force from its end on, whether this has run or not.
     """
-    over = SiteBan.objects.filter(removed_at__isnull=True, expires_at__lte=timezone.now())
+    over = SiteBan.objects.filter(removed_at__isnull=True, expires_at__lte=clock.now())
     ended = list(over.select_for_update(skip_locked=True))
     for ban in ended:
         ban.removed_at, ban.removed_by = ban.expires_at, EXPIRY

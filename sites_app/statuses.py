@@ -7,7 +7,6 @@ from datetime import datetime
 import structlog
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
@@ -27,14 +26,14 @@ def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, 
         InvalidTransition: it is so already, or the end lies in the past.
         StaleState: somebody else changed it meanwhile.
     """
-    if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= timezone.now()):
+    if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= clock.now()):
         raise InvalidTransition("only draining has an end, and it lies in the future")
     old = SiteStatus(site.status)
     if old is status and drain_until == site.drain_until:
         raise InvalidTransition(f"{site.name} is {status.label.lower()} already")
     rows = Site.objects.filter(pk=site.pk, status=old)
     values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
-    if rows.update(**values, updated_at=timezone.now()) != 1:
+    if rows.update(**values, updated_at=clock.now()) != 1:
         raise StaleState(f"{site.name} is no longer {old.label.lower()}")
     for name, value in values.items():
         setattr(site, name, value)
@@ -48,7 +47,7 @@ def sites_drained(fenced: Fenced) -> list[str]:
         names = list(Site.objects.select_for_update(skip_locked=True).filter(over).values_list("name", flat=True))
         if names:
             Site.objects.filter(name__in=names).update(
-                status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=timezone.now()
+                status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=clock.now()
             )
             log.info("drains ended", sites=names)
     return names
@@ -72,7 +71,7 @@ def slots_refresh() -> int:
     """
     knobs = conf()
     seen = {row.site: row for row in factory.htcondor(knobs.schedd_name, knobs.collector).slots()}
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic():
         for site in Site.objects.filter(Q(name__in=seen) | Q(total_slots__gt=0)):
             row = seen.get(site.name)

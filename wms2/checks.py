@@ -26,11 +26,4 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if knobs.submit_root.is_relative_to(FORBIDDEN_BELOW):
         found.append(Error(f"WMS2_SUBMIT_ROOT={knobs.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
-    if knobs.submit_unknown_grace_seconds < knobs.submit_timeout_seconds:
-        found.append(
-            Error(
-                "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS is shorter than WMS2_SUBMIT_TIMEOUT_SECONDS: a late one could be repeated",
-                id="wms2.E003",
-            )
-        )
     return found

@@ -51,7 +51,9 @@ class Conf(BaseModel):
     database_lock_seconds: float = Field(10.0, ge=0.1)
     database_idle_seconds: float = Field(60.0, ge=1, description="a transaction that does nothing for longer is broken off")
     database_silent_seconds: float = Field(30.0, ge=6)
-    max_clock_skew_seconds: float = Field(30.0, gt=0, description="a process whose clock differs more from the database's acts not")
+    max_clock_skew_seconds: float = Field(
+        30.0, gt=0, description="a process whose clock differs more from the database's acts not"
+    )
     submit_timeout_seconds: float = Field(60.0, gt=0)
 
     # --- life cycle (spec 4.2)
@@ -72,7 +74,7 @@ class Conf(BaseModel):
     )
     retry_after_failure_max_seconds: int = 3600
     submit_unknown_grace_seconds: float = Field(
-        120.0, description="'not in queue and history' counts only after this; at least submit_timeout_seconds"
+        120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
     )
     schedd_suspicion_seconds: int = 900
 

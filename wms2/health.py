@@ -21,7 +21,9 @@ from rest_framework.views import APIView
 
 from requests_app.installation import installation_verify
 from requests_app.selectors import lifecycle_standing
+from wms2 import clock
 from wms2.celery import app
+from wms2.conf import conf
 from wms2.errors import ConfigurationError
 
 log = structlog.get_logger(__name__)
@@ -123,4 +125,13 @@ def _broker() -> str:
     return ""
 
 
-_WITH_DATABASE: dict[str, Callable[[], str]] = {"instance": _instance, "lifecycle": _lifecycle}
+def _clock() -> str:
+    try:
+        skew = clock.skew_seconds()
+    except DatabaseError as error:
+        log.warning("not ready: clock", error=str(error))
+        return "cannot be compared"
+    return f"this host's clock is {skew:+.1f} s off the database's" if abs(skew) > conf().max_clock_skew_seconds else ""
+
+
+_WITH_DATABASE: dict[str, Callable[[], str]] = {"instance": _instance, "lifecycle": _lifecycle, "clock": _clock}

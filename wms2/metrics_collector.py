@@ -21,6 +21,7 @@ from requests_app.admission import queue, slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
 from requests_app.selectors import lifecycle_standing, request_facts, status_counts
+from wms2 import clock
 from wms2.circuits import FAILURES, circuits
 
 #: Statuses whose age matters to nobody.
@@ -122,6 +123,8 @@ def _circuits() -> Iterator[Metric]:
 
 
 def _lifecycle() -> Iterator[Metric]:
+    skew = "How far the clock of the host that was scraped is ahead of the database's"
+    yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
     standing = lifecycle_standing()
     yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether somebody holds the life cycle's lease", float(standing.leading))
     yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.epoch)

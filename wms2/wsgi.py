@@ -5,4 +5,10 @@ import os
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
-application = get_wsgi_application()
+_django = get_wsgi_application()
+
+from wms2.instance_gate import InstanceGate  # noqa: E402  (models are there only now)
+
+application = InstanceGate(_django)
+if _why := application.foreign():
+    raise SystemExit(f"not started: {_why}")

@@ -1,23 +1,33 @@
 """Puts a rendered DAG on disk. The only module of planning that writes.
 
-A directory is written under ``.<dag_id>.tmp``, brought to disk, and renamed: it is there whole or not at all, and a crash at
-any point is repaired by calling again. What is rendered is immutable; ``SHA256SUMS`` says what it was. The two include files
+A directory is written under ``.<dag_id>.<random>.tmp``, brought to disk, and renamed: it is there whole or not at all, and a
+crash at any point is repaired by calling again. Two that write the same DAG at the same time, one of which was replaced, never
+touch each other's files. What is rendered is immutable; ``SHA256SUMS`` says what it was. The two include files
 that change between submissions are replaced atomically, since DAGMan may be reading them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterable
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dags_app.planning import layout
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
 from dags_app.planning.specs import DagSpec
-from wms2.errors import Wms2Error
+from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
+
+#: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
+AGAIN = "again-"
+_LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
 class DagDirectoryConflict(Wms2Error):
@@ -56,26 +66,36 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
         OSError: the disk refused.
     """
     final = parent / spec.dag_id
-    temporary = parent / f".{spec.dag_id}.tmp"
+    temporary = parent / f".{spec.dag_id}.{uuid.uuid4().hex[:12]}.tmp"
     parent.mkdir(parents=True, exist_ok=True)
-    if temporary.exists():
-        shutil.rmtree(temporary)
     temporary.mkdir()
     sums = _write_files(temporary, spec, programs)
     text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
     written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
-    if final.exists():
-        shutil.rmtree(temporary)
-        if _read_text(final / layout.SUMS) != text:
-            raise DagDirectoryConflict(
-                f"{final} exists with other contents than planned now; remove it or plan under another DAG id"
-            )
-        return written
-    _write(temporary / layout.SUMS, text.encode())
-    os.sync()  # one for all: an fsync per file costs milliseconds each, also for files that are on disk already
-    temporary.rename(final)
-    _sync(parent)
+    if not final.exists():
+        _write(temporary / layout.SUMS, text.encode())
+        os.sync()  # one for all: an fsync per file costs milliseconds each, also for files that are on disk already
+        try:
+            temporary.rename(final)
+        except OSError:
+            if not final.exists():
+                raise
+        else:
+            _sync(parent)
+            return written
+    shutil.rmtree(temporary)
+    if _read_text(final / layout.SUMS) != text:
+        raise DagDirectoryConflict(f"{final} exists with other contents than planned now")
     return written
+
+
+def remove_leftovers(kept: Path, *, parent: Path) -> None:
+    """Remove what other attempts at this DAG have left below ``parent``, once ``kept`` is recorded: no other can be any more."""
+    dag_id = kept.name
+    for place in (parent, *parent.glob(f"{AGAIN}*")):
+        for path in (place / dag_id, *place.glob(f".{dag_id}.*tmp")):
+            if path != kept and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str, str]:
@@ -115,8 +135,33 @@ def changed_files(directory: Path) -> list[str]:
 
 
 def write_fence(directory: Path, fence: int) -> None:
-    """Stamp what is submitted from now on with ``fence``; before each submission."""
-    _replace(directory / layout.FENCE_INC, fence_inc(fence))
+    """Stamp what is submitted from now on with ``fence``; before each submission. The number only ever rises.
+
+    Raises:
+        StaleState: a larger number stands there; nothing was written, and nothing may be submitted under this one.
+        ServiceUnavailable: somebody else has been writing it for long, e.g. because he was paused.
+        OSError: the disk refused.
+    """
+    path = directory / layout.FENCE_INC
+    with _locked(directory / f".{layout.FENCE_INC}.lock"):
+        found = re.search(r"\d+", (_read_text(path) or "").partition("=")[2])
+        if found is not None and int(found.group()) > fence:
+            raise StaleState(f"{path} has fence {found.group()} already; fence {fence} is of the past")
+        _replace(path, fence_inc(fence))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as file:
+        for _ in range(_LOCK_TRIES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            raise ServiceUnavailable("wms2", "write_fence", f"{path} is locked by another process")
+        yield  # closing the file gives the lock back
 
 
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import structlog
 from django.db.models import F
-from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
@@ -25,7 +24,9 @@ from dags_app.services.units import UnitNodes, unit_nodes
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange
 from sites_app.schedds import birthdate_text
+from wms2 import clock
 from wms2.conf import conf
+from wms2.errors import ServiceUnavailable
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -87,7 +88,7 @@ def dag_suspect(dag: DAG) -> bool:
     """
     if dag.suspected_at is not None:
         return True
-    now, window = timezone.now(), timedelta(seconds=conf().schedd_suspicion_seconds)
+    now, window = clock.now(), timedelta(seconds=conf().schedd_suspicion_seconds)
     if dag.missing_since is None or now - dag.missing_since < window:
         return False
     found = directory_evidence(dag)
@@ -132,9 +133,9 @@ def dag_fence_off(dag: DAG, fenced: Fenced) -> str:
         rows.update(fence_counter=F("fence_counter") + 1)
         fence = rows.values_list("fence_counter", flat=True).get()
     try:
-        halt_file(dag).touch()
         writer.write_fence(Path(dag.submit_dir), fence)
-    except OSError as error:
+        halt_file(dag).touch()
+    except (OSError, ServiceUnavailable) as error:
         log.warning("directory of a lost DAG not fenced off", dag_id=str(dag.pk), error=str(error))
         return f"its directory could not be fenced off: {error}"
     return ""
@@ -159,7 +160,7 @@ def lost_confirm(dag: DAG, *, actor: str, reason: str, evidence: dict[str, Any])
     """Write a person's word on the row; the life cycle acts on it. False when the DAG was confirmed already or has ended."""
     word = {"actor": actor, "reason": reason, **evidence}
     rows = DAG.objects.filter(pk=dag.pk, status=dag.status, fence=dag.fence, lost_confirmed_at__isnull=True)
-    if rows.update(lost_confirmed_at=timezone.now(), lost_confirmation=word, lost_settled_at=None) != 1:
+    if rows.update(lost_confirmed_at=clock.now(), lost_confirmation=word, lost_settled_at=None) != 1:
         return False
     history(dag, "lost_confirmed", detail=word)
     return True

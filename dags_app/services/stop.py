@@ -7,11 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 
 import structlog
-from django.utils import timezone
 
 from dags_app.models import DAG
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import history
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import JobStatus
 from wms2.crash import crash_point
@@ -33,10 +33,10 @@ class StopMode(StrEnum):
 def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) -> None:
     """Note on the row that we want it gone; idempotent. A drain may become a removal, never the other way round."""
     if dag.stop_requested_at is None:
-        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = timezone.now(), reason, mode.value
+        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
     elif mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN:
         # the removal is asked for only now: ``dag_wake`` counts from here, however long it was drained
-        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = timezone.now(), reason, mode.value
+        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
     else:
         return
     dag.save(update_fields=["stop_requested_at", "stop_reason", "stop_mode"])
@@ -60,16 +60,16 @@ def dag_wake(*, dag: DAG) -> bool:
     Raises:
         ServiceUnavailable: no answer; the next cycle asks again.
     """
-    asked_at = dag.stop_requested_at or timezone.now()
+    asked_at = dag.stop_requested_at or clock.now()
     status, starts = dag.observed.get("job_status"), int(dag.observed.get("job_starts") or 0)
-    if not starts or timezone.now() - asked_at > timedelta(seconds=WAKE_SECONDS):
+    if not starts or clock.now() - asked_at > timedelta(seconds=WAKE_SECONDS):
         return False
     if status == JobStatus.HELD and dag.schedd is not None:
         condor = factory.htcondor(dag.schedd.name, dag.schedd.collector)
         condor.release_tree(int(dag.dagman_cluster_id), str(dag.directory_id), "released to be removed with a rescue file")
         log.info("released to be removed", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
         return True
-    running_seconds = timezone.now().timestamp() - float(dag.observed.get("status_since_seconds") or 0)
+    running_seconds = clock.now().timestamp() - float(dag.observed.get("status_since_seconds") or 0)
     return status == JobStatus.IDLE or (starts > 1 and running_seconds < RECOVERY_SECONDS)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import structlog
 from django.db.models import F
-from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
@@ -22,6 +21,7 @@ from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -63,11 +63,9 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         found = condor.find_dag(str(dag.pk))
         if found is not None:
             return _adopt(dag, found.cluster)
-        left = dag.submit_intent_at + timedelta(seconds=conf().submit_unknown_grace_seconds) - timezone.now()
-        if left > timedelta():
-            return NotYet(
-                f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left.total_seconds()) + 1} s"
-            )
+        left_seconds = submission_unknown_seconds(dag)
+        if left_seconds > 0:
+            return NotYet(f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left_seconds) + 1} s")
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     else:
@@ -80,8 +78,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     writer.write_fence(Path(dag.submit_dir), dag.fence)
-    with fenced():
-        pass  # a process that slept here long enough to be replaced must not submit any more
+    _still_ours(dag, fenced)
     try:
         cluster = condor.submit_dag(
             Path(dag.submit_dir),
@@ -101,6 +98,18 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     return Submitted(cluster=cluster, adopted=False, avoided=avoided)
 
 
+def submission_unknown_seconds(dag: DAG) -> float:
+    """How long a submission whose outcome is unknown may still turn up; at most 0 when "not there" is a proof.
+
+    The grace begins when the call can live no longer: the intent is committed right before it, and it has a time limit.
+    """
+    if dag.submit_intent_at is None:
+        return 0.0
+    knobs = conf()
+    ends_at = dag.submit_intent_at + timedelta(seconds=knobs.submit_timeout_seconds + knobs.submit_unknown_grace_seconds)
+    return (ends_at - clock.now()).total_seconds()
+
+
 def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:
     """READY -> SUBMITTED; in the caller's transaction, together with the request's transition."""
     dag_transition(
@@ -110,7 +119,7 @@ def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:
         detail={"cluster": submitted.cluster, "schedd": dag.schedd_name, "attempt": dag.attempt, "fence": dag.fence},
         dagman_cluster_id=str(submitted.cluster),
         queue_birthdate=Schedd.objects.values_list("job_queue_birthdate", flat=True).get(pk=_schedd_of(dag).pk),
-        submitted_at=timezone.now(),
+        submitted_at=clock.now(),
         submit_error="",
     )
 
@@ -142,12 +151,20 @@ def _open_intent(dag: DAG, fenced: Fenced) -> None:
         workflow = type(dag.workflow).objects.select_for_update(no_key=True).get(pk=dag.workflow_id)
         workflow.fence_counter += 1
         workflow.save(update_fields=["fence_counter"])
-        now = timezone.now()
+        now = clock.now()
         rows = DAG.objects.filter(pk=dag.pk, status=DAGStatus.READY, attempt=dag.attempt)
         if rows.update(attempt=F("attempt") + 1, fence=workflow.fence_counter, submit_intent_at=now) != 1:
             raise StaleState(f"DAG {dag.pk}: another attempt has begun")
         dag.attempt, dag.fence, dag.submit_intent_at = dag.attempt + 1, workflow.fence_counter, now
         history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
+
+
+def _still_ours(dag: DAG, fenced: Fenced) -> None:
+    """A process that slept long enough to be replaced must not submit any more; the grace counts from this moment."""
+    with fenced():
+        now = clock.now()
+        DAG.objects.filter(pk=dag.pk, fence=dag.fence).update(submit_intent_at=now)
+    dag.submit_intent_at = now
 
 
 def _close_intent(dag: DAG, error: str, fenced: Fenced, *, event: str = "submit_refused") -> None:

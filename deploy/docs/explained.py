@@ -46,8 +46,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "database_idle_seconds": "A transaction whose process does nothing for so long, e.g. because it is paused, is broken off,"
         " so that it holds up nobody.",
         "database_silent_seconds": "Both ends of a connection to the database give up a silent peer after this.",
-        "max_clock_skew_seconds": "A worker, beat or `lifecycle_tick` whose host's clock differs more from the database's does not"
-        " start, and `/readyz` says so. Leases, graces and expiries go by the database's clock all the same.",
+        "max_clock_skew_seconds": "A worker, beat or `lifecycle_tick` whose host's clock differs more from the database's does"
+        " not start, and `/readyz` says so. Leases, graces and expiries go by the database's clock all the same.",
         "submit_timeout_seconds": "Limit of one submission. When it is over, the outcome is unknown and is looked for.",
     },
     "Life cycle": {
@@ -63,7 +63,7 @@ KNOBS: dict[str, dict[str, str]] = {
         "retry_after_failure_seconds": "First pause after a failed import, planning or submission; doubles each time.",
         "retry_after_failure_max_seconds": "Longest such pause.",
         "submit_unknown_grace_seconds": "After a submission without an answer, \"not in queue and history\" counts only when this"
-        " has passed. Not shorter than `submit_timeout_seconds`.",
+        " and `submit_timeout_seconds` have passed.",
         "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and"
         " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
     },

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.utils import timezone
 
 from dags_app.planning.specs import InputSpec
 from requests_app.alerts import alert
@@ -19,6 +18,7 @@ from requests_app.input_reading import inputs_reread
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import RequestStatus, Workflow
 from requests_app.workflow_spec import spec_of
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
 
@@ -38,7 +38,7 @@ def look_for_input(evaluation: Evaluation) -> Looked:
     """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
     workflow = evaluation.request.workflow
     wanted = _open_input(workflow)
-    if wanted is None or timezone.now() < _next_reading(workflow, wanted):
+    if wanted is None or clock.now() < _next_reading(workflow, wanted):
         return Looked()
     try:
         return Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
@@ -59,7 +59,7 @@ def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
     if looked.problem is not None:
         _wait_for_catalogue(evaluation, wanted, looked.problem)
         return True
-    again = max(_next_reading(workflow, wanted), timezone.now() + timedelta(seconds=1))
+    again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
     why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
     if evaluation.request.status == S.PLANNING:
         evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", next_attempt_at=again, last_error=f"no {why}")

@@ -5,11 +5,10 @@ What was told of a DAG that goes on again is taken back.
 
 from __future__ import annotations
 
-from django.utils import timezone
-
 from dags_app.models import DAG
 from requests_app.alerts import alert, alert_over
 from requests_app.evaluation import Evaluation
+from wms2 import clock
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf
 
@@ -20,7 +19,7 @@ _GONE = ("queue_suspected", "outcome_unknown")
 def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
     """Say what it waits for, with an alert; False when nothing is in its way."""
     if dag.unanswered_since is not None:
-        silent = (timezone.now() - dag.unanswered_since).total_seconds()
+        silent = (clock.now() - dag.unanswered_since).total_seconds()
         evaluation.note(
             waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
         )

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.utils import timezone
 
 from requests_app.evaluation import Evaluation
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import Wms2Error
 
@@ -20,7 +20,7 @@ def pause_fields(failed_attempts: int, error: Wms2Error) -> dict[str, Any]:
     knobs = conf()
     seconds = min(knobs.retry_after_failure_seconds * 2 ** min(failed_attempts, 20), knobs.retry_after_failure_max_seconds)
     return {
-        "next_attempt_at": timezone.now() + timedelta(seconds=seconds),
+        "next_attempt_at": clock.now() + timedelta(seconds=seconds),
         "failed_attempts": failed_attempts + 1,
         "last_error": str(error)[:4000],
     }

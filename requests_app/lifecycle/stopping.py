@@ -5,14 +5,12 @@ A silent schedd proves nothing: the request stays and alerts. A DAG that had fin
 
 from __future__ import annotations
 
-from django.utils import timezone
-
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.outcome import dag_outcome
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
-from dags_app.services.submit import Submitted, dag_record_submission
+from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
 from requests_app.accounting import account, account_final
@@ -28,6 +26,7 @@ from requests_app.rounds import dag_discard, round_close, round_open
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import failed_follow_up
 from requests_app.states import hold_changes
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
@@ -93,7 +92,7 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _grace_over(dag: DAG) -> bool:
-    missing = timezone.now() - (dag.missing_since or timezone.now())
+    missing = clock.now() - (dag.missing_since or clock.now())
     return missing.total_seconds() >= conf().submit_unknown_grace_seconds
 
 
@@ -130,8 +129,7 @@ def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:
                 dag_record_submission(dag=dag, submitted=Submitted(cluster=found.cluster, adopted=True))
             evaluation.note(waiting_for=f"DAGMan job {found.cluster}, found late, to be removed")
             return
-        age = (timezone.now() - dag.submit_intent_at).total_seconds()
-        if age < conf().submit_unknown_grace_seconds:
+        if submission_unknown_seconds(dag) > 0:
             evaluation.note(waiting_for=f"certainty that attempt {dag.attempt} was never submitted")
             return
     with evaluation.fenced():

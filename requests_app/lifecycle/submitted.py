@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from django.utils import timezone
-
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
+from wms2 import clock
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, PlanningRefused, ServiceRejected, ServiceUnavailable
 
@@ -18,7 +17,7 @@ S = RequestStatus
 def handle_submitted(evaluation: Evaluation) -> None:
     """Import; a refusal holds the request with every reason, an unavailable service is tried again later."""
     next_attempt_at = evaluation.request.next_attempt_at
-    if next_attempt_at is not None and next_attempt_at > timezone.now():
+    if next_attempt_at is not None and next_attempt_at > clock.now():
         return
     try:
         workflow_import(request=evaluation.request, fenced=evaluation.fenced)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from django.utils import timezone
-
 from dags_app.selectors import dag_live
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
@@ -11,6 +9,7 @@ from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import limit_int
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import hold_changes
+from wms2 import clock
 from wms2.conf import conf
 
 S = RequestStatus
@@ -26,7 +25,7 @@ def watch_timeout(evaluation: Evaluation) -> None:
     """Runs after the handler, on the status the request has by then."""
     request = evaluation.request
     status = S(request.status)
-    seconds = (timezone.now() - request.status_since).total_seconds()
+    seconds = (clock.now() - request.status_since).total_seconds()
     if status in HELD_AFTER and seconds > getattr(conf(), HELD_AFTER[status]):
         alert(
             request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {request.last_error or request.waiting_for}"

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from dags_app.selectors import schedds_counted
 from requests_app.leader import LEASE
 from requests_app.models import Lease
+from wms2 import clock
 from wms2.conf import conf
 
 #: A cycle this many times later than it is due means that nobody drives the requests.
@@ -45,7 +45,7 @@ class LifecycleStanding:
 def lifecycle_standing() -> LifecycleStanding:
     """One query."""
     row = Lease.objects.filter(name=LEASE).first()
-    now = timezone.now()
+    now = clock.now()
     data: dict[str, Any] = row.data if row else {}
     ended = _moment(data.get("cycle_ended_at"))
     return LifecycleStanding(

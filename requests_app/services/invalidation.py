@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 from django.db.models import F
-from django.utils import timezone
 
 from outputs_app import invalidation
 from outputs_app.models import DatasetState, EffectKind
@@ -109,7 +108,7 @@ def _invalidate(request: Request) -> int:
 
 
 def _replaced(request: Request) -> bool:
-    return bool(replaced_before({request.request_name}, timezone.now()))
+    return bool(replaced_before({request.request_name}, clock.now()))
 
 
 def _workflow(request: Request) -> Workflow:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
-from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.lost import DirectoryEvidence, directory_evidence, lost_confirm, missing_words
@@ -20,6 +19,7 @@ from requests_app.audit import audited
 from requests_app.models import Request
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import birthdate_text
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.nudge import EVALUATE_REQUEST, nudge
@@ -74,7 +74,7 @@ class Losses:
 
 def losses_of(schedd: Schedd) -> Losses:
     """The evidence as it is now; reads rows and DAG directories, asks no schedd."""
-    now, window = timezone.now(), conf().schedd_suspicion_seconds
+    now, window = clock.now(), conf().schedd_suspicion_seconds
     silent = (now - schedd.unreachable_since).total_seconds() if schedd.unreachable_since else None
     # READY with an intent: it may have been submitted; only the schedd could tell
     here = Q(status__in=IN_QUEUE) | Q(status=DAGStatus.READY, submit_intent_at__isnull=False)
@@ -123,7 +123,7 @@ def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
 
 def _writes(found: DirectoryEvidence) -> bool:
     window = timedelta(seconds=conf().schedd_suspicion_seconds)
-    return found.written_at is not None and timezone.now() - found.written_at < window
+    return found.written_at is not None and clock.now() - found.written_at < window
 
 
 def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now: datetime) -> str:
@@ -145,7 +145,7 @@ def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now:
 
 
 def _confirmed_just_now(schedd: Schedd) -> bool:
-    since = timezone.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
+    since = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     return DAG.objects.filter(schedd=schedd, lost_confirmed_at__gte=since).exclude(lost_confirmation={}).exists()
 
 

@@ -38,7 +38,7 @@ FOR_COMPOSE = {
 
 
 def test_every_process_is_one_that_deploy_process_knows() -> None:
-    assert {"web", "worker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
+    assert {"web", "worker", "ticker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
     for name, service in OURS.items():
         (kind,) = service["command"]
         assert kind in KINDS, name
@@ -47,11 +47,12 @@ def test_every_process_is_one_that_deploy_process_knows() -> None:
 def test_the_procfile_has_the_same_processes() -> None:
     lines = [line for line in (DEPLOY / "Procfile").read_text().splitlines() if line and not line.startswith("#")]
     told = dict(line.split(": ", 1) for line in lines)
-    assert told == {kind: f"deploy/process {kind}" for kind in ("web", "worker", "beat", "flower")}
+    assert told == {kind: f"deploy/process {kind}" for kind in ("web", "worker", "ticker", "beat", "flower")}
 
 
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
-    assert {"web", "worker", "beat", "flower", "postgres", "valkey"} <= {n for n, s in SERVICES.items() if not s.get("profiles")}
+    always = {n for n, s in SERVICES.items() if not s.get("profiles")}
+    assert {"web", "worker", "ticker", "beat", "flower", "postgres", "valkey"} <= always
     assert {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]} == {"prometheus", "grafana"}
 
 
@@ -179,6 +180,8 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
     [
         ("web", "gunicorn --config python:deploy.web wms2.wsgi:application"),
         ("beat", "celery -A wms2 beat "),
+        ("worker", "celery -A wms2 worker -E -Q celery,effects "),
+        ("ticker", "celery -A wms2 worker -E -Q ticks "),
         ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555"),
         ("lifecycle", "python manage.py lifecycle_tick --loop"),
         ("prepare", "python manage.py migrate"),

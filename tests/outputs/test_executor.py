@@ -8,14 +8,18 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from outputs_app import executor
+from outputs_app import executor, turns
 from outputs_app.effects import Handler
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
 from outputs_app.services import effect_retry, units_join_blocks
 from outputs_app.values import Membership
 from requests_app.models import Request, RequestStatus
+from tests.support.faults import fault
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from tests.support.services import until
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -155,3 +159,60 @@ def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> 
     Request.objects.update(epoch=2)
     run()
     assert calls == []
+
+
+@pytest.mark.django_db(transaction=True)
+@fault(
+    "effect longer than its lease",
+    done="the call of an effect lasts for several lives of its lease",
+    spec="issue 10 item 12",
+    afterwards="nobody else begins it, it is done once and recorded",
+)
+def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_EFFECT_LEASE_SECONDS", "0.6")
+    conf.cache_clear()
+    others: list[Effect | None] = []
+
+    def call(row: Effect) -> dict[str, str]:
+        first = Effect.objects.get().claim_expires_at
+        until(lambda: clock.now() > first + timedelta(seconds=0.6), "two lives of the lease are over")
+        others.append(executor.effect_claim(owner="other"))
+        return {"done": row.key}
+
+    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    effect(block)
+    run()
+    row = Effect.objects.get()
+    assert others == [None]
+    assert (row.state, row.attempts, row.claim_epoch) == (EffectState.DONE, 1, 1)
+
+
+def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_stood(block, monkeypatch) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    begun: list[int] = []
+
+    def call(row: Effect) -> dict[str, int]:
+        done = int(row.result.get("done", 0))
+        begun.append(done)
+        if done < 3:
+            turns.Turn(row).told(done=done + 1)
+        return {"done": done}
+
+    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    effect(block)
+    run()
+    row = Effect.objects.get()
+    assert begun == [0, 1, 2, 3]
+    assert (row.state, row.attempts, row.result, row.last_error) == (EffectState.DONE, 1, {"done": 3}, "")
+
+
+def test_the_portion_of_a_claim_that_was_taken_over_is_not_recorded(block, outside) -> None:
+    outside()
+    effect(block)
+    late = executor.effect_claim(owner="dead")
+    assert late is not None
+    Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
+    assert executor.effect_claim(owner="other") is not None
+    with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
+        turns.Turn(late).told(done=1)
+    assert Effect.objects.get().result == {}

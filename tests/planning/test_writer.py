@@ -10,8 +10,17 @@ import pytest
 
 from dags_app.planning import writer
 from dags_app.planning.specs import GenerationSpec
-from dags_app.planning.writer import DagDirectoryConflict, Programs, changed_files, write_avoid, write_dag_directory, write_fence
+from dags_app.planning.writer import (
+    DagDirectoryConflict,
+    Programs,
+    changed_files,
+    remove_leftovers,
+    write_avoid,
+    write_dag_directory,
+    write_fence,
+)
 from tests.planning.factories import FNAL, dag_spec, generation_workflow
+from wms2.errors import StaleState
 
 PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
 
@@ -35,20 +44,45 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
     assert changed_files(written.directory) == []
 
 
-def test_what_a_crash_left_behind_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_crash_left_behind_does_not_matter_and_goes_once_the_dag_is_recorded(tmp_path: Path, monkeypatch) -> None:
     def crash() -> None:
-        (tmp_path / f".{dag_spec().dag_id}.tmp" / "mg_999999").mkdir()
         raise OSError("power cut")
 
     with monkeypatch.context() as patch:
         patch.setattr(writer.os, "sync", crash)
         with pytest.raises(OSError, match="power cut"):
             write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [f".{dag_spec().dag_id}.tmp"]
+    (left,) = tmp_path.iterdir()
+    (left / "mg_999999").mkdir()
 
     written = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [dag_spec().dag_id]
     assert not (written.directory / "mg_999999").exists()
+    remove_leftovers(written.directory, parent=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [dag_spec().dag_id]
+
+
+def test_a_writer_that_was_replaced_takes_nothing_from_its_successor(tmp_path: Path, monkeypatch) -> None:
+    def successor() -> None:
+        patch.undo()
+        made.append(write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path))
+
+    made: list[writer.WrittenDag] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.os, "sync", successor)
+        late = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    assert made == [late]
+    assert changed_files(late.directory) == []
+
+
+def test_a_fence_only_rises(tmp_path: Path) -> None:
+    directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
+    write_fence(directory, 6)
+    with pytest.raises(StaleState, match="fence 6 already; fence 5 is of the past"):
+        write_fence(directory, 5)
+    assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="6"\n'
+    write_fence(directory, 6)
+    write_fence(directory, 10)
+    assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="10"\n'
 
 
 def test_writing_again_after_the_rename_changes_nothing(tmp_path: Path) -> None:

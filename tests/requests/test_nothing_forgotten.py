@@ -90,7 +90,7 @@ def test_a_submission_that_is_proved_absent_does_not_keep_a_request_that_cannot_
     assert DAG.objects.get().submit_intent_at is not None
     for site in Site.objects.order_by("name"):
         site_ban_by_operator(site=site, insist=True, **BY)
-    world.clock.advance(conf().submit_unknown_grace_seconds + conf().lease_seconds + 1)
+    world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds + conf().lease_seconds + 1)
 
     world.evaluate(request, steps=1)
 

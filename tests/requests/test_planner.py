@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import writer
-from dags_app.planning.specs import PileupBlock, PileupDataset, PileupSpec, SplittingAlgo, TaskSpec
+from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, PileupSpec, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app import planner
@@ -22,7 +24,7 @@ from requests_app.planner import round_plan
 from requests_app.rounds import dag_discard, round_close
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, input_spec, request_row, workflow_row
-from wms2.errors import PlanningRefused
+from wms2.errors import LeaseLost, PlanningRefused
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -167,7 +169,7 @@ def test_a_discarded_dag_gives_everything_back_and_leaves_no_block_behind() -> N
     assert ProcessingBlock.objects.count() == 1, "the block goes on"
 
 
-def test_a_directory_left_by_a_killed_attempt_is_replaced(tmp_path: Path) -> None:
+def test_a_directory_left_by_a_killed_attempt_is_not_used_and_goes(tmp_path: Path) -> None:
     workflow = workflow_row()
     dag = plan(workflow)
     assert dag is not None
@@ -182,8 +184,33 @@ def test_a_directory_left_by_a_killed_attempt_is_replaced(tmp_path: Path) -> Non
 
     again = plan(workflow)
     assert again is not None
-    assert Path(again.submit_dir) == directory
-    assert not writer.changed_files(directory)
+    assert Path(again.submit_dir) != directory
+    assert not writer.changed_files(Path(again.submit_dir))
+    assert not directory.exists()
+
+
+def test_an_evaluation_that_was_replaced_takes_no_directory_away_that_its_successor_has_recorded(monkeypatch) -> None:
+    """The first has found that something else stands in its place, and is paused there until the second has recorded its DAG."""
+    workflow = workflow_row()
+    recorded: list[DAG | None] = []
+    write = writer.write_dag_directory
+
+    def paused(spec: DagSpec, programs: writer.Programs, *, parent: Path) -> writer.WrittenDag:
+        if parent.name == workflow.request_id:
+            (parent / spec.dag_id).mkdir(parents=True)
+            (parent / spec.dag_id / "SHA256SUMS").write_text("of something else")
+            return write(spec, programs, parent=parent)
+        monkeypatch.setattr(writer, "write_dag_directory", write)
+        Request.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        recorded.append(plan(workflow))
+        return write(spec, programs, parent=parent)
+
+    monkeypatch.setattr(writer, "write_dag_directory", paused)
+    with pytest.raises((LeaseLost, IntegrityError)):
+        plan(workflow)
+    (dag,) = recorded
+    assert dag == DAG.objects.get()
+    assert not writer.changed_files(Path(dag.submit_dir))
 
 
 def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_are_excluded_by_name() -> None:

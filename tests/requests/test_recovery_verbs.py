@@ -507,7 +507,7 @@ def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goe
     request_hold(request=request, **BY)
     for _ in range(3):
         world.cycle()
-        world.clock.advance(conf().submit_unknown_grace_seconds)
+        world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
     assert fresh(request).status == S.HELD
     assert WorkUnit.objects.get(name="mg_000000").state == "done", "its manifest proves it"
 

@@ -15,9 +15,9 @@ from deploy.stack.steps import run_logged
 
 METRICS = "metrics"
 #: Kinds of processes that count (docs/api.md, Metrics).
-COUNTING = ("web", "worker", "beat")
+COUNTING = ("web", "worker", "ticker", "beat")
 WORKER_NAME = "wms2@localhost"
-WORKER_READY = f"{WORKER_NAME} ready.".encode()
+TICKER_NAME = "ticker@localhost"
 # Two commands in one process: most of the time of each is Django's start.
 PREPARE = (
     "import django; django.setup(); from django.core.management import call_command; "
@@ -92,20 +92,30 @@ class Wms2:
             return "it does not answer a Celery ping"
         return None if result.returncode == 0 else "it does not answer a Celery ping"
 
-    def worker(self) -> Service:
-        log = self._log("worker")
+    def _unready(self, name: str, hostname: str) -> Problem:
+        """Whether a Celery worker that is started now has said that it listens."""
+        log = self._log(name)
         begins_at = log.stat().st_size if log.exists() else 0
 
         def problem() -> str | None:
-            # A ping costs a second of CPU: it is sent once the worker says that it listens.
             with log.open("rb") as stream:
                 stream.seek(begins_at)
-                if WORKER_READY not in stream.read():
-                    return "it has not said that it is ready"
-            return self._ping_worker()
+                said = f"{hostname} ready.".encode() in stream.read()
+            return None if said else "it has not said that it is ready"
 
-        options = ("worker", "-E", "-c", "2", "--hostname", WORKER_NAME, "--loglevel", "INFO")
-        return self._service("worker", "celery", "-A", "wms2", *options, problem=problem)
+        return problem
+
+    def worker(self) -> Service:
+        """Evaluations and effects."""
+        unready = self._unready("worker", WORKER_NAME)
+        # A ping costs a second of CPU: it is sent once the worker says that it listens.
+        options = ("worker", "-E", "-Q", "celery,effects", "-c", "2", "--hostname", WORKER_NAME, "--loglevel", "INFO")
+        return self._service("worker", "celery", "-A", "wms2", *options, problem=lambda: unready() or self._ping_worker())
+
+    def ticker(self) -> Service:
+        """Ticks alone, so that neither effects nor evaluations keep them waiting. One process: it answers no ping while it ticks."""
+        options = ("worker", "-E", "-Q", "ticks", "-P", "solo", "--hostname", TICKER_NAME, "--loglevel", "INFO")
+        return self._service("ticker", "celery", "-A", "wms2", *options, problem=self._unready("ticker", TICKER_NAME))
 
     def beat(self) -> Service:
         schedule = self.directory / "celery/beat-schedule"

@@ -7,14 +7,16 @@ from argparse import ArgumentParser
 from typing import Any
 
 import structlog
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
 from outputs_app.executor import effects_run_due
 from requests_app.cycle import run_cycle
 from requests_app.evaluator import evaluate_one
+from requests_app.installation import process_begin
 from requests_app.models import EVALUATED, Request
 from wms2.conf import conf
+from wms2.errors import ConfigurationError
 from wms2.identity import process_name
 
 log = structlog.get_logger(__name__)
@@ -30,7 +32,15 @@ class Command(BaseCommand):
         parser.add_argument("--loop", action="store_true", help="repeat every WMS2_CYCLE_SECONDS until interrupted")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run."""
+        """Run.
+
+        Raises:
+            CommandError: another installation's database, or a wrong clock.
+        """
+        try:
+            process_begin()
+        except ConfigurationError as error:
+            raise CommandError(f"not started: {error}") from error
         if not options["loop"]:
             tick()
             return

@@ -145,7 +145,7 @@ def the_schedd_plays_up(world: World) -> None:
     world.cycle()
     assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
     said(world, "stop", request)
-    world.clock.advance(conf().submit_unknown_grace_seconds)
+    world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
     world.cycle()
     assert fresh(request).hold_code == "outcome_unknown", request.hold_reason
     schedd = verbs.schedd_of_the_world()

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0008_search_trigrams")]
+    dependencies = [("requests_app", "0009_dataset_families")]
 
     operations = [
         migrations.AddField("lease", "process", models.CharField(blank=True, default="", max_length=200), preserve_default=False),

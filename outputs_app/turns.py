@@ -1,0 +1,47 @@
+"""Long effects in portions: what is done is recorded as it goes, and after a while others have their turn.
+
+A handler that makes many calls makes a ``Turn`` and tells it after each portion what is done by then. A repeat, after a crash
+or in the next turn, begins with what was told last (``effect.result``).
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from outputs_app.models import Effect, EffectState
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import LeaseLost
+
+#: A worker does so much of one effect, and of all that are due, before it looks at what else waits for it.
+TURN_SECONDS = 60.0
+
+
+class TurnOver(Exception):
+    """The effect is not done, what is done of it is recorded, and others come first."""
+
+
+class Turn:
+    """One worker's time for an effect that it has claimed."""
+
+    def __init__(self, effect: Effect) -> None:
+        self._effect = effect
+        self._ends_at = time.monotonic() + TURN_SECONDS
+
+    def told(self, **done: Any) -> None:
+        """Record what is done by now, beside what was told before.
+
+        Raises:
+            TurnOver: enough for this time; call it only while something is left.
+            LeaseLost: somebody else has claimed the effect meanwhile.
+        """
+        effect = self._effect
+        result = effect.result | done
+        rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
+        if rows.update(result=result, claim_expires_at=clock.now() + timedelta(seconds=conf().effect_lease_seconds)) != 1:
+            raise LeaseLost(f"{effect.key} is claimed by somebody else")
+        effect.result = result
+        if time.monotonic() >= self._ends_at:
+            raise TurnOver

@@ -1,0 +1,43 @@
+"""Keeping a lease alive beside the work that it is held for, however long an outside call takes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from django.db import DatabaseError, connections
+
+log = structlog.get_logger(__name__)
+#: A lease is renewed so many times in its life.
+_BEATS = 3
+
+
+@contextmanager
+def kept_alive(renew: Callable[[], bool], *, life_seconds: float, **about: str) -> Iterator[None]:
+    """Call ``renew`` from a thread at a third of the lease's life until the block ends, or it says that the lease is lost.
+
+    Whoever works under a lost lease notices it at the next fenced write. ``about`` goes into the log.
+    """
+    stop = threading.Event()
+
+    def keep() -> None:
+        try:
+            while not stop.wait(life_seconds / _BEATS):
+                try:
+                    if not renew():
+                        return
+                except DatabaseError as error:
+                    log.warning("lease not renewed, trying again", error=str(error), **about)
+                    connections["default"].close()
+        finally:
+            connections["default"].close()
+
+    keeper = threading.Thread(target=keep, name="lease-keeper", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        keeper.join()
