@@ -41,7 +41,7 @@ class SiteFailures:
 
 def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
     """Bans in force."""
-    rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=clock.now())
+    rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=clock.in_sql())
     return rows if site is None else rows.filter(site_id=site)
 
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import BooleanField, Case, Q, QuerySet, Value, When
-from django.utils import timezone
 
 from requests_app.admission import eligible, queue, slots_used
 from requests_app.limits import CHANGEABLE, limit_int
 from requests_app.models import Limit, Request
+from wms2 import clock
 from wms2.conf import conf
 
 
@@ -60,7 +60,7 @@ def admission_standing() -> AdmissionStanding:
 
 def queue_rows() -> QuerySet[Any]:
     """Queued requests in the order of admission, those that pause after a failure last."""
-    running = Q(next_attempt_at__gt=timezone.now())
+    running = Q(next_attempt_at__gt=clock.in_sql())
     pauses = Case(When(running, then=Value(True)), default=Value(False), output_field=BooleanField())
     return _shown(queue()).annotate(pauses=pauses).order_by("pauses", "-urgent", "-priority", "queued_at", "id")
 

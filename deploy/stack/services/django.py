@@ -113,7 +113,7 @@ class Wms2:
         return self._service("worker", "celery", "-A", "wms2", *options, problem=lambda: unready() or self._ping_worker())
 
     def ticker(self) -> Service:
-        """Ticks alone, so that neither effects nor evaluations keep them waiting. One process: it answers no ping while it ticks."""
+        """Ticks alone: neither effects nor evaluations keep them waiting. One process, which answers no ping while it ticks."""
         options = ("worker", "-E", "-Q", "ticks", "-P", "solo", "--hostname", TICKER_NAME, "--loglevel", "INFO")
         return self._service("ticker", "celery", "-A", "wms2", *options, problem=self._unready("ticker", TICKER_NAME))
 

@@ -31,6 +31,7 @@ class Clock:
         """Let all of WMS2 use this clock."""
         patch.setattr(timezone, "now", self.now)
         patch.setattr(clock, "now", self.now)
+        patch.setattr(clock, "in_sql", self.now)
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:
