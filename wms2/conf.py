@@ -35,6 +35,7 @@ class Conf(BaseModel):
     configcache_allowed_urls: tuple[str, ...] = Field((), description="empty: /couchdb of ReqMgr2's host")
     dbs_reader_url: str = Field(pattern=r"^https?://")
     dbs_writer_url: str = Field(pattern=r"^https?://")
+    dbs_tiers_with_digits: bool = Field(False, description="whether that DBS takes datasets of tiers like L1NANO")
     cric_url: str = Field(pattern=r"^https?://")
     rucio_home: Path
     rucio_account: str

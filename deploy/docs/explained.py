@@ -28,6 +28,8 @@ KNOBS: dict[str, dict[str, str]] = {
         " production all begin with `https://`.",
         "dbs_reader_url": "Base of the DBS reader, `…/dbs/prod/global/DBSReader`.",
         "dbs_writer_url": "Base of the DBS writer, `…/dbs/prod/global/DBSWriter`.",
+        "dbs_tiers_with_digits": "Whether outputs may have data tiers with digits (`L1SCOUT`, `L1NANO`): true once the lexicon of"
+        " that DBS takes datasets with such names. Input datasets may have them anyway.",
         "cric_url": "Base of CRIC.",
         "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
         "rucio_account": "Rucio account that owns the rules.",

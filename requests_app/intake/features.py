@@ -22,7 +22,7 @@ from requests_app.intake.known import (
     WORK,
     Feature,
 )
-from requests_app.intake.values import Unreadable, is_set
+from requests_app.intake.values import Unreadable, flag, is_set
 
 _MAX_UNKNOWN_NAMED = 30
 
@@ -78,6 +78,26 @@ def warn_of_generation_fields(document: Mapping[str, object], first: StepView, f
         for key in unused:
             if is_set(part.get(key)) and part.get(key) not in (0, 1, "AutomaticSeeding"):
                 findings.warn(prefix + key, "not used: the request reads an input dataset")
+
+
+def check_lhe_input(
+    document: Mapping[str, object], steps: Collection[StepView], *, reads_input: bool, findings: Findings
+) -> None:
+    """LHE files are read by the source of the first part, which takes the events that the job's numbers name."""
+    asked = findings.read("LheInputFiles", document.get("LheInputFiles"), flag, fallback=False)
+    for step in (step for step in steps if step.prefix):
+        own = findings.read(*step.value("LheInputFiles"), flag, fallback=False)
+        asked = asked or own
+        if own and step.number > 1:
+            findings.problem(step.prefix + "LheInputFiles", "only the first part of a chain generates from LHE files")
+    if asked and reads_input:
+        findings.warn("LheInputFiles", "not used: the request reads an input dataset")
+
+
+def check_valid_status(document: Mapping[str, object], findings: Findings) -> None:
+    """Datasets are VALID when all of them are whole, whoever asked for it earlier."""
+    if document.get("ValidStatus") == "VALID":
+        findings.warn("ValidStatus", "datasets are PRODUCTION while they grow; they become VALID when the request completes")
 
 
 def refuse_plan_only(document: Mapping[str, object], findings: Findings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from requests_app.intake.values import flag, is_set, whole
+from requests_app.intake.values import is_set, whole
 
 #: Fields that may differ per step; at the top they may be one value for all steps or a map {StepName: value}.
 PER_STEP = (
@@ -32,7 +32,7 @@ PILEUP = ("MCPileup", "DataPileup")
 DROPPED = ("TransientOutputModules", "IgnoredOutputModules")
 
 #: May stand at the top and in any part of a chain.
-ANYWHERE = (*LISTS, *PILEUP, *DROPPED, "DeterministicPileup", "RequiresGPU", "GPUParams")
+ANYWHERE = (*LISTS, *PILEUP, *DROPPED, "DeterministicPileup", "RequiresGPU", "GPUParams", "LheInputFiles")
 
 #: Reading files at sites that do not hold them.
 TRUST = ("TrustSitelists", "TrustPUSitelists")
@@ -113,10 +113,6 @@ def _positive(value: object) -> bool:
     return is_set(value) and whole(0, 2**53)(value) > 0
 
 
-def _true(value: object) -> bool:
-    return is_set(value) and flag(value)
-
-
 def _not(*harmless: str) -> Callable[[object], bool]:
     def asks(value: object) -> bool:
         return is_set(value) and value not in harmless
@@ -127,10 +123,9 @@ def _not(*harmless: str) -> Callable[[object], bool]:
 #: Not yet supported wherever they stand (top, step or task).
 FEATURES: Mapping[str, Feature] = {
     "SecondaryInputDataset": Feature("secondary input (ReqMgr2 calls it MCPileup or DataPileup)", _any),
-    "LheInputFiles": Feature("LHE input files", _true),
     "OverrideCatalog": Feature("a catalogue of the request's own (OverrideCatalog)", _any),
     "RunNumber": Feature("a run number in LFNs (RunNumber)", _positive),
-    "ValidStatus": Feature("registering datasets in another state than PRODUCTION", _not("PRODUCTION")),
+    "ValidStatus": Feature("registering datasets in another state than PRODUCTION or VALID", _not("PRODUCTION", "VALID")),
 }
 
 #: What ``plan_request`` cannot do: its list of files names no blocks.

@@ -38,15 +38,20 @@ PROCESSING_STRING = NameRule("processing string", r"[A-Za-z0-9_]+", 100, "letter
 FILTER = NameRule("filter name", r"[A-Za-z0-9_]+", 100, "letters, digits and '_', at most 100")
 PRIMARY = NameRule("primary dataset", r"[A-Za-z][A-Za-z0-9_-]*", 99, "a letter, then letters, digits, '_' and '-', at most 99")
 TIER = NameRule("data tier", r"[A-Z][A-Z-]{2,49}", 50, "capital letters and '-', 3 to 50")
+#: Where the DBS that is written to takes such names (``dbs_tiers_with_digits``); input datasets may have one anyway.
+TIER_WITH_DIGITS = NameRule("data tier", r"[A-Z][A-Z0-9-]{2,49}", 50, "capital letters, digits and '-', 3 to 50")
 PROCESSED = NameRule(
     "processed dataset",
     r"[A-Za-z][A-Za-z0-9_]*(-[A-Za-z0-9_]+){0,2}-v[0-9]+",
     199,
     "Era-[Filter-]ProcessingString-vN, at most 199",
 )
-DATASET = NameRule("dataset", r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z-]{1,50}", 351, "/Primary/Processed/TIER")
+DATASET = NameRule("dataset", r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z][A-Z0-9-]{0,49}", 351, "/Primary/Processed/TIER")
 BLOCK = NameRule(
-    "block", r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z-]{1,50}#[A-Za-z0-9._-]{1,100}", 452, "/Primary/Processed/TIER#id"
+    "block",
+    r"/[A-Za-z0-9_-]{1,99}/[A-Za-z0-9._-]{1,199}/[A-Z][A-Z0-9-]{0,49}#[A-Za-z0-9._-]{1,100}",
+    452,
+    "/Primary/Processed/TIER#id",
 )
 MODULE = NameRule("output module", r"[A-Za-z][A-Za-z0-9_]*", 100, "a letter, then letters, digits and '_', at most 100")
 SITE = NameRule("CMS site", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T2_CH_CERN")

@@ -61,19 +61,20 @@ def config_ids(draft: Draft) -> tuple[tuple[str, str, str], ...]:
     return tuple((draft.config_url, draft.config_database, config_id) for config_id in ids)
 
 
-def complete(draft: Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpec:
+def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexicon.NameRule = lexicon.TIER) -> WorkflowSpec:
     """Make the specification that planning works on.
 
     Args:
         draft: from :func:`parse`.
         configs: ConfigCache documents by id, for every id of :func:`config_ids`.
+        tier: the rule of DBS for data tiers.
 
     Raises:
         DocumentRefused: a configuration is missing, empty or names outputs that CMS or the chain does not allow, two outputs are
             the same, or ``OutputDatasets`` declares others.
     """
     findings = Findings()
-    modules = {step.spec.name: _modules(step, configs, findings) for step in draft.steps}
+    modules = {step.spec.name: _modules(step, configs, tier, findings) for step in draft.steps}
     for step in draft.steps:
         _check_input_module(draft, step, modules, findings)
     _check_dropped(draft, modules, findings)
@@ -134,7 +135,9 @@ def _complete_step(step: StepDraft, modules: Sequence[OutputModule], configs: Ma
     return replace(step.spec, output_modules=labels, pset_hash=configs[step.spec.config_cache_id].pset_hash)
 
 
-def _modules(step: StepDraft, configs: Mapping[str, ConfigDocument], findings: Findings) -> tuple[OutputModule, ...]:
+def _modules(
+    step: StepDraft, configs: Mapping[str, ConfigDocument], tier: lexicon.NameRule, findings: Findings
+) -> tuple[OutputModule, ...]:
     """The step's output modules in the order of their labels."""
     field, config_id = f"{step.prefix}ConfigCacheID", step.spec.config_cache_id
     config = configs.get(config_id)
@@ -151,7 +154,7 @@ def _modules(step: StepDraft, configs: Mapping[str, ConfigDocument], findings: F
     for module in modules:
         for rule, value in (
             (lexicon.MODULE, module.label),
-            (lexicon.TIER, module.data_tier),
+            (tier, module.data_tier),
             (lexicon.FILTER, module.filter_name),
         ):
             if not rule.allows(value) and not (rule is lexicon.FILTER and value == ""):

@@ -10,7 +10,14 @@ from requests_app.intake import lexicon
 from requests_app.intake.chain import CHAINS, StepView, chain_steps, reprocessing_step
 from requests_app.intake.documents import merge_document
 from requests_app.intake.draft import Draft, MemoryWindow, Work
-from requests_app.intake.features import refuse_plan_only, sweep_all_features, sweep_fields, warn_of_generation_fields
+from requests_app.intake.features import (
+    check_lhe_input,
+    check_valid_status,
+    refuse_plan_only,
+    sweep_all_features,
+    sweep_fields,
+    warn_of_generation_fields,
+)
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import OTHER_TYPES
 from requests_app.intake.pileup import read_trust, refuse_pileup_above_steps
@@ -119,6 +126,8 @@ def _draft(
     steps = read_steps(views, read_primaries(document, views, findings), findings)
     tasks = read_tasks(document, views, steps, window, findings)
     refuse_pileup_above_steps(document, views, findings)
+    check_lhe_input(document, views, reads_input=reads_input, findings=findings)
+    check_valid_status(document, findings)
     trusted, pileup_trusted = read_trust(
         document, reads_input=reads_input, reads_pileup=any(step.spec.pileup for step in steps), findings=findings
     )

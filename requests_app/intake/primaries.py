@@ -1,7 +1,7 @@
 """The primary dataset of each step's outputs. Owns where it comes from.
 
-A ReReco has its input's. A StepChain has one for all steps, named in the first, at the top, or its input's. A task names its own
-or has that of the task it reads.
+A ReReco has its input's. The first part of a chain names its own, or has that of the top or of its input. A later step or task
+names its own or has that of the one it reads.
 """
 
 from __future__ import annotations
@@ -19,19 +19,16 @@ def read_primaries(document: Mapping[str, object], views: Sequence[StepView], fi
     if not views or views[0].number != 1:
         return ("",) * len(views)
     first = _read_first(document, views[0], findings)
-    if views[0].is_task:
-        return _of_tasks(first, views, findings)
-    for view in views:
-        field, value = view.value("PrimaryDataset")
-        if is_set(value) and first and value != first:
-            findings.problem(field, f"{shown(value)} differs from {first}: all outputs of a request have one primary dataset")
-    return (first,) * len(views)
+    return _of_parts(first, views, findings)
 
 
 def _read_first(document: Mapping[str, object], first: StepView, findings: Findings) -> str:
     dataset = first.own.get("InputDataset")
     primary = dataset.split("/")[1] if isinstance(dataset, str) and lexicon.DATASET.allows(dataset) else ""
     if not first.prefix:
+        given = document.get("PrimaryDataset")
+        if is_set(given) and primary and given != primary:
+            findings.problem("PrimaryDataset", f"{shown(given)} differs from {primary}, the input's")
         return primary
     own = [
         (field, value)
@@ -42,12 +39,12 @@ def _read_first(document: Mapping[str, object], first: StepView, findings: Findi
     return findings.require(field, value, name(lexicon.PRIMARY), "")
 
 
-def _of_tasks(first: str, views: Sequence[StepView], findings: Findings) -> tuple[str, ...]:
+def _of_parts(first: str, views: Sequence[StepView], findings: Findings) -> tuple[str, ...]:
     by_name = {views[0].name: first}
     found = [first]
     for view in views[1:]:
         field, value = view.value("PrimaryDataset")
-        read = view.own.get("InputTask")
+        read = view.own.get(view.kind.input_field) if view.kind else None
         above = by_name.get(read, first) if isinstance(read, str) else first
         own = findings.read(field, value, name(lexicon.PRIMARY), above) if is_set(value) else above
         by_name[view.name] = own

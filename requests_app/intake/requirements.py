@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+import classad2
+
 from requests_app.intake.values import Unreadable, shown, text
 
 _MAX_LENGTH = 2000
@@ -25,6 +27,10 @@ def requirements(value: object) -> str:
     if not _ALLOWED.fullmatch(expression) or _MACRO.search(expression) or "$$" in expression:
         raise Unreadable(f"holds characters that cannot stand in a submit file: {shown(expression)}")
     _check_balance(expression)
+    try:
+        classad2.ExprTree(f"TRUE && ({expression})")  # as it will stand there: a comment would swallow the bracket
+    except classad2.ClassAdException as error:
+        raise Unreadable(f"is no whole ClassAd expression: {shown(expression)}") from error
     return expression
 
 

@@ -28,7 +28,7 @@ def read_wanted(document: Mapping[str, object], first: StepView, findings: Findi
     blocks = names(lexicon.BLOCK)
     wanted = InputSpec(
         dataset=dataset,
-        include_parents=findings.read(*first.either("IncludeParents", findings), flag, fallback=False),
+        include_parents=_include_parents(document, first, findings),
         run_whitelist=findings.read(*first.either("RunWhitelist", findings), _runs, ()),
         run_blacklist=findings.read(*first.either("RunBlacklist", findings), _runs, ()),
         block_whitelist=findings.read(*first.either("BlockWhitelist", findings), blocks, ()),
@@ -38,6 +38,17 @@ def read_wanted(document: Mapping[str, object], first: StepView, findings: Findi
     )
     _check_consistent(wanted, first, findings)
     return wanted
+
+
+def _include_parents(document: Mapping[str, object], first: StepView, findings: Findings) -> bool:
+    """ReqMgr2 writes its default, false, at the top of every chain; only true there can contradict the first part."""
+    above = findings.read("IncludeParents", document.get("IncludeParents"), flag, fallback=False)
+    if not first.prefix or not is_set(first.own.get("IncludeParents")):
+        return above
+    own = findings.read(*first.value("IncludeParents"), flag, fallback=False)
+    if above and not own:
+        findings.problem("IncludeParents", f"differs from {first.prefix}IncludeParents; give it once")
+    return own
 
 
 def refuse_lists_without_input(document: Mapping[str, object], first: StepView, findings: Findings) -> None:

@@ -15,7 +15,7 @@ from requests_app import intake
 from requests_app.audit import audit
 from requests_app.models import Request, RequestStatus
 from requests_app.production import steps_read
-from requests_app.services.workflow import configs_of
+from requests_app.services.workflow import configs_of, spec_complete
 from requests_app.states import record_creation
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
@@ -123,7 +123,7 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
         raise _known_already(draft.request_name)
     belongs = belonging or Belonging()
     family = belongs.family
-    spec = intake.complete(draft, configs_of(draft))
+    spec = spec_complete(draft, configs_of(draft))
     names_refuse(family=family, names=belongs.writing(spec).outputs)
     return spec
 

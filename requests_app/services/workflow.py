@@ -12,6 +12,7 @@ from outputs_app.values import DatasetRecord
 from requests_app import intake
 from requests_app.evaluation import Fence
 from requests_app.input_reading import inputs_import
+from requests_app.intake import lexicon
 from requests_app.models import Request, Workflow
 from requests_app.workflow_spec import spec_to_json
 from sites_app.selectors import known_site_names
@@ -53,6 +54,12 @@ def configs_of(draft: intake.Draft) -> Mapping[str, ConfigDocument]:
     return found
 
 
+def spec_complete(draft: intake.Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpec:
+    """The specification, by the rules of the DBS that is written to; errors as ``intake.complete``."""
+    tier = lexicon.TIER_WITH_DIGITS if conf().dbs_tiers_with_digits else lexicon.TIER
+    return intake.complete(draft, configs, tier=tier)
+
+
 def _create(request: Request, fenced: Fence) -> Workflow:
     sites = known_site_names()
     draft = intake.parse(
@@ -62,7 +69,7 @@ def _create(request: Request, fenced: Fence) -> Workflow:
         known_sites=sites or None,
     )
     configs = configs_of(draft)
-    spec = intake.complete(draft, configs)
+    spec = spec_complete(draft, configs)
     primary_ds_type = _primary_ds_type(spec)
     crash_point("import.claimed")
     with fenced():

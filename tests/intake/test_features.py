@@ -11,10 +11,9 @@ from tests.intake.factory import chain, problems, read, reprocessing, with_step
 
 ASKED: dict[str, Any] = {
     "SecondaryInputDataset": "/MinBias/PU-v1/RAW",
-    "LheInputFiles": True,
     "OverrideCatalog": "trivialcatalog_file:/x",
     "RunNumber": 3,
-    "ValidStatus": "VALID",
+    "ValidStatus": "DEPRECATED",
 }
 HARMLESS: dict[str, Any] = {
     "DeterministicPileup": False, "RequiresGPU": "forbidden", "JobExtraMatchRequirements": "", "LumiList": {}, "RunWhitelist": [],
@@ -34,6 +33,22 @@ def test_a_feature_to_come_is_refused_at_the_top_and_in_a_step(field: str) -> No
         ((name, problem),) = found.items()
         assert name.removeprefix("Step2.") == field
         assert problem.startswith("not yet supported: ")
+
+
+def test_lhe_files_are_read_by_the_first_part_of_a_generation() -> None:
+    assert read(with_step(1, LheInputFiles=True)).warnings == read(chain(LheInputFiles="True")).warnings == ()
+    assert set(problems(with_step(2, LheInputFiles=True))) == {"Step2.LheInputFiles"}
+    assert read(reprocessing(LheInputFiles=True)).warnings == ("LheInputFiles: not used: the request reads an input dataset",)
+    assert set(problems(chain(LheInputFiles="perhaps"))) == {"LheInputFiles"}
+
+
+def test_what_is_accepted_and_not_used_is_named() -> None:
+    document = chain(
+        CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
+        AllowOpportunistic=True, EnableHarvesting=True, ValidStatus="VALID",
+    )  # fmt: skip
+    told = {warning.partition(":")[0] for warning in read(document).warnings}
+    assert told == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
 
 
 def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from requests_app.intake import config_ids
+from requests_app.intake import complete, config_ids, lexicon
 from tests.intake.factory import (
     CHAIN_CONFIGS,
+    REPROCESSING_CONFIGS,
     Config,
     Document,
     Module,
@@ -21,6 +22,7 @@ from tests.intake.factory import (
     with_step,
 )
 from wms2.adapters.types import ConfigDocument, OutputModule
+from wms2.errors import DocumentRefused
 
 
 def test_kept_steps_write_their_modules_to_cms_names() -> None:
@@ -137,12 +139,27 @@ def test_declared_outputs_must_be_those_that_are_written() -> None:
     assert all(dataset in found["OutputDatasets"] for dataset in written)
 
 
-def test_all_outputs_have_one_primary_dataset() -> None:
-    assert "Step3.PrimaryDataset" in problems(with_step(3, PrimaryDataset="Other"))
+def test_a_step_may_have_a_primary_dataset_of_its_own_and_hands_it_on() -> None:
+    assert [step.primary_dataset for step in read(with_step(2, PrimaryDataset="Other")).steps] == [
+        "MinBias_TuneCP5",
+        "Other",
+        "Other",
+    ]
+    assert set(problems(with_step(3, PrimaryDataset="a b"))) == {"Step3.PrimaryDataset"}
     assert "PrimaryDataset" in problems(reprocessing(PrimaryDataset="Other"))
     assert _primaries(with_step(3, PrimaryDataset="MinBias_TuneCP5")) == {"MinBias_TuneCP5"}
     assert _primaries(with_step(1, chain(PrimaryDataset="FromTop"), PrimaryDataset=...)) == {"FromTop"}
     assert problems(with_step(1, PrimaryDataset=...)) == {"Step1.PrimaryDataset": "is missing"}
+
+
+@pytest.mark.parametrize("tier", ["L1SCOUT", "L1NANO"])
+def test_tiers_with_digits_are_written_where_dbs_takes_them_and_read_anywhere(tier: str) -> None:
+    configs = REPROCESSING_CONFIGS | {key: Config((Module("RAWoutput", tier),)) for key in REPROCESSING_CONFIGS}
+    draft = read(reprocessing(InputDataset=f"/JetHT/Run2024A-v1/{tier}", TransientOutputModules=...))
+    with pytest.raises(DocumentRefused, match="capital letters and '-'"):
+        complete(draft, configs)
+    (output,) = complete(draft, configs, tier=lexicon.TIER_WITH_DIGITS).outputs
+    assert output.dataset.endswith(f"/{tier}")
 
 
 def _primaries(document: Document) -> set[str]:

@@ -116,3 +116,11 @@ def test_a_mask_that_event_ranges_cannot_keep_is_refused() -> None:
     found = problems(reprocessing(SplittingAlgo="EventBased", LumiList={"1": [[1, 2]]}))
 
     assert found == {"LumiList": "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased"}
+
+
+def test_parents_asked_for_in_the_first_part_are_not_contradicted_by_reqmgr2s_default_at_the_top() -> None:
+    """Every exported chain with parents has false at the top and true in Step1."""
+    document = with_step(1, _reading(IncludeParents=False), IncludeParents=True)
+    assert _input(document).include_parents
+    other = with_step(1, _reading(IncludeParents="True"), IncludeParents=False)
+    assert problems(other)["IncludeParents"] == "differs from Step1.IncludeParents; give it once"

@@ -11,8 +11,9 @@ import uproot
 from dags_app.manifest import read_manifest
 from dags_app.payload.files import adler32
 from tests.payload.conftest import chain
+from tests.payload.psets import pset
 from tests.payload.schemas import validate
-from tests.payload.workbench import Workbench
+from tests.payload.workbench import Workbench, generating_node, job_document, output, step
 
 NODES, EVENTS, PER_LUMI = 8, 30, 10
 FIRST_EVENT = 2**32 - 100  # the numbers of the jobs cross the 32-bit border
@@ -131,3 +132,16 @@ def test_cleanup_removes_unmerged_files_losers_and_journals_only_once_the_merged
     assert not [path for path in (unit.storage() / "store/unmerged").rglob("*") if path.is_file()]
     assert set(on_disk(unit)) == set(map(unit.stored, accepted)), "what lost is gone, what counts is there"
     assert unit.run("cleanup", "cleanup", attempt=2).value == 0, "removing what is gone is no failure"
+
+
+def test_a_job_that_reads_lhe_files_takes_the_events_that_its_numbers_name(tmp_path: Path, payload: Path, programs: Path) -> None:
+    bench = Workbench(tmp_path, payload, programs)
+    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
+    node = generating_node(0, 10, 5, first_event=101, first_lumi=7)
+    lhe = 'process.source = cms.Source("LHESource",\n    fileNames = cms.untracked.vstring("/store/lhe/1/a.lhe")\n)'
+    bench.prepare(job, [node], {"step1_Gen.py": pset("GEN", lhe, {"GENoutput": "GEN"})})
+    bench.process("job", "proc_000000")
+    report = bench.read("proc_000000.0.report.json")
+    assert report["processed"]["lumis"] == {"1": [[7, 8]]}
+    numbers = event_numbers(bench.stored(report["outputs"][0]["lfn"]))
+    assert sorted(row[-1] for row in numbers) == list(range(101, 111))

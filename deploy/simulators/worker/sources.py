@@ -63,7 +63,7 @@ def _generate(plan: Plan) -> Given:
     """Consecutive event numbers; a new lumi after every ``events_per_lumi``. All in one run."""
     source, count = plan.source, max(0, plan.max_events)
     position = np.arange(count, dtype="u8")
-    event = position + np.uint64(source.first_event)
+    event = position + np.uint64(source.first_event + source.skip_events)  # LHE files are skipped into, the rest begins at once
     per_lumi = source.events_per_lumi or max(1, count)
     lumi = (position // np.uint64(per_lumi) + np.uint64(source.first_lumi)).astype("u4")
     run = np.full(count, source.first_run, "u4")
