@@ -1,6 +1,8 @@
 """Input files that jobs gave up over are excluded when their round is closed (error-handling 5.2), as POST scripts name them.
 
-Only files of units that were given up, and of which nobody else has processed or claimed a part: what is done stays done.
+Only files that are lost as far as one can tell: two sites agree, or the only one failed again hours later (docs/adr/0040). The
+others are tried elsewhere, or later. Only files of units that were given up, and of which nobody else has processed or claimed
+a part: what is done stays done.
 """
 
 from __future__ import annotations
@@ -9,14 +11,24 @@ from collections.abc import Sequence
 
 import structlog
 
-from dags_app.models import WorkUnit
-from dags_app.planning.specs import ExcludedFile
+from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from dags_app.services.failures import bad_input_of
+from requests_app.input_places import Places
 from requests_app.models import Event, InputFile, Round
 from requests_app.work_left import LeftOut, record_left_out
 from requests_app.workflow_spec import spec_of
 
 log = structlog.get_logger(__name__)
+
+
+def only_bad_input_left(round_: Round) -> bool:
+    """Whether each unit of the round that is not done was given up over input files: a rescue would read the same ones again."""
+    directory = round_.dags.order_by("created_at").values_list("submit_dir", flat=True).first()
+    units = set(WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).values_list("name", flat=True))
+    if directory is None or not units:
+        return False
+    return {reason.partition("/")[0] for reason in bad_input_of(directory, units).values()} == units
 
 
 def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit]) -> int:
@@ -31,11 +43,16 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit]) -> int:
         return 0
     named = bad_input_of(directory, {unit.name for unit in units})
     rows = InputFile.objects.filter(workflow=workflow, lfn__in=named, excluded_at__isnull=True).exclude(claims__live=True)
-    files = [ExcludedFile(lfn, named[lfn]) for lfn in rows.order_by("lfn").values_list("lfn", flat=True)]
+    places = Places(workflow, spec)
+    told = {row.lfn: places.lost(row) for row in rows.order_by("lfn")}
+    files = [ExcludedFile(lfn, f"{named[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in told.items() if why]
+    if len(files) < len(told):
+        spared = [lfn for lfn, why in told.items() if not why]
+        log.warning("input files unreadable", request_name=workflow.request_id, files=len(spared), first=spared[0])
     if not files:
         return 0
     record_left_out(workflow, spec, LeftOut(files=files))
-    told = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
-    Event.objects.create(request=workflow.request, kind="input.excluded", data=told)
+    data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
+    Event.objects.create(request=workflow.request, kind="input.excluded", data=data)
     log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
     return len(files)

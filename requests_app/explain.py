@@ -59,6 +59,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.QUEUE_LOST: "Release it: what is done counts, what is left is planned anew. Let the schedd be repaired first.",
     H.EFFECT_REFUSED: "Repair what DBS or Rucio complains of, retry the registration, then release.",
     H.SHORT: "See which input is left and why; usually no site that is allowed holds it.",
+    H.EXCLUDED: "Have the files repaired and let them in again, or accept in the release that it completes without them.",
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }
 _ALERTS: dict[str, tuple[str, str]] = {
@@ -68,6 +69,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),
+    "input_missing": ("Input files have had no site for long.", "Have their replicas made or repaired, or leave them out."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
     "queue_suspected": (

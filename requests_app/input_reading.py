@@ -1,24 +1,26 @@
 """Input files read from DBS and Rucio: once at import, again while the dataset may grow (spec 4.3; ``contracts.md`` 4.3, 5.2).
 
-Streamed and committed block by block: memory is bounded by the largest block, and a crash goes on where it stopped. Replicas of
-input files are asked by block; those of parents by file, because only their names are known.
+Streamed and committed block by block: memory is bounded by the largest block, and a crash goes on where it stopped. Where files
+are is ``input_places.py``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 from django.db.models import Count, F, Sum
+from django.db.models.functions import Coalesce
 
 from dags_app.planning import lumis
-from dags_app.planning.specs import InputSpec, WorkflowSpec
+from dags_app.planning.specs import ExclusionKind, InputSpec, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
+from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from requests_app.evaluation import Fence
 from requests_app.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.input_places import Places
 from requests_app.models import Event, InputFile, Request, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2 import clock
@@ -103,7 +105,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         if spec.splitting.algorithm.by_lumi:
             _name_late(workflow, wanted, rows)
         InputFile.objects.bulk_create(rows, batch_size=BATCH)
-        events = F("requested_events") + sum(row.events for row in rows)
+        events = F("requested_events") + sum(row.asked_events for row in rows)
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
@@ -126,7 +128,7 @@ def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile])
         run, first, _ = next(lumis.iterate(shared))
         told = f"{row.lfn} came after its share of lumi {run}:{first} could be read: that lumi is done, from other files"
         if shared == mine:
-            _exclude(row, told)
+            _exclude(row, told, ExclusionKind.LATE)
         if late == 1:
             _warn(workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else")
         log.warning("file came late", request_name=workflow.request_id, lfn=row.lfn, run=run, lumi=first, excluded=shared == mine)
@@ -147,7 +149,7 @@ def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *,
         _warn(workflow, f"BlockWhitelist: not in DBS: {', '.join(unseen[:5])}" + (" …" if len(unseen) > 5 else ""))
     now = clock.now()
     Workflow.objects.filter(pk=workflow.pk).update(
-        requested_events=files.aggregate(total=Sum("events"))["total"] or 0,
+        requested_events=files.aggregate(total=Sum(Coalesce("wanted_events", "events")))["total"] or 0,
         input_imported_at=now,
         input_read_at=now,
         input_grew_at=now,
@@ -184,8 +186,8 @@ def _rows_of(
     if wanted.include_parents:
         for link in factory.dbs().file_parents(name):
             parents[link.lfn].add(link.parent_lfn)
-    places = _places_of({parent for file in files for parent in parents[file.lfn]})
-    rses = sorted(rse for rse, complete in factory.rucio().block_locations([name]).get(name, {}).items() if complete)
+    now = clock.now()
+    located = Places(workflow, spec).read(name, {file.lfn: sorted(parents[file.lfn]) for file in files})
     selection, by_lumi = WantedLumis(wanted), spec.splitting.algorithm.by_lumi
     rows: list[InputFile] = []
     for file in files:
@@ -198,26 +200,22 @@ def _rows_of(
             events=file.events,
             adler32=file.adler32 if len(file.adler32) <= 8 else "",
             lumis=lumis.to_json(ranges),
-            rses=rses,
+            rses=list(located[file.lfn].rses),
             parents=sorted(parents[file.lfn]),
-            parent_rses=_different(places[parent] for parent in parents[file.lfn]),
+            parent_rses=[list(rses) for rses in located[file.lfn].parent_rses],
+            located_at=now,
         )
         if by_lumi and not ranges:
-            _exclude(made, NO_LUMI)
-        elif not selection.everything and not selection.among(ranges):
-            _exclude(made, NO_WANTED_LUMI)
+            _exclude(made, NO_LUMI, ExclusionKind.UNUSABLE)
+        elif not selection.everything:
+            wanted_lumis = selection.among(ranges)
+            if wanted_lumis != ranges:
+                made.wanted_events = wanted_share(file.events, ranges, wanted_lumis)
+            if not wanted_lumis:
+                _exclude(made, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
         rows.append(made)
     return rows
 
 
-def _exclude(row: InputFile, reason: str) -> None:
-    row.excluded_at, row.excluded_reason, row.excluded_by = clock.now(), reason, "import"
-
-
-def _places_of(parents: Iterable[str]) -> dict[str, list[str]]:
-    wanted = sorted(parents)
-    return factory.rucio().file_replicas(wanted) if wanted else {}
-
-
-def _different(places: Iterable[Sequence[str]]) -> list[list[str]]:
-    return [list(each) for each in sorted({tuple(sorted(rses)) for rses in places})]
+def _exclude(row: InputFile, reason: str, kind: ExclusionKind) -> None:
+    row.excluded_at, row.excluded_reason, row.excluded_by, row.excluded_kind = clock.now(), reason, "import", kind

@@ -1,45 +1,53 @@
 """Input files as planning wants them: what is left of each, where it can be read, and which are left out (spec 4.5).
 
 Owns the way from InputFile rows to ``InputFileSpec`` values and exclusions. Reading the catalogues is ``input_reading.py``,
-lumis are ``input_lumis.py``. Sites come through CRIC's many-to-many mapping at planning time.
+places are ``input_places.py``, lumis ``input_lumis.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges
+from requests_app.input_places import Places, WaitingFile
 from requests_app.ledger import files_left
 from requests_app.models import InputFile, Workflow
-from sites_app.selectors import sites_by_rse
 from wms2 import clock
 
-Sites = Mapping[str, Iterable[str]]
 _CHUNK = 2000
 
 
-def file_specs(workflow: Workflow, *, tried: bool, anywhere: bool) -> Iterator[InputFileSpec | ExcludedFile]:
-    """Files with events left, LFNs ascending, with the event ranges left; fresh files or tried ones.
-
-    Args:
-        anywhere: files are read from wherever they are (TrustSitelists), so those of a job need no site in common.
-    """
-    sites = sites_by_rse()
+def file_specs(workflow: Workflow, places: Places, *, tried: bool) -> Iterator[InputFileSpec | WaitingFile]:
+    """Files with events left, LFNs ascending, with the event ranges left; fresh files or tried ones."""
     for row in files_left(workflow).filter(tried=tried).iterator(chunk_size=_CHUNK):
-        yield _spec(row, sites, anywhere=anywhere, left=_left(row) if row.unclaimed < row.weight else None)
+        yield _spec(row, places, left=_left(row) if row.unclaimed < row.weight else None)
 
 
-def lumi_specs(workflow: Workflow, left: LumiRanges, *, anywhere: bool) -> Iterator[InputFileSpec | ExcludedFile]:
-    """Files that hold any of the lumis ``left``, LFNs ascending, each with those it holds."""
-    sites = sites_by_rse()
+def lumi_specs(workflow: Workflow, places: Places, left: LumiRanges) -> Iterator[InputFileSpec | WaitingFile]:
+    """Files that hold any of the lumis ``left``, LFNs ascending, each with those it holds.
+
+    A lumi is dealt once, with all files that hold it (docs/adr/0030): while one of them waits, the lumi waits.
+    """
     rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by("lfn")
+    specs: list[InputFileSpec] = []
     for row in rows.iterator(chunk_size=_CHUNK):
         mine = lumis.intersect(lumis.from_json(row.lumis), left)
-        if mine:
-            yield _spec(row, sites, anywhere=anywhere, left_lumis=mine)
+        if not mine:
+            continue
+        spec = _spec(row, places, left_lumis=mine)
+        if isinstance(spec, WaitingFile):
+            left = lumis.subtract(left, mine)
+            yield spec
+        else:
+            specs.append(spec)
+    for spec in specs:
+        todo = lumis.intersect(spec.left_lumis or {}, left)
+        if todo:
+            yield replace(spec, left_lumis=todo)
 
 
 def exclude_files(*, workflow: Workflow, excluded: Iterable[ExcludedFile], actor: str = "planner") -> None:
@@ -47,38 +55,35 @@ def exclude_files(*, workflow: Workflow, excluded: Iterable[ExcludedFile], actor
     now = clock.now()
     for file in excluded:
         InputFile.objects.filter(workflow=workflow, lfn=file.lfn, excluded_at__isnull=True).update(
-            excluded_at=now, excluded_reason=file.reason, excluded_by=actor
+            excluded_at=now,
+            excluded_reason=file.reason,
+            excluded_by=actor,
+            excluded_kind=file.kind,
+            waiting_since=None,
+            waiting_reason="",
         )
 
 
 def _spec(
     row: InputFile,
-    sites: Sites,
+    places: Places,
     *,
-    anywhere: bool,
     left: tuple[tuple[int, int], ...] | None = None,
     left_lumis: LumiRanges | None = None,
-) -> InputFileSpec | ExcludedFile:
-    places = _sites(row.rses, sites)
-    if places and row.parent_rses and not anywhere:
-        together = places.intersection(*(_sites(rses, sites) for rses in row.parent_rses))
-        if not together:
-            return ExcludedFile(row.lfn, f"no site has both the file and its parents; the file is at {', '.join(sorted(places))}")
-        places = together
+) -> InputFileSpec | WaitingFile:
+    sites = places.of(row)
+    if isinstance(sites, WaitingFile):
+        return sites
     return InputFileSpec(
         lfn=row.lfn,
         size_bytes=row.size_bytes,
         events=row.events,
         lumis=lumis.from_json(row.lumis),
-        locations=places,
+        locations=sites,
         parents=tuple(row.parents),
         left=left,
         left_lumis=left_lumis,
     )
-
-
-def _sites(rses: Iterable[str], sites: Sites) -> frozenset[str]:
-    return frozenset(site for rse in rses for site in sites.get(rse, ()))
 
 
 def _left(row: Any) -> tuple[tuple[int, int], ...]:

@@ -172,12 +172,16 @@ def _files(workflow: Workflow) -> QuerySet[Any]:
         InputFile.objects.filter(workflow=workflow)
         .annotate(
             weight=Case(When(events=0, then=Value(1)), default=F("events"), output_field=BigIntegerField()),
+            asked=Coalesce(F("wanted_events"), F("events"), output_field=BigIntegerField()),
             done=claimed(WorkUnitState.DONE),
             planned=claimed(*_PLANNED),
             failed_claims=Count("claims", filter=Q(claims__live=False)),
         )
         .annotate(
             unclaimed=F("weight") - F("done") - F("planned"),
+            # a mask cuts only files that are claimed whole, so that nothing is rounded
+            done_asked=F("done") * F("asked") / F("weight"),
+            planned_asked=F("planned") * F("asked") / F("weight"),
             tried=Case(When(failed_claims__gt=0, then=Value(True)), default=Value(False), output_field=BooleanField()),
         )
     )
@@ -190,16 +194,16 @@ def _of_input(workflow: Workflow) -> Ledger:
     def events(field: str, condition: Q) -> Coalesce:
         return Coalesce(Sum(field, filter=condition), Value(0), output_field=BigIntegerField())
 
-    files = _files(workflow)
+    files = _files(workflow).annotate(left_asked=F("unclaimed") * F("asked") / F("weight"))
     wrong = files.filter(kept, unclaimed__lt=0).first()
     if wrong is not None:
         raise LedgerViolation(f"{wrong.lfn}: more events are claimed than the file has")
     sums = files.aggregate(
-        all_events=events("events", Q()),
-        done_events=events("done", real),
-        planned_events=events("planned", real),
-        excluded_events=events("events", out),
-        left_events=events("unclaimed", real),
+        all_events=events("asked", Q()),
+        done_events=events("done_asked", real),
+        planned_events=events("planned_asked", real),
+        excluded_events=events("asked", out),
+        left_events=events("left_asked", real),
         all_files=Count("pk"),
         done_files=Count("pk", filter=kept & Q(done__gte=F("weight"))),
         planned_files=Count("pk", filter=kept & Q(unclaimed=0, planned__gt=0)),

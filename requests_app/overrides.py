@@ -26,6 +26,7 @@ class Overrides(BaseModel):
     error_max_rescue_attempts: int | None = Field(None, ge=0, le=100)
     retry_processing: int | None = Field(None, ge=0, le=20)
     retry_merge: int | None = Field(None, ge=0, le=20)
+    max_excluded_fraction: float | None = Field(None, ge=0, le=1)
     memory_mb: int | None = Field(None, ge=1, description="of a processing job, all its cores together")
 
     @property
@@ -80,6 +81,12 @@ def max_rescues(request: Request) -> int:
     """Failure rescues of a round of this request."""
     own = overrides_of(request).error_max_rescue_attempts
     return limit_int("error_max_rescue_attempts") if own is None else own
+
+
+def max_excluded(request: Request) -> float:
+    """Share of its wanted input files that this request may complete without."""
+    own = overrides_of(request).max_excluded_fraction
+    return conf().max_excluded_fraction if own is None else own
 
 
 def with_memory(spec: WorkflowSpec, request: Request) -> WorkflowSpec:

@@ -27,6 +27,7 @@ from outputs_app.services import blocks_open, units_join_blocks
 from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
+from requests_app.input_places import locations_refresh
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
 from requests_app.models import InputFile, Round, Workflow
@@ -58,6 +59,8 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     spec = with_memory(spec_of(workflow), evaluation.request)
     ledger = ledger_of(workflow)
     ledger_check(ledger)
+    if ledger.work_left:
+        locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
     left_out = LeftOut()
     jobs = jobs_left(workflow, spec, ledger, left_out)
     if jobs is None:

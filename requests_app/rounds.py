@@ -16,7 +16,7 @@ from dags_app.states import dag_transition
 from outputs_app.owning import lumis_give_back
 from outputs_app.services import units_leave_blocks
 from requests_app.accounting import account_again
-from requests_app.bad_input import bad_input_exclude
+from requests_app.bad_input import bad_input_exclude, only_bad_input_left
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
 from requests_app.overrides import max_rescues
@@ -95,6 +95,9 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     kind = DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
         _close(evaluation, round_, "rescue attempts used up")
+        return None
+    if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_):
+        _close(evaluation, round_, "what is left gave up over input files: they are read elsewhere, or later")
         return None
     file = newest_rescue(Path(last.dag_file_path))
     with evaluation.fenced():

@@ -97,6 +97,14 @@ class Conf(BaseModel):
     pileup_cache_seconds: int = Field(6 * 3600, ge=0, description="0: read before every planning")
     pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
     input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")
+    input_locations_seconds: float = Field(3600.0, ge=0, description="older locations of input files are read again")
+    input_missing_alert_seconds: float = Field(86400.0, gt=0, description="files that wait longer for a location alert")
+    unreadable_apart_seconds: float = Field(
+        4 * 3600, gt=0, description="a file that its only site fails to read again so much later is left out"
+    )
+    max_excluded_fraction: float = Field(
+        0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
+    )
     generation_excess_factor: float = Field(2.0, ge=1.0)
     dag_max_merge_groups: int = Field(10, ge=1, description="Work units of one DAG that run at the same time")
     dag_max_processing: int = 5000

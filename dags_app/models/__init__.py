@@ -9,6 +9,7 @@ from dags_app.models.failure import (
     FailureLog,
     FailureRule,
     FailureSample,
+    UnreadableInput,
 )
 from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUnitState
 
@@ -26,6 +27,7 @@ __all__ = [
     "FailureLog",
     "FailureRule",
     "FailureSample",
+    "UnreadableInput",
     "WorkUnit",
     "WorkUnitClaim",
     "WorkUnitState",

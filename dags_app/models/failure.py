@@ -167,3 +167,31 @@ class FailedInputFile(models.Model):
 
     def __str__(self) -> str:
         return self.lfn
+
+
+class UnreadableInput(models.Model):
+    """That an input file could not be read at a site in one submission: evidence that outlives rescues and rounds.
+
+    One row for each submission (``fence``), because only that several agree, or one again hours later, speaks against the file
+    and not against the site's storage (docs/adr/0040).
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="unreadable_input")
+    lfn = models.CharField(max_length=700)
+    site = models.CharField(max_length=100)
+    fence = models.BigIntegerField()
+    code = models.IntegerField()
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "unreadable_input"
+        verbose_name_plural = "unreadable input"
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(fields=("workflow", "lfn", "site", "fence"), name="unreadable_input_once_a_submission"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.lfn} at {self.site}"

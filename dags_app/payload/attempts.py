@@ -13,7 +13,7 @@ from . import codes, files, fjr, packed
 from .codes import PayloadError
 from .documents import read_unit
 from .eventlog import JobHistory
-from .evidence import MESSAGE_CHARACTERS, is_sure, of_framework_report, of_own_report
+from .evidence import MESSAGE_CHARACTERS, bad_files, code_without_report, is_sure, of_framework_report, of_own_report
 from .formats import REPORT_SCHEMA, report_name
 from .reading import Value, load_document
 from .rules import Evidence
@@ -114,14 +114,18 @@ def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str)
 
 def _without_report(directory: Path, call: PostCall, problem: str, site: str) -> Evidence:
     """A job that ended by itself and left no report: cmsRun's own, if its logs came back; else all that is known in words."""
+    inputs = _inputs(directory, call.node)
     for name, text in packed.framework_reports(directory, call.node, call.retry, call.job_id):
-        found = of_framework_report(fjr.parse_framework_report(text), _inputs(directory, call.node)).evidence
+        found = of_framework_report(fjr.parse_framework_report(text), inputs).evidence
         if found is not None:
             return Evidence(found.code, found.message, name, site, found.bad_files)
-    tail = files.tail_text(directory / f"{call.node}.{call.retry}.err", _LOST_REPORT_LINES)
+    own = files.tail_text(directory / f"{call.node}.{call.retry}.err", _LOST_REPORT_LINES)
+    program = packed.last_stderr(directory, call.node, call.retry, call.job_id, _LOST_REPORT_LINES)
+    tail = "\n".join(part for part in (program, own) if part)
+    named = bad_files(tail, inputs or ())
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
-    code = call.return_value if is_sure(call.return_value) else codes.REPORT_LOST  # a container hands a signal on as 128 + n
-    return Evidence(code, message[:MESSAGE_CHARACTERS], site=site)
+    code = code_without_report(call.return_value, named)  # a container hands a signal on as 128 + n
+    return Evidence(code, message[:MESSAGE_CHARACTERS], site=site, bad_files=named)
 
 
 def _inputs(directory: Path, node: str) -> tuple[str, ...] | None:

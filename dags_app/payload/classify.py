@@ -79,7 +79,11 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
     wanted = rule.action if rule else RETRY
     if wanted == ABORT_DAG:
         return _stop(evidence, rule, codes.POST_ABORT_DAG, ABORT_DAG, "the rule aborts the DAG")
-    if wanted == STOP and not (rule and rule.category == DATA and not evidence.bad_files):
+    over_input = rule is not None and rule.category == DATA
+    if wanted == STOP and over_input and evidence.bad_files and situation.other_site:
+        why = "the unit is to read it elsewhere"
+        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, why, leave_site=True)
+    if wanted == STOP and not (over_input and not evidence.bad_files):
         return _stop(evidence, rule, codes.POST_PERMANENT, STOP)
     if wanted == OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
         return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, "the unit is to leave this site", leave_site=True)

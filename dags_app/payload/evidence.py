@@ -28,6 +28,9 @@ _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST
 #: WMCore's steps after cmsRun: when cmsRun has failed they fail too.
 _WMCORE_AFTERWARDS = re.compile(r"(?i)stageout|logarch|logcollect|upload")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+#: JSON reports are read whole; a larger one is none that any job wrote.
+_MOST_BYTES = 64 * 1024 * 1024
+_HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,23 @@ class ReportReading:
 
 
 def read_report(path: Path) -> ReportReading:
-    """Read a report of any of the three forms, told apart by their contents."""
+    """Read a report of any of the three forms, told apart by their contents. XML is read as a stream, JSON up to a bound."""
     try:
-        text = _decoded(path.read_bytes())
+        with path.open("rb") as raw:
+            head = raw.read(_HEAD_BYTES)
+        encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        if head.decode(encoding, "replace").lstrip().startswith("<"):
+            with path.open(encoding=encoding, errors="replace", newline="") as stream:
+                report = fjr.parse_framework_stream(fjr.portions_of(stream))
+            return of_framework_report(report or FrameworkReport(problem=f"{path.name} is empty"))
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            return ReportReading(None, f"{path.name} has {size} bytes, more than the {_MOST_BYTES} that are read")
+        text = path.read_bytes().decode(encoding, "replace")
     except OSError as error:
         return ReportReading(None, f"{path.name} cannot be read: {error.strerror or error}")
     if not text.strip():
         return ReportReading(None, f"{path.name} is empty")
-    if text.lstrip().startswith("<"):
-        return of_framework_report(fjr.parse_framework_report(text))
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,12 +79,6 @@ def read_report(path: Path) -> ReportReading:
     if "steps" in _fields(document.get("fwjr", document)):
         return of_wmcore_report(document)
     return ReportReading(None, f"{path.name} is no job report of a known form")
-
-
-def _decoded(data: bytes) -> str:
-    """UTF-8, or what a byte order mark says; what does not belong into it is replaced."""
-    utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 
 
 def of_own_report(report: dict[str, Any], inputs: Iterable[str] | None = None) -> ReportReading:
@@ -247,9 +252,16 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
         text = f"the report says 0, the process ended with {exit_code}"
         return Evidence(exit_code if is_sure(exit_code) else codes.ENDINGS_DIFFER, _joined(text, stderr))
     text = reading.problem if exit_code is None else f"{reading.problem}; the process ended with {exit_code}"
-    sure = exit_code is not None and is_sure(exit_code)
-    code = exit_code if sure and exit_code is not None else codes.REPORT_LOST
+    code = codes.REPORT_LOST if exit_code is None else code_without_report(exit_code, named)
     return Evidence(code, _joined(text, stderr), bad_files=named)
+
+
+def code_without_report(exit_code: int, named: Iterable[str]) -> int:
+    """The code of a job that left no usable report. Its 8 bits are believed where they are those of a file that could not be
+    read and stderr names an input file, which no other failure does by chance."""
+    if is_sure(exit_code):
+        return exit_code
+    return codes.UNREADABLE_8_BITS.get(exit_code, codes.REPORT_LOST) if tuple(named) else codes.REPORT_LOST
 
 
 def is_sure(code: int) -> bool:

@@ -6,6 +6,8 @@ Everything read is bounded; an archive that is missing or torn has nothing in it
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 import tarfile
 import zlib
@@ -16,6 +18,9 @@ from .formats import logs_name
 
 JOB_AD, MACHINE_AD = "job.ad", "machine.ad"
 
+#: Several times what ``reports.write_logs`` packs at most.
+_MOST_PACKED_BYTES = 32 * 1024 * 1024
+_MOST_UNPACKED_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024
 _MOST_MEMBERS = 500
 _REPORT = re.compile(r"step(\d+)_(\w+)/FrameworkJobReport\.xml")
@@ -50,10 +55,16 @@ def job_of(ad: str) -> str:
 
 
 def read_members(path: Path) -> dict[str, str]:
-    """Text of the archive's files by name, each up to 1 MB; what comes before damage is kept."""
+    """Text of the archive's files by name, each up to 1 MB; what comes before damage, or before a bound, is kept.
+
+    Bounded before anything is unpacked: an archive that is larger than any that a job writes is not opened, and one that unpacks
+    to more than such a job packs is read no further.
+    """
     found: dict[str, str] = {}
     try:
-        with tarfile.open(path) as archive:
+        if path.stat().st_size > _MOST_PACKED_BYTES:
+            return found
+        with gzip.open(path) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
             for member in archive:
                 stream = archive.extractfile(member) if member.isfile() else None
                 if stream is not None and len(found) < _MOST_MEMBERS:
@@ -61,3 +72,17 @@ def read_members(path: Path) -> dict[str, str]:
     except (OSError, EOFError, tarfile.TarError, zlib.error):
         return found
     return found
+
+
+class _Bounded(io.BufferedIOBase):
+    """Gives no more than ``_MOST_UNPACKED_BYTES`` of a stream, however small it was packed; then it seems cut off."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        super().__init__()
+        self._stream = stream
+        self._left = _MOST_UNPACKED_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self._stream.read(self._left if size is None or size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data

@@ -33,13 +33,13 @@ class SiteChoice:
         return (locations & self._whitelist if self._whitelist else locations) - self._blacklist
 
     def problem(self, locations: frozenset[str]) -> str | None:
-        """Why no job can read files there, or None."""
+        """Why no job can read files there, or None. With ``TrustSitelists`` it does not matter where they are."""
+        if self._trusted:
+            return None if self.sites(locations) else EMPTY_SITE_LISTS
         if not locations:
             return NO_REPLICA
         if self.sites(locations):
             return None
-        if self._trusted:
-            return EMPTY_SITE_LISTS
         return f"no site: the replicas are at {', '.join(sorted(locations))}, the site lists admit none of these"
 
     def for_generation(self) -> frozenset[str]:

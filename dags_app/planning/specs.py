@@ -331,12 +331,24 @@ class WorkUnitSpec:
         return len(self.jobs) + sum(len(level.nodes) for level in self.levels)
 
 
+class ExclusionKind(StrEnum):
+    """Why no job reads a file; what of it an operator must know of before a request completes without it."""
+
+    UNWANTED = "unwanted"  # the request's own masks and lists leave it out
+    LATE = "late"  # it came when all its lumis were done from other files (docs/adr/0030)
+    UNUSABLE = "unusable"  # the way the request is split cannot take it
+    LOST = "lost"  # it could not be read where it is
+    OPERATOR = "operator"  # an operator left it out
+    ACCEPTED = "accepted"  # an operator accepted that it is left out
+
+
 @dataclass(frozen=True, slots=True)
 class ExcludedFile:
     """An input file that no job reads, with the reason an operator can read."""
 
     lfn: str
     reason: str
+    kind: ExclusionKind = ExclusionKind.UNUSABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +359,7 @@ class RefusedLumi:
     lumi: int
     reason: str
     lfns: tuple[str, ...] = ()
+    for_lack_of_site: bool = False  # as the files lie now: it may be taken when they have moved
 
 
 #: What a splitter yields, in order.

@@ -41,3 +41,10 @@ class WantedLumis:
         if self.has_run_lists:
             ranges = lumis.restrict_runs(ranges, whitelist=self._whitelist, blacklist=self._blacklist)
         return lumis.intersect(ranges, self._lumi_list) if self.has_lumi_list else ranges
+
+
+def wanted_share(events: int, held: LumiRanges, wanted: LumiRanges) -> int:
+    """The events of a file that its wanted lumis are expected to hold, spread evenly over all of them; rounded up."""
+    if wanted == held or not events:
+        return events
+    return -(-events * lumis.count(wanted) // max(lumis.count(held), 1))

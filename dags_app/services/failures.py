@@ -17,7 +17,16 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit, WorkUnitState
+from dags_app.models import (
+    DAG,
+    FailedInputFile,
+    FailureGroup,
+    FailureLog,
+    FailureSample,
+    UnreadableInput,
+    WorkUnit,
+    WorkUnitState,
+)
 from dags_app.payload.codes import NOT_SUBMITTED
 from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
 from dags_app.payload.formats import post_name
@@ -205,6 +214,27 @@ def _count_files(workflow_id: uuid.UUID, lines: Sequence[FailureLine]) -> None:
         row.site, row.code, row.last_at = line.site[:100], line.code, line.at
     for row in rows.values():
         row.save()
+    _note_unreadable(workflow_id, [(lfn, line) for lfn, line in named if lfn in rows])
+
+
+def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureLine]]) -> None:
+    """Where files could not be read; a failure whose site nobody knows tells nothing of it."""
+    found: dict[tuple[str, str, int], UnreadableInput] = {}
+    for lfn, line in named:
+        if line.category != DATA or not line.site:
+            continue
+        key = (lfn, line.site[:100], line.fence or 0)
+        if key not in found:
+            found[key] = UnreadableInput(
+                workflow_id=workflow_id, lfn=lfn, site=key[1], fence=key[2], first_at=line.at, last_at=line.at, code=line.code
+            )
+        found[key].code, found[key].last_at = line.code, max(found[key].last_at, line.at)
+    UnreadableInput.objects.bulk_create(
+        found.values(),
+        update_conflicts=True,
+        unique_fields=["workflow", "lfn", "site", "fence"],
+        update_fields=["code", "last_at"],
+    )
 
 
 def failures_without_success(dag: DAG) -> int:

@@ -88,6 +88,13 @@ KNOBS: dict[str, dict[str, str]] = {
         "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"
         " there.",
         "input_reread_seconds": "Pause between two readings of an input dataset that may still grow (`OpenRunningTimeout`).",
+        "input_locations_seconds": "Locations of input files that are older are read again before a round is planned; as long a"
+        " request waits for files without a location before it looks again.",
+        "input_missing_alert_seconds": "Input files that wait longer for a site to be read at raise the alert `input_missing`.",
+        "unreadable_apart_seconds": "An input file that could not be read at the only site with it is tried again after this, and"
+        " left out if it cannot be read then either; where two sites agree, at once.",
+        "max_excluded_fraction": "The share of its wanted input files that a request may complete without, when they could not be"
+        " read or not be split; above it the request is held (`excluded`). A request may have its own.",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
         "dag_max_merge_groups": limit("dag_max_merge_groups"),
         "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",

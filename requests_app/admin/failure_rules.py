@@ -12,7 +12,16 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureLog, FailureRule, FailureSample
+from dags_app.models import (
+    FailedInputFile,
+    FailureAction,
+    FailureCategory,
+    FailureGroup,
+    FailureLog,
+    FailureRule,
+    FailureSample,
+    UnreadableInput,
+)
 from dags_app.rule_trials import MOST_SAMPLES, rules_try
 from requests_app.services import failure_rules as services
 from wms2.admin import ReadOnlyAdmin, ReasonForm, Verb, badge_column, link_column, register_verbs, since_column
@@ -184,6 +193,25 @@ class FailedInputFileAdmin(ReadOnlyAdmin):
     """Input files that failures named, newest first."""
 
     list_display = ("lfn", link_column("workflow"), "attempts", "code", "site", since_column("last_at", "last"))
+    list_select_related = ("workflow",)
+    exact_search = ("workflow__request__request_name", "lfn")
+    search_help_text = "A request's whole name, or a file's."
+    ordering = ("-id",)
+
+
+@admin.register(UnreadableInput)
+class UnreadableInputAdmin(ReadOnlyAdmin):
+    """Where and when input files could not be read, newest first."""
+
+    list_display = (
+        "lfn",
+        link_column("workflow"),
+        "site",
+        "code",
+        "fence",
+        since_column("first_at", "first"),
+        since_column("last_at", "last"),
+    )
     list_select_related = ("workflow",)
     exact_search = ("workflow__request__request_name", "lfn")
     search_help_text = "A request's whole name, or a file's."

@@ -10,10 +10,11 @@ from django import forms
 from outputs_app.models import Effect, EffectState
 from requests_app import foretell, services
 from requests_app.limits import limit_set
-from requests_app.models import CleanupPolicy, Limit, Request
+from requests_app.models import CleanupPolicy, InputFile, Limit, Request
 from requests_app.overrides import Overrides, overrides_read
 from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
+from requests_app.services.input_files import restore_refused
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
 from wms2.admin import ReasonForm, Verb, register_verbs
@@ -55,6 +56,12 @@ class ReleaseForm(ReasonForm):
         widget=forms.Textarea(attrs={"rows": 2, "cols": 80}),
         help_text="Input files nobody reads any more, one a line.",
     )
+    accept_excluded = forms.BooleanField(
+        required=False, help_text="It may complete without the input files that could not be read or not be split."
+    )
+    max_excluded_fraction = forms.FloatField(
+        required=False, min_value=0, max_value=1, help_text="Share of its wanted input files that it may complete without."
+    )
     error_hold_threshold = forms.FloatField(required=False, help_text="Share of failed work units that holds it, above 0 to 1.")
     retry_processing = forms.IntegerField(required=False, min_value=0, max_value=20, help_text="Retries of a processing job.")
     error_max_rescue_attempts = forms.IntegerField(
@@ -62,7 +69,7 @@ class ReleaseForm(ReasonForm):
     )
     retry_merge = forms.IntegerField(required=False, min_value=0, max_value=20, help_text="Retries of a merge job.")
     memory_mb = forms.IntegerField(required=False, min_value=1, help_text="Of a processing job, all its cores together.")
-    field_order = ("mode", "site_bans", "excluded_files", *Overrides.model_fields, "reason")
+    field_order = ("mode", "site_bans", "excluded_files", "accept_excluded", *Overrides.model_fields, "reason")
 
 
 class RestartForm(ReasonForm):
@@ -101,6 +108,7 @@ def _release(row: Request, actor: str, data: Data) -> None:
         overrides=overrides_read({name: data[name] for name in Overrides.model_fields if data.get(name) is not None}),
         site_bans=tuple(data.get("site_bans", "").split()),
         excluded_files=tuple(data.get("excluded_files", "").split()),
+        accept_excluded=bool(data.get("accept_excluded")),
     )
     mode = ReleaseMode(data["mode"]) if data.get("mode") else None
     services.request_release(request=row, actor=actor, reason=data["reason"], mode=mode, changes=changes)
@@ -164,6 +172,20 @@ def _retry_now(effect: Effect, actor: str, data: Data) -> None:
 register_verbs(
     Effect,
     Verb("retry", "Retry now", _retry_foretold, _retry_refused, _retry_now, lambda row: (row.state, row.get_state_display())),
+)
+
+
+def _restore_foretold(files: Sequence[InputFile]) -> dict[int, list[str]]:
+    return {file.pk: ["It is read after all, in a further round.", f"Left out because: {file.excluded_reason}"] for file in files}
+
+
+def _restore(file: InputFile, actor: str, data: Data) -> None:
+    services.input_files_restore(request=file.workflow.request, lfns=[file.lfn], actor=actor, reason=data["reason"])
+
+
+register_verbs(
+    InputFile,
+    Verb("restore", "Let in again", _restore_foretold, restore_refused, _restore, lambda row: (row.excluded_kind, row.lfn)),
 )
 
 

@@ -38,7 +38,11 @@ class RoundAdmin(ReadOnlyAdmin):
 class InputFileAdmin(ReadOnlyAdmin):
     """Input files."""
 
-    list_display = ("lfn", link_column("workflow"), "events", "size_bytes", "excluded_reason")
+    list_display = (
+        "lfn", link_column("workflow"), "events", "size_bytes", "excluded_kind", "excluded_reason", "excluded_by",
+        since_column("excluded_at", "left out"), since_column("waiting_since", "waits for a site"), "waiting_reason",
+    )  # fmt: skip
+    list_filter = ("excluded_kind", ("waiting_since", admin.EmptyFieldListFilter))
     list_select_related = ("workflow",)
     exact_search = ("workflow__request__request_name", "lfn")
     search_help_text = "A request's whole name, or a whole LFN."

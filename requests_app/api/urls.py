@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import dags, errors, schedds, sites, system, verb_views, views
+from requests_app.api import dags, errors, input_files, schedds, sites, system, verb_views, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -15,6 +15,10 @@ urlpatterns = [
         name="request-detail",
     ),
     path("requests/<name:request_name>/errors", errors.RequestErrorsView.as_view(), name="request-errors"),
+    path("requests/<name:request_name>/input-files", input_files.RequestInputFilesView.as_view(), name="request-input-files"),
+    path(
+        "requests/<name:request_name>/restore-files", input_files.RequestRestoreFilesView.as_view(), name="request-restore-files"
+    ),
     path("requests/<name:request_name>/hold", verb_views.RequestHoldView.as_view(), name="request-hold"),
     path("requests/<name:request_name>/stop", verb_views.RequestStopView.as_view(), name="request-stop"),
     path("requests/<name:request_name>/release", verb_views.RequestReleaseView.as_view(), name="request-release"),

@@ -49,6 +49,12 @@ class ReleaseInputSerializer(ReasonSerializer):
     excluded_files = serializers.ListField(
         child=TextField(max_length=_MAX_LFN), required=False, max_length=MAX_FILES, help_text="input files nobody reads any more"
     )
+    accept_excluded = serializers.BooleanField(
+        default=False, help_text="the request may complete without the input files that could not be read or not be split"
+    )
+    max_excluded_fraction = serializers.FloatField(
+        required=False, min_value=0, max_value=1, help_text="share of its wanted input files that it may complete without"
+    )
     error_hold_threshold = serializers.FloatField(required=False, min_value=0.000001, max_value=1)
     error_max_rescue_attempts = serializers.IntegerField(required=False, min_value=0, max_value=100)
     retry_processing = serializers.IntegerField(required=False, min_value=0, max_value=20)
@@ -64,6 +70,7 @@ class ReleaseInputSerializer(ReasonSerializer):
             overrides=Overrides(**{name: data[name] for name in Overrides.model_fields if name in data}),
             site_bans=tuple(data.get("site_bans", ())),
             excluded_files=tuple(data.get("excluded_files", ())),
+            accept_excluded=data["accept_excluded"],
         )
 
 

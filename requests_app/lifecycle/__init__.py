@@ -11,6 +11,7 @@ from collections.abc import Callable
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.held import handle_held
+from requests_app.lifecycle.missing import alert_missing
 from requests_app.lifecycle.partial import handle_partial
 from requests_app.lifecycle.planning import handle_planning
 from requests_app.lifecycle.queued import handle_queued, handle_resubmitting
@@ -36,4 +37,5 @@ def evaluate(evaluation: Evaluation) -> None:
     handler = HANDLERS.get(evaluation.request.status)
     if handler is not None:
         handler(evaluation)
+    alert_missing(evaluation)
     watch_timeout(evaluation)

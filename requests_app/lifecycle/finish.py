@@ -10,6 +10,7 @@ from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
+from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.rounds import round_close, round_open
 from requests_app.services.invalidation import previous_superseded
@@ -46,6 +47,8 @@ def finish(evaluation: Evaluation) -> None:
     ledger_check(ledger)
     if ledger.work_left:
         if request.status == S.PLANNING and not looked.new_files:
+            if wait_for_locations(evaluation):
+                return
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
         else:
@@ -110,7 +113,12 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
             waiting_for=f"{unfinished.count()} blocks to be archived, e.g. {unfinished[0].dbs_block_name}: {unfinished[0].status}"
         )
         return
+    if hold_over_exclusions(evaluation):
+        return
     evidence = {**_evidence(request.workflow), "blocks": blocks.count()}
     with evaluation.fenced():
+        if ledger_of(request.workflow, whole=False).work_left:
+            evaluation.note(waiting_for="input files that were let in again just now")
+            return
         evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
         previous_superseded(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from requests_app.admission import decide
 from requests_app.evaluation import Evaluation
+from requests_app.lifecycle.missing import look_for_locations
 from requests_app.models import RequestStatus
 from wms2.locks import LockKey, transaction_lock
 
@@ -12,6 +13,8 @@ S = RequestStatus
 
 def handle_queued(evaluation: Evaluation) -> None:
     """Take a slot if it is this request's turn; otherwise say what it waits for."""
+    if look_for_locations(evaluation):
+        return
     with transaction_lock(LockKey.ADMISSION):
         decision = decide(evaluation.request)
         if decision.admitted:

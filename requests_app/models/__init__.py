@@ -2,7 +2,7 @@
 
 from requests_app.models.audit import AuditEntry, Event, RequestTransition
 from requests_app.models.control import Installation, Lease, Limit
-from requests_app.models.inputs import InputFile, InputLumis, LumiFate
+from requests_app.models.inputs import ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.models.workflow import Round, Workflow, WorkflowStatus
@@ -13,6 +13,7 @@ __all__ = [
     "AuditEntry",
     "CleanupPolicy",
     "Event",
+    "ExcludedBecause",
     "HoldCode",
     "InputFile",
     "InputLumis",

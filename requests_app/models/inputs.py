@@ -8,13 +8,30 @@ from __future__ import annotations
 from django.contrib.postgres.fields import BigIntegerRangeField
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
+
+from dags_app.planning.specs import ExclusionKind
+
+
+class ExcludedBecause(models.TextChoices):
+    """``ExclusionKind`` with words for people."""
+
+    UNWANTED = ExclusionKind.UNWANTED, "Not wanted by the request"
+    LATE = ExclusionKind.LATE, "Came too late"
+    UNUSABLE = ExclusionKind.UNUSABLE, "Cannot be split as asked"
+    LOST = ExclusionKind.LOST, "Could not be read"
+    OPERATOR = ExclusionKind.OPERATOR, "Left out by an operator"
+    ACCEPTED = ExclusionKind.ACCEPTED, "Accepted by an operator"
 
 
 class InputFile(models.Model):
     """One file of the input dataset as the catalogues described it when it was imported.
 
-    ``lumis`` is ``{run: [[first, last], ...]}``; ``rses`` are where a complete replica of its block was. ``parent_rses`` has
+    ``lumis`` is ``{run: [[first, last], ...]}``; ``rses`` are where it was at ``located_at``. ``parent_rses`` has
     a list of RSEs for each different set of places where its parents were: a job needs one of every list at its site.
+    ``wanted_events``: those expected in the lumis that the request wants, where these are not all of the file's.
+    ``waiting_since``: planning has found no site for it, ``waiting_reason`` says why. What jobs said of it before
+    ``restored_at``, when an operator lifted its exclusion, no longer speaks against it.
     """
 
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="input_files")
@@ -22,6 +39,7 @@ class InputFile(models.Model):
     block_name = models.CharField(max_length=700)
     size_bytes = models.BigIntegerField()
     events = models.BigIntegerField()
+    wanted_events = models.BigIntegerField(null=True, blank=True)
     adler32 = models.CharField(max_length=8, blank=True)
     lumis = models.JSONField(default=dict)
     rses = models.JSONField(default=list)
@@ -30,6 +48,11 @@ class InputFile(models.Model):
     excluded_reason = models.TextField(blank=True)
     excluded_at = models.DateTimeField(null=True, blank=True)
     excluded_by = models.CharField(max_length=100, blank=True)
+    excluded_kind = models.CharField(max_length=10, choices=ExcludedBecause.choices, blank=True)
+    restored_at = models.DateTimeField(null=True, blank=True)
+    located_at = models.DateTimeField(default=timezone.now)
+    waiting_since = models.DateTimeField(null=True, blank=True)
+    waiting_reason = models.TextField(blank=True)
 
     class Meta:
         db_table = "input_files"
@@ -41,11 +64,24 @@ class InputFile(models.Model):
                 | (Q(excluded_at__isnull=False) & ~Q(excluded_reason="")),
                 name="input_file_exclusion_has_reason",
             ),
+            models.CheckConstraint(
+                condition=Q(excluded_at__isnull=True, excluded_kind="")
+                | Q(excluded_at__isnull=False, excluded_kind__in=ExcludedBecause.values, waiting_since__isnull=True),
+                name="input_file_exclusion_has_kind",
+            ),
         )
-        indexes = (models.Index(fields=("workflow",), name="input_files_excluded", condition=Q(excluded_at__isnull=False)),)
+        indexes = (
+            models.Index(fields=("workflow",), name="input_files_excluded", condition=Q(excluded_at__isnull=False)),
+            models.Index(fields=("workflow",), name="input_files_waiting", condition=Q(waiting_since__isnull=False)),
+        )
 
     def __str__(self) -> str:
         return self.lfn
+
+    @property
+    def asked_events(self) -> int:
+        """Events that the request asks for, of this file."""
+        return self.events if self.wanted_events is None else self.wanted_events
 
 
 class LumiFate(models.TextChoices):

@@ -74,6 +74,7 @@ class HoldCode(models.TextChoices):
     QUEUE_LOST = "queue_lost", "Schedd queue lost"
     EFFECT_REFUSED = "effect_refused", "Registration refused"
     SHORT = "short", "Fewer events than asked after all rounds"
+    EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
 
 

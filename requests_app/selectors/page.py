@@ -16,11 +16,13 @@ from requests_app.explain import Explanation, explain
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.errors_page import ErrorsOnPage, errors_on_page
+from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
 from wms2.words import duration
 
 #: Work units drawn one by one; the others are counted.
 MOST_UNITS = 1_000
+MOST_INPUT_FILES = 20
 MOST_TRANSITIONS = 200
 MOST_EFFECTS = 100
 MOST_AUDIT = 50
@@ -109,6 +111,7 @@ class Work:
     dag: DagView | None
     dags: tuple[DAG, ...]
     errors: ErrorsOnPage | None
+    input: TroubledInput | None
 
     @property
     def troubled(self) -> list[Trouble]:
@@ -181,6 +184,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         dag=_dag_view(standing.dag, dags, problem),
         dags=dags,
         errors=errors_on_page(request, workflow),
+        input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Operator verbs and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work."""
 
 from dags_app.services.stop import StopMode
+from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate
 from requests_app.services.production import request_set_steps
@@ -12,6 +13,7 @@ from requests_app.services.verbs import request_abort, request_hold, request_set
 __all__ = [
     "Belonging",
     "StopMode",
+    "input_files_restore",
     "request_abort",
     "request_check",
     "request_fail",

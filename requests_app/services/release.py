@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
-from dags_app.planning.specs import ExcludedFile
+from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from dags_app.services.leavings import rescue_obstacle
 from requests_app import states
 from requests_app.excluding import files_taken
+from requests_app.exclusions import exclusions_accept, exclusions_too_many
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory
 from requests_app.rounds import round_close, round_open
@@ -41,6 +42,7 @@ class Changes:
     overrides: Overrides = field(default_factory=Overrides)
     site_bans: tuple[str, ...] = ()
     excluded_files: tuple[str, ...] = ()
+    accept_excluded: bool = False  # the request may complete without the files that were left out
 
     @property
     def needs_next_round(self) -> bool:
@@ -158,6 +160,13 @@ def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Chang
             round_close(round_=round_, reason=f"released for the next round: {reason}")
     if asked.excluded_files:
         _exclude(workflow, asked.excluded_files, actor, reason)
+    if asked.accept_excluded:
+        exclusions_accept(workflow=workflow, actor=actor, reason=reason)
+    if request.hold_code == HoldCode.EXCLUDED and exclusions_too_many(request, workflow):
+        raise InvalidTransition(
+            "it would be held again: let input files in again, accept with accept_excluded that they are left out, "
+            "or give it another max_excluded_fraction"
+        )
 
 
 def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
@@ -170,12 +179,12 @@ def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -
     taken = sorted(files_taken(workflow, lfns))
     if taken:
         raise InvalidTransition(f"excluded_files: {taken[0]} is processed already; its output would have to be invalidated")
-    files = [ExcludedFile(lfn, f"excluded by {actor}: {reason}") for lfn in sorted(known)]
+    files = [ExcludedFile(lfn, f"excluded by {actor}: {reason}", ExclusionKind.OPERATOR) for lfn in sorted(known)]
     record_left_out(workflow, spec_of(workflow), LeftOut(files=files), actor=actor)
 
 
 def _refuse_without_workflow(asked: Changes) -> None:
-    if asked.site_bans or asked.excluded_files or asked.overrides.set_fields():
+    if asked.site_bans or asked.excluded_files or asked.accept_excluded or asked.overrides.set_fields():
         raise InvalidTransition("it has no workflow yet that could be changed; release it without changes")
 
 
@@ -185,6 +194,8 @@ def _evidence(mode: ReleaseMode | None, asked: Changes) -> dict[str, Any]:
         found["site_bans"] = list(asked.site_bans)
     if asked.excluded_files:
         found["excluded_files"] = list(asked.excluded_files[:100])
+    if asked.accept_excluded:
+        found["accept_excluded"] = True
     return found
 
 

@@ -105,7 +105,7 @@ def with_input() -> tuple[Request, Workflow]:
         claim(workflow, unit, ClaimSpec(ClaimKind.FILE_EVENTS, 0, 99, lfn=name), files=files)
     claim(workflow, done, ClaimSpec(ClaimKind.FILE_EVENTS, 0, 0, lfn="empty"), files=files)
     WorkUnitClaim.objects.filter(unit=units["attempted"]).update(live=False)
-    InputFile.objects.filter(lfn="excluded").update(excluded_at=request.created_at, excluded_reason="no replica")
+    InputFile.objects.filter(lfn="excluded").update(excluded_at=request.created_at, excluded_reason="bad", excluded_kind="lost")
     return request, workflow
 
 

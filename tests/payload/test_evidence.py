@@ -20,7 +20,7 @@ REAL = {
     "fjr/CMSSWFailReport.xml": ("transient", 8001, "retry", ()),
     "fjr/CMSSWMergeReport2.xml": ("success", 0, "done", ()),
     "fjr/CMSSWProcessingReport.xml": ("success", 0, "done", ()),
-    "fjr/CMSSWSkippedNonExistentFile.xml": ("data", codes.INPUT_SKIPPED, "permanent_failure", (SKIPPED,)),
+    "fjr/CMSSWSkippedNonExistentFile.xml": ("data", codes.INPUT_SKIPPED, "other_site", (SKIPPED,)),
     "fjr/PerformanceReport.xml": ("success", 0, "done", ()),
     "fwjr-json/FailedByAgent.json": ("transient", 71304, "retry", ()),
     "fwjr-json/LogCollectFailedFwjr.json": ("transient", 99999, "retry", ()),
@@ -94,6 +94,17 @@ def test_stderr_names_the_file_where_the_report_was_cut_off(tmp_path: Path) -> N
     stderr = "Fatal: cannot read root://x//store/data/A.root and root://x//store/mc/pileup.root"
     found = evidence_of_ending(read_report(fjr(tmp_path, INPUT, "<Fi")), 8021, stderr)
     assert policy(found, BOOK).bad_input_files == ("/store/data/A.root",)
+
+
+@pytest.mark.parametrize(("code", "expected"), [(85, 8021), (84, 8020), (92, 8028), (1, codes.REPORT_LOST)])
+def test_of_a_cut_off_report_8_bits_of_a_reading_error_count_with_the_file_that_stderr_names(
+    tmp_path: Path, code: int, expected: int
+) -> None:
+    reading = read_report(fjr(tmp_path, INPUT, "<Fi"))
+    verdict = policy(evidence_of_ending(reading, code, "cannot read root://x//store/data/A.root"), BOOK)
+    assert (verdict.code, verdict.bad_input_files) == (expected, ("/store/data/A.root",))
+    unnamed = evidence_of_ending(reading, code, "cannot read something")
+    assert unnamed is not None and unnamed.code == codes.REPORT_LOST
 
 
 def test_a_report_of_success_is_no_success_when_the_process_failed(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dags_app.payload.fjr import FrameworkReport, parse_framework_report, read_framework_report
+from dags_app.payload.fjr import FrameworkReport, parse_framework_report, parse_framework_stream, read_framework_report
 
 SMALL = """<FrameworkJobReport>
 <InputFile>
@@ -106,3 +107,37 @@ def test_a_missing_and_an_empty_report_say_so(tmp_path: Path) -> None:
     (tmp_path / "empty.xml").write_text("")
     assert missing == FrameworkReport(problem="none.xml was not written", written=False)
     assert read_framework_report(tmp_path / "empty.xml").problem == "empty.xml is empty"
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=40))
+def test_in_whatever_portions_a_report_comes_it_says_the_same(sizes: list[int]) -> None:
+    text = SMALL.replace("&path", "&amp;path&#38;more&").replace("broken", "&lt; ]] <broken")
+    portions, at = [], 0
+    for size in sizes * len(text):
+        if at >= len(text):
+            break
+        portions.append(text[at : at + size])
+        at += size
+    report = parse_framework_stream(portions)
+    assert report == parse_framework_report(text)
+    assert report is not None and report.complete
+    assert report.inputs[0].pfn.endswith("x&path&more&=y")
+    assert report.errors[0].text == "bad & &lt; ]] <broken  text"
+
+
+def test_a_large_report_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    path, element = (
+        tmp_path / "large.xml",
+        "<MixingFile><LFN>/store/mc/pileup.root</LFN><Noise>" + "x" * 10_000 + "</Noise></MixingFile>\n",
+    )
+    with path.open("w") as out:
+        out.write(SMALL[: SMALL.index("<FrameworkError")])
+        for _ in range(3000):  # 30 MB
+            out.write(element)
+        out.write(SMALL[SMALL.index("<FrameworkError") :])
+    tracemalloc.start()
+    report = read_framework_report(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert report == parse_framework_report(SMALL)
+    assert peak < 8 * 1024 * 1024, f"{peak} bytes for a file of {path.stat().st_size}"

@@ -123,6 +123,47 @@ def test_bad_input_stops_the_node_and_is_recorded_by_name(dag: Dag) -> None:
     assert dag.failures()[0]["bad_input_files"] == [BAD]
 
 
+def test_a_file_that_cannot_be_read_here_is_read_at_another_site_at_once(dag: Dag) -> None:
+    assert dag.fails(8021, message=BAD) == [42]
+    verdict = dag.record()["classification"]
+    assert (verdict["category"], verdict["action"], verdict["bad_input_files"]) == ("data", "other_site", [BAD])
+    assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID = T1_US_FNAL\n"
+
+
+def test_a_file_that_cannot_be_read_at_the_only_site_ends_the_node(dag: Dag) -> None:
+    dag.unit(sites="T1_US_FNAL")
+    assert dag.fails(8021, message=BAD) == [42]
+    assert dag.record()["classification"]["action"] == "permanent_failure"
+    assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID =\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        (f"Fatal: cannot read root://eos//{BAD}", ([42], 8021, [BAD])),
+        ("Fatal: cannot read root://eos//store/mc/pileup.root", ([44, 1], codes.REPORT_LOST, [])),
+    ],
+    ids=["its input", "pileup"],
+)
+def test_of_a_report_that_was_cut_off_the_8_bits_count_where_stderr_names_an_input_file(
+    dag: Dag, stderr: str, expected: tuple[list[int], int, list[str]]
+) -> None:
+    place = dag.unit()
+    members = {"step1_Reco/FrameworkJobReport.xml": "<FrameworkJobReport>\n<InputFi", "step1_Reco/cmsRun.stderr": stderr}
+    packed_logs(place, "7.0", members)
+    statuses = dag.post(place, "proc_000000", 8021 & 0xFF, 0, "7.0")
+    verdict = dag.record()["classification"]
+    assert (statuses, verdict["code"], verdict["bad_input_files"]) == expected
+
+
+def test_packed_logs_that_unpack_to_more_than_a_job_packs_are_read_no_further(dag: Dag) -> None:
+    place = dag.unit()
+    packed_logs(place, "7.0", {"bomb": "0" * 48 * 1024 * 1024, "step1_Gen/FrameworkJobReport.xml": REPORT})
+    assert (place / "proc_000000.0.logs.tar.gz").stat().st_size < 1024 * 1024
+    assert dag.post(place, "proc_000000", 73, 0, "7.0") == [44, 1]
+    assert dag.record()["classification"]["code"] == codes.REPORT_LOST, "as if the archive ended there"
+
+
 @pytest.mark.parametrize(("code", "category", "statuses"), [(77777, "transient", [44, 1]), (8009, "permanent", [42])])
 def test_the_reports_code_counts_although_the_process_ended_with_0(
     dag: Dag, code: int, category: str, statuses: list[int]

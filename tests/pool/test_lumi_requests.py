@@ -12,7 +12,8 @@ from dags_app.models import DAG
 from outputs_app.models import OutputFile
 from requests_app.ledger import Ledger, ledger_check, ledger_of
 from requests_app.models import InputFile, Request, RequestStatus
-from requests_app.services import request_import
+from requests_app.services import request_hold, request_import, request_release
+from requests_app.services.release import Changes
 from tests.support.inputs import small_reprocessing
 from tests.support.lumi_inputs import EVENTS_PER_LUMI, InputDataset, SourceFile
 from tests.support.outcomes import assert_completed, ended, status
@@ -28,6 +29,11 @@ def lumi_request(dataset: InputDataset, **changes: Any) -> Request:
     document["createRequest"].pop("FilesPerJob")
     document["createRequest"] |= changes
     return request_import(document=document, request_name=None, actor="tester")
+
+
+def waiting_for(request: Request) -> str:
+    request.refresh_from_db()
+    return request.waiting_for if request.status == RequestStatus.QUEUED else ""
 
 
 def closed_ledger(request: Request) -> Ledger:
@@ -90,14 +96,18 @@ def test_an_event_aware_request_with_parents_runs_where_both_are(ready: None, tm
     dataset.add_block(SourceFile([(1, 11), (1, 12)], CERN, first_event=111, parents=tuple(at_cern)))
     request = lumi_request(dataset, SplittingAlgo="EventAwareLumiBased", EventsPerJob=15, IncludeParents=True)
     with worker() as running:
-        running.wait(lambda: ended(request), seconds=300)
+        running.wait(lambda: "waits for a site of 1 input file" in waiting_for(request), seconds=300)
+        apart = InputFile.objects.get(workflow=request.workflow, waiting_since__isnull=False)
+        request_hold(request=request, actor="olga", reason="it is not going to move")
+        request_release(request=request, actor="olga", reason="not needed", changes=Changes(excluded_files=(apart.lfn,)))
+        running.wait(lambda: ended(request), seconds=120)
     assert_completed(request)
     ledger = closed_ledger(request)
     assert ledger.summary() == "11 lumis done, 0 planned, 0 attempted, 2 excluded, 0 left of 13"
     made = outputs(request)
     assert made == {(1, n): EVENTS_PER_LUMI for n in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)} | {(1, 20): 0}
-    excluded = InputFile.objects.get(workflow=request.workflow, excluded_at__isnull=False)
-    assert "no site has both the file and its parents" in excluded.excluded_reason
+    assert "no site has both the file and its parents" in apart.waiting_reason
+    assert InputFile.objects.get(workflow=request.workflow, excluded_at__isnull=False).lfn == apart.lfn
     (dag,) = DAG.objects.filter(workflow__request=request)
     jobs = [job for unit in Path(dag.submit_dir).glob("mg_*/unit.json") for job in json.loads(unit.read_text())["jobs"]]
     assert {tuple(file["parents"]) for job in jobs for file in job["files"]} == {tuple(at_fnal), tuple(at_cern)}

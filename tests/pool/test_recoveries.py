@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGKind, UnreadableInput, WorkUnit, WorkUnitState
 from dags_app.payload import documents, names
 from outputs_app.models import OutputFile
 from requests_app.ledger import ledger_of
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import request_import, request_release
+from requests_app.services.release import Changes
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
@@ -100,7 +101,8 @@ def test_a_merge_that_fails_is_recovered_inside_the_same_request(ready: None, tm
     "8021 with a bad file, level 2",
     done="cmsRun cannot read one of a unit's two input files",
     spec="error-handling 5.2",
-    afterwards="that file is excluded by name; the unit's other file is tried again and done; COMPLETED",
+    afterwards="its only replica is tried again in a later round, then it is left out by name, its neighbours done; HELD until"
+    " somebody accepts that, then COMPLETED",
 )
 @fault(
     "merge failure, next round",
@@ -110,7 +112,8 @@ def test_a_merge_that_fails_is_recovered_inside_the_same_request(ready: None, tm
 )
 def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(ready: None, tmp_path: Path) -> None:
     request = imported(small_reprocessing(seeded_input(tmp_path, events=PER_FILE)))
-    with planned(request, tmp_path, WMS2_ERROR_MAX_RESCUE_ATTEMPTS="0") as running:
+    settings = {"WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_UNREADABLE_APART_SECONDS": "1"}
+    with planned(request, tmp_path, **settings) as running:
         dag = DAG.objects.get(workflow__request=request)
         unreadable, merging, _ = (unit.name for unit in WorkUnit.objects.filter(dag=dag).order_by("index"))
         bad, sibling = files_of(dag, unreadable)
@@ -122,10 +125,19 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(read
         running.wait(lambda: ended(request), seconds=240)
         request.refresh_from_db()
         assert (request.status, request.hold_code) == (RequestStatus.HELD, HoldCode.RESCUES), request.hold_reason
+        told: list[str] = []
         assert attempts(dag, unreadable, "proc_000000") == [(1, 8021)]
-        request_release(request=request, actor="tester", reason="go on with the rest")
-        running.wait(lambda: status(request) != RequestStatus.HELD, seconds=60)
-        running.wait(lambda: ended(request), seconds=240)
+        for reason, changes in (
+            ("go on with the rest", Changes()),
+            ("it failed again", Changes()),
+            ("the file is lost", Changes(accept_excluded=True)),
+        ):
+            request_release(request=request, actor="tester", reason=reason, changes=changes)
+            running.wait(lambda: status(request) != RequestStatus.HELD, seconds=60)
+            running.wait(lambda: ended(request), seconds=240)
+            request.refresh_from_db()
+            told.append(request.hold_code)
+    assert told == [HoldCode.RESCUES, HoldCode.EXCLUDED, ""]
     assert_completed(request)
     excluded = InputFile.objects.get(workflow=request.workflow, excluded_at__isnull=False)
     assert excluded.lfn == bad
@@ -133,10 +145,10 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(read
     ledger = ledger_of(request.workflow)
     assert (ledger.done_files, ledger.excluded_files) == (5, 1), ledger.summary()
     assert set(made(request).values()) == {5 * PER_FILE}
-    again = DAG.objects.exclude(pk=dag.pk).get(workflow__request=request)
-    assert sorted(file for unit in units_of(again) for file in files_of(again, unit)) == sorted(
-        [sibling, *files_of(dag, merging)]
-    )
+    later = DAG.objects.filter(workflow__request=request).exclude(pk=dag.pk).order_by("created_at")
+    tried = {file for again in later for unit in units_of(again) for file in files_of(again, unit)}
+    assert tried == {bad, sibling, *files_of(dag, merging)}, "what was done is not done again"
+    assert UnreadableInput.objects.filter(lfn=bad).count() == 2
 
 
 def units_of(dag: DAG) -> list[str]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.services.failures import site_failures
+from dags_app.services.failures import failures_sweep, site_failures
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import Event, InputFile, RequestStatus, Workflow
 from requests_app.rounds import round_close
 from sites_app.bans import SiteFailures
+from sites_app.models import Site, SiteRse
 from tests.dags.test_failures import line
 from tests.support.rows import dag_row, input_spec, request_row, unit_row, workflow_row
 
@@ -61,35 +63,78 @@ def excluded(workflow: Workflow) -> dict[str, str]:
 
 def test_the_named_file_of_a_failed_unit_is_excluded_and_the_others_are_tried_again(dag: DAG) -> None:
     gave_up(dag, FILES[2])
+    gave_up(dag, FILES[2], site="T2_CH_CERN")
+    failures_sweep(dag)
     assert round_close(round_=dag.round, reason="test") == 1
-    assert excluded(dag.workflow) == {FILES[2]: "mg_000001/proc_000000: exit code 8021: cannot read it"}
+    reason = excluded(dag.workflow)[FILES[2]]
+    assert reason.startswith("mg_000001/proc_000000: exit code 8021: cannot read it; could not be read at T1_US_FNAL on ")
+    assert InputFile.objects.get(lfn=FILES[2]).excluded_kind == "lost"
     ledger = ledger_of(dag.workflow)
     ledger_check(ledger)
     assert (ledger.done_files, ledger.excluded_files, ledger.attempted_files, ledger.left_files) == (2, 1, 1, 0)
     assert Event.objects.get(kind="input.excluded").data["files"] == [FILES[2]]
 
 
+@pytest.mark.parametrize(
+    ("again", "rses", "lost"),
+    [
+        ({"fence": 2, "at": "2026-11-21T14:00:00Z"}, ["T1_US_FNAL_Disk"], True),
+        ({"fence": 2, "at": "2026-11-21T13:59:00Z"}, ["T1_US_FNAL_Disk"], False),  # too soon
+        ({"fence": 1, "at": "2026-11-21T20:00:00Z"}, ["T1_US_FNAL_Disk"], False),  # the same submission
+        ({"fence": 2, "at": "2026-11-21T20:00:00Z"}, ["T1_US_FNAL_Disk", "T2_CH_CERN"], False),  # another site has it
+        ({"fence": 2, "at": "2026-11-21T20:00:00Z", "site": ""}, ["T1_US_FNAL_Disk"], False),  # nobody knows where
+    ],
+)
+def test_a_site_that_fails_alone_must_be_the_only_one_and_fail_again_hours_later(
+    dag: DAG, again: dict[str, Any], rses: list[str], lost: bool
+) -> None:
+    for name, rse in {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}.items():
+        SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
+    InputFile.objects.filter(lfn=FILES[2]).update(rses=rses)
+    gave_up(dag, FILES[2], fence=1, at="2026-11-21T10:00:00Z")
+    gave_up(dag, FILES[2], **again)
+    failures_sweep(dag)
+    round_close(round_=dag.round, reason="test")
+    assert (FILES[2] in excluded(dag.workflow)) is lost
+
+
+def test_what_was_said_before_a_file_was_let_in_again_does_not_count(dag: DAG) -> None:
+    gave_up(dag, FILES[2])
+    gave_up(dag, FILES[2], site="T2_CH_CERN")
+    failures_sweep(dag)
+    InputFile.objects.filter(lfn=FILES[2]).update(restored_at=timezone.now())
+    round_close(round_=dag.round, reason="test")
+    assert excluded(dag.workflow) == {}
+
+
 def test_a_node_that_did_well_later_blames_no_file(dag: DAG) -> None:
-    gave_up(dag, FILES[2], now="success")
+    gave_up(dag, FILES[2])
+    gave_up(dag, FILES[2], site="T2_CH_CERN", now="success")
+    failures_sweep(dag)
     round_close(round_=dag.round, reason="test")
     assert excluded(dag.workflow) == {}
 
 
 def test_a_file_that_a_done_unit_has_read_is_not_excluded(dag: DAG) -> None:
     gave_up(dag, FILES[0])
-    gave_up(dag, FILES[0], unit="mg_000000")
+    gave_up(dag, FILES[0], site="T2_CH_CERN", unit="mg_000000")
+    failures_sweep(dag)
     round_close(round_=dag.round, reason="test")
     assert excluded(dag.workflow) == {}
 
 
 def test_files_that_are_no_input_of_the_request_change_nothing(dag: DAG) -> None:
     gave_up(dag, "/store/mc/pileup.root")
+    gave_up(dag, "/store/mc/pileup.root", site="T2_CH_CERN")
+    failures_sweep(dag)
     round_close(round_=dag.round, reason="test")
     assert excluded(dag.workflow) == {}
 
 
 def test_without_a_readable_post_json_the_file_stays(dag: DAG) -> None:
     gave_up(dag, FILES[2])
+    gave_up(dag, FILES[2], site="T2_CH_CERN")
+    failures_sweep(dag)
     (Path(dag.submit_dir) / "mg_000001/proc_000000.post.json").write_text("{")
     round_close(round_=dag.round, reason="test")
     assert excluded(dag.workflow) == {}

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from dags_app.models import WorkUnitClaim
+from dags_app.models import WorkUnit, WorkUnitClaim
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
+from requests_app.overrides import Overrides
+from requests_app.services import request_release
+from requests_app.services.release import Changes
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
+from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -111,25 +115,44 @@ def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_m
     assert set(excluded(request)) == {"out", "run"}
 
 
-def test_files_without_lumis_or_replicas_are_left_out_by_name_and_empty_ones_are_read(world: World) -> None:
+def test_files_without_lumis_are_left_out_by_name_and_accepted_and_empty_ones_are_read(world: World) -> None:
     block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("empty", (1, 7), events=0), file("good", (1, 1)))
-    block(world, "b", file("lost", (1, 3)), at=())
-    request = ask(world, files_per_job=0, lumis_per_job=2)
-    assert run(world, request) is S.COMPLETED
-    reasons = excluded(request)
-    assert set(reasons) == {"bare", "lost"}
-    assert "no lumis" in reasons["bare"]
-    assert "no replica" in reasons["lost"]
-    ledger = ledger_of(request.workflow)
-    assert ledger.summary() == "2 lumis done, 0 planned, 0 attempted, 1 excluded, 0 left of 3"
-
-
-def test_a_request_of_which_nothing_can_be_done_is_held_with_the_reason(world: World) -> None:
-    block(world, "b", file("lost", (1, 3)), at=())
     request = ask(world, files_per_job=0, lumis_per_job=2)
     assert run(world, request) is S.HELD
-    assert request.hold_code == HoldCode.REFUSED
-    assert "no replica" in request.hold_reason
+    assert request.hold_code == HoldCode.EXCLUDED
+    assert "1 of 3 input files" in request.hold_reason
+    assert "/store/data/bare.root: the file has no lumis" in request.hold_reason
+    assert set(excluded(request)) == {"bare"}
+    assert ledger_of(request.workflow).summary() == "2 lumis done, 0 planned, 0 attempted, 0 excluded, 0 left of 2"
+
+    with pytest.raises(InvalidTransition, match="accept_excluded"):
+        request_release(request=request, actor="olga", reason="again")
+    request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
+    assert run(world, request) is S.COMPLETED
+    assert "accepted by olga: not needed" in excluded(request)["bare"]
+
+
+def test_the_account_of_files_that_a_mask_cuts_is_of_the_events_that_are_wanted(world: World) -> None:
+    block(world, "a", file("cut", (1, 1), (1, 2), (2, 1), (2, 2)), file("out", (1, 9)), file("whole", (2, 3)))
+    request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]]}, files_per_job=2)
+    world.cycle()
+    world.cycle()
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.all_events, ledger.planned_events, ledger.left_events, ledger.excluded_events) == (175, 175, 0, 0)
+    assert (ledger.all_files, ledger.planned_files, ledger.excluded_files) == (3, 2, 1)
+    request.workflow.refresh_from_db()
+    assert request.workflow.requested_events == 175
+    assert [unit.events for unit in WorkUnit.objects.filter(workflow__request=request)] == [175]
+
+
+def test_a_request_may_complete_without_as_many_files_as_it_is_allowed(world: World) -> None:
+    block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("good", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=2)
+    assert run(world, request) is S.HELD
+    half = Changes(Overrides(max_excluded_fraction=0.5))
+    request_release(request=request, actor="olga", reason="half is enough", changes=half)
+    assert run(world, request) is S.COMPLETED
 
 
 def test_refused_lumis_do_not_keep_the_rest_from_completing(world: World) -> None:
@@ -155,13 +178,17 @@ def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int
         at=(FNAL,),
     )
     request = ask(world, IncludeParents=True, **split)
-    assert run(world, request) is S.COMPLETED
-    reasons = excluded(request)
-    assert set(reasons) == {"apart", "orphan"}
-    assert all("no site has both the file and its parents" in reason for reason in reasons.values())
+    assert run(world, request, cycles=6) is S.QUEUED
+    assert excluded(request) == {}
+    waiting = InputFile.objects.filter(workflow__request=request, waiting_since__isnull=False)
+    assert {row.lfn.rpartition("/")[2] for row in waiting} == {"apart.root", "orphan.root"}
+    assert all("no site has both the file and its parents" in row.waiting_reason for row in waiting)
     job = world.schedd.jobs[0]
     assert '"parents": ["/store/p1.root", "/store/p2.root"]' in (job.directory / "mg_000000/unit.json").read_text()
     assert 'sites="T2_CH_CERN"' in (job.directory / "mg_000000/group.dag").read_text()
+    world.sources[DATASET].parents |= {"/store/p2.root": (FNAL, CERN), "/store/p3.root": (FNAL,)}
+    world.clock.advance(3600)
+    assert run(world, request) is S.COMPLETED
 
 
 def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: World) -> None:

@@ -66,7 +66,7 @@ def test_files_are_in_exactly_one_state_each(with_input: Workflow) -> None:
     unit(with_input, WorkUnitState.DONE, events_of("/a", 0, 99))
     unit(with_input, WorkUnitState.PLANNED, events_of("/b", 0, 99), events_of("/d", 0, 0))
     unit(with_input, WorkUnitState.FAILED, events_of("/c", 0, 99))
-    InputFile.objects.filter(lfn="/e").update(excluded_at="2026-01-01T00:00:00Z", excluded_reason="no replica")
+    InputFile.objects.filter(lfn="/e").update(excluded_at="2026-01-01T00:00:00Z", excluded_reason="bad", excluded_kind="lost")
     ledger = ledger_of(with_input)
     ledger_check(ledger)
     assert ledger.summary() == "1 files done, 2 planned, 1 attempted, 1 excluded, 1 left of 6"

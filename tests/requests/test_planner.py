@@ -213,7 +213,7 @@ def test_an_evaluation_that_was_replaced_takes_no_directory_away_that_its_succes
     assert not writer.changed_files(Path(dag.submit_dir))
 
 
-def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_are_excluded_by_name() -> None:
+def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_wait() -> None:
     workflow = workflow_row(spec=input_spec(files_per_job=2), request=request_row(RequestStatus.QUEUED))
     for n, rses in enumerate([["T1_US_FNAL_Disk"], ["T1_US_FNAL_Disk"], ["T2_CH_CERN"], [], ["T9_Unknown"]]):
         InputFile.objects.create(
@@ -222,12 +222,11 @@ def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_are_
     dag = plan(workflow)
     assert dag is not None
     assert [u.jobs for u in WorkUnit.objects.order_by("index")] == [1, 1]
-    excluded = {f.lfn: f.excluded_reason for f in InputFile.objects.filter(excluded_at__isnull=False)}
-    assert set(excluded) == {"/store/data/3.root", "/store/data/4.root"}
-    assert all("replica" in reason or "site" in reason for reason in excluded.values())
+    waiting = {f.lfn: f.waiting_reason for f in InputFile.objects.filter(waiting_since__isnull=False)}
+    assert waiting == dict.fromkeys(("/store/data/3.root", "/store/data/4.root"), "no replica at any site")
     ledger = ledger_of(workflow)
     ledger_check(ledger)
-    assert (ledger.planned_files, ledger.excluded_files, ledger.left_files) == (3, 2, 0)
+    assert (ledger.planned_files, ledger.excluded_files, ledger.left_files) == (3, 0, 2)
 
 
 def test_files_of_failed_units_are_planned_after_the_fresh_ones() -> None:

@@ -12,7 +12,7 @@ from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_stop
-from requests_app.services.release import ReleaseMode
+from requests_app.services.release import Changes, ReleaseMode
 from sites_app.models import Schedd, ScheddState
 from tests.dags.test_failures import line
 from tests.support.rows import request_row
@@ -290,8 +290,9 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     unit = WorkUnit.objects.filter(workflow__request=request).order_by("index")[0]
     bad, neighbour = unit.claims.order_by("id").values_list("input_file__lfn", flat=True)
     with (job.directory / "failures.jsonl").open("a") as log:
-        told = line(unit=unit.name, category="data", code=8021, final=True, bad_input_files=[bad], fence=job.fence)
-        log.write(json.dumps(told) + "\n")
+        for site in ("T1_US_FNAL", "T2_CH_CERN"):
+            told = line(unit=unit.name, category="data", code=8021, final=True, bad_input_files=[bad], fence=job.fence, site=site)
+            log.write(json.dumps(told) + "\n")
     verdict = {"category": "data", "bad_input_files": [bad], "reason": "exit code 8021: cannot read it"}
     (job.directory / unit.name / "proc_000000.post.json").write_text(json.dumps({"classification": verdict}))
     world.schedd.unit_failed(job, unit.name)
@@ -299,6 +300,9 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     cycles(world)
     assert status(request) is S.HELD
     request_release(request=request, actor="olga", reason="leave the file out", mode=ReleaseMode.NEXT_ROUND)
+    assert run_on(world, request) is S.HELD
+    assert request.hold_code == HoldCode.EXCLUDED
+    request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
     assert run_on(world, request) is S.COMPLETED
     row = InputFile.objects.get(workflow=request.workflow, lfn=bad)
     assert "cannot read it" in row.excluded_reason

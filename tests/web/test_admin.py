@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dags_app.failure_rules import failure_rules_load
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, WorkUnit
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
 from outputs_app.models import Effect, OutputFile, ProcessingBlock
 from requests_app.models import (
     AuditEntry,
@@ -72,6 +72,7 @@ def failures_of(dag: DAG) -> None:
     group = FailureGroup.objects.create(workflow=dag.workflow, category="data", code=8021, first_at=now, last_at=now)
     group.samples.create(dag=dag, unit="mg_000000", node="proc_000000", attempt=0, job_id="1.0", final=True, at=now)
     FailedInputFile.objects.create(workflow=dag.workflow, lfn="/store/a.root", code=8021, last_at=now)
+    UnreadableInput.objects.create(workflow=dag.workflow, lfn="/store/a.root", fence=1, code=8021, first_at=now, last_at=now)
 
 
 @pytest.fixture

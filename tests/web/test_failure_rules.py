@@ -152,7 +152,7 @@ def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(
     assert f"/admin/requests_app/request/verb/release/?id={request.pk}&{back}" in links(html, "part-errors")
     InputFile.objects.create(
         workflow=dag.workflow, lfn="/store/a.root", block_name="b", events=1, size_bytes=1,
-        excluded_at=timezone.now(), excluded_by="olga", excluded_reason="bad",
+        excluded_at=timezone.now(), excluded_by="olga", excluded_reason="bad", excluded_kind="lost",
     )  # fmt: skip
     html = operator.get(f"/requests/{request.request_name}/").content.decode()
     assert "1 attempt, excluded by olga" in text(html, "part-errors")

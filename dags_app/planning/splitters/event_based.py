@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobFile, JobSpec, PlanItem, WorkflowSpec
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobFile, JobSpec, PlanItem, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
@@ -55,7 +55,7 @@ class EventBasedSplitter:
                 yield ExcludedFile(file.lfn, sites)
                 continue
             if has_run_lists and not self._is_wanted(file):
-                yield ExcludedFile(file.lfn, NO_WANTED_LUMI)
+                yield ExcludedFile(file.lfn, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
                 continue
             parents = file.parents if self._with_parents else ()
             if file.events < 1:

@@ -1,8 +1,9 @@
 """FileBased: N files of one location group to a job; lumi and run lists are applied inside the files (``splitting.md``).
 
 With a ``LumiList`` every job carries the wanted lumis of its files as its mask. With run lists alone a job has a mask only
-when they cut inside one of its files: then, and not otherwise, the job would read what nobody wants. A lumi in files of two
-jobs is read in two parts, each file's share by the one job that has the file (ADR 0030).
+when they cut inside one of its files: then, and not otherwise, the job would read what nobody wants. Its events are those
+expected in the wanted lumis. A lumi in files of two jobs is read in two parts, each file's share by the one job that has the
+file (ADR 0030).
 """
 
 from __future__ import annotations
@@ -11,8 +12,17 @@ from collections.abc import Iterable, Iterator
 
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobFile, JobSpec, LumiRanges, PlanItem, WorkflowSpec
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
+from dags_app.planning.specs import (
+    ExcludedFile,
+    ExclusionKind,
+    InputFileSpec,
+    JobFile,
+    JobSpec,
+    LumiRanges,
+    PlanItem,
+    WorkflowSpec,
+)
+from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from wms2.errors import PlanningRefused
 
 
@@ -61,20 +71,22 @@ class FileBasedSplitter:
             if isinstance(place, str):
                 yield ExcludedFile(file.lfn, place)
                 continue
+            expected = file.events
             if not everything:
                 wanted = self._wanted.of(file)
                 if not wanted:
-                    yield ExcludedFile(file.lfn, NO_WANTED_LUMI)
+                    yield ExcludedFile(file.lfn, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
                     continue
                 place.wanted.append(wanted)
                 place.cut = place.cut or wanted != file.lumis
+                expected = wanted_share(file.events, file.lumis, wanted)
             if file.left is not None:
                 _check_whole(file)
             lfn, events, held = file.lfn, file.events, place.files
             if lfn <= place.last_lfn:
                 raise ValueError(f"files must be in ascending order of their names: {lfn} after {place.last_lfn}")
             place.last_lfn = lfn
-            place.events += events
+            place.events += expected
             place.lumis += lumis.count(file.lumis)
             held.append(JobFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
             if len(held) == files_per_job:

@@ -157,13 +157,15 @@ def _without_a_site(tour: Tour) -> Iterator[RefusedLumi]:
                     f"it lies in {len(holders)} files that no site of the request has all of ({where}{more}); with "
                     "TrustSitelists they are read from the sites of the request's lists"
                 )
-                yield from _refused(run, first, last, holders, reason)
+                yield from _refused(run, first, last, holders, reason, for_lack_of_site=True)
 
 
-def _refused(run: int, first: int, last: int, holders: tuple[HeldFile, ...], reason: str) -> Iterator[RefusedLumi]:
+def _refused(
+    run: int, first: int, last: int, holders: tuple[HeldFile, ...], reason: str, *, for_lack_of_site: bool = False
+) -> Iterator[RefusedLumi]:
     lfns = tuple([file.lfn for file in holders])
     for lumi in range(first, last + 1):
-        yield RefusedLumi(run, lumi, reason, lfns)
+        yield RefusedLumi(run, lumi, reason, lfns, for_lack_of_site)
 
 
 class _OpenJob:

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, InputSpec, JobFile, LumiRanges
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, JobFile, LumiRanges
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
 
@@ -93,7 +93,8 @@ def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec])
         todo = wanted.of(file)
         problem = NO_LUMI if not file.lumis else places[file.locations] or (None if todo else NO_WANTED_LUMI)
         if problem is not None:
-            excluded.append(ExcludedFile(file.lfn, problem))
+            kind = ExclusionKind.UNWANTED if problem is NO_WANTED_LUMI else ExclusionKind.UNUSABLE
+            excluded.append(ExcludedFile(file.lfn, problem, kind))
             continue
         _check_whole(file)
         if file.left_lumis is not None:

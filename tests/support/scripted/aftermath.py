@@ -139,11 +139,12 @@ def _numbers() -> None:
 
 
 def _exclusions(world: World) -> None:
-    """Nobody reads a file that is left out, it stays out, and somebody said why."""
+    """Nobody reads a file that is left out, it stays out but for a person's word, and somebody said why."""
     out = dict(InputFile.objects.filter(excluded_at__isnull=False).values_list("pk", "excluded_reason"))
     read = WorkUnitClaim.objects.filter(input_file_id__in=out, live=True)
     assert not read.exists(), f"excluded files are claimed: {list(read)}"
-    back = world.checked.get("excluded", set()) - out.keys()
+    restored = set(InputFile.objects.filter(restored_at__isnull=False).values_list("pk", flat=True))
+    back = world.checked.get("excluded", set()) - out.keys() - restored
     assert not back, f"excluded files came back: {back}"
     world.checked["excluded"] = set(out)
     blamed = InputFile.objects.filter(pk__in=out, excluded_reason__startswith="mg_").values_list("lfn", flat=True)

@@ -50,11 +50,27 @@ class SourceFile:
 
 @dataclass
 class Source:
-    """An input dataset: block -> its files; block -> RSEs that hold it whole; parent file -> RSEs that hold it."""
+    """An input dataset: block -> its files; block -> RSEs that have it; parent file -> RSEs that hold it.
+
+    ``lost``: file -> RSEs that have its block and not the file.
+    """
 
     blocks: dict[str, list[SourceFile]] = field(default_factory=dict)
     locations: dict[str, tuple[str, ...]] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def rses(self, block: str) -> dict[str, bool]:
+        """RSEs of a block, and whether they have all of it."""
+        gone = {rse for file in self.blocks[block] for rse in self.lost.get(file.lfn, ())}
+        return {rse: rse not in gone for rse in self.locations.get(block, ())}
+
+    def replicas(self) -> Iterator[tuple[str, set[str]]]:
+        """RSEs of each file of the dataset, and of its parents."""
+        yield from ((lfn, set(rses)) for lfn, rses in self.parents.items())
+        for block, files in self.blocks.items():
+            for file in files:
+                yield file.lfn, set(self.locations.get(block, ())) - set(self.lost.get(file.lfn, ()))
 
     def files(self) -> Iterator[SourceFile]:
         """All files."""
@@ -203,13 +219,13 @@ class ScriptedRucio:
 
     def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
         def act() -> dict[str, dict[str, bool]]:
-            return {b: dict.fromkeys(self.sources[b.partition("#")[0]].locations.get(b, ()), True) for b in blocks}
+            return {b: self.sources[b.partition("#")[0]].rses(b) for b in blocks}
 
         return self.script.call("block_locations", act)
 
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         def act() -> dict[str, list[str]]:
-            known = {lfn: rses for source in self.sources.values() for lfn, rses in source.parents.items()}
+            known = dict(pair for source in self.sources.values() for pair in source.replicas())
             return {lfn: sorted(known.get(lfn, ())) for lfn in lfns}
 
         return self.script.call("file_replicas", act)

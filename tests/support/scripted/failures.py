@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from dags_app.payload.failure_log import FAILURES_FILE
@@ -17,11 +18,13 @@ def site_fails(job: Job, site: str, attempts: int) -> None:
         _line(job, site=site, code=60311, category="infrastructure", attempt=attempt, reason="exit code 60311")
 
 
-def file_is_bad(job: Job, unit: str, lfn: str) -> None:
-    """The jobs of a unit have given up over one of their input files."""
+def file_is_bad(job: Job, unit: str, lfn: str, *, site: str = "T1_US_FNAL", at: datetime | None = None) -> None:
+    """The jobs of a unit have given up over one of their input files at a site; long ago, unless it is said when."""
     node = json.loads((job.directory / unit / layout.UNIT_DOCUMENT).read_text())["jobs"][0]["node"]
     verdict = {"category": "data", "bad_input_files": [lfn], "reason": "exit code 8021: cannot read it"}
-    _line(job, unit=unit, node=node, code=8021, category="data", final=True, bad_input_files=[lfn], reason=verdict["reason"])
+    when = {"at": at.isoformat()} if at is not None else {}
+    told = {"final": True, "bad_input_files": [lfn], "reason": verdict["reason"], "site": site, **when}
+    _line(job, unit=unit, node=node, code=8021, category="data", **told)
     _verdict(job, unit, node, verdict)
 
 

@@ -215,7 +215,8 @@ class Lives(RuleBasedStateMachine):
         job = pick(self.running, which)
         files = failures.inputs_of(job, job.open_nodes[-1]) if job.open_nodes else []
         if files:
-            failures.file_is_bad(job, job.open_nodes[-1], files[0])
+            site = "T1_US_FNAL" if which % 2 else "T2_CH_CERN"
+            failures.file_is_bad(job, job.open_nodes[-1], files[0], site=site, at=self.world.clock.now())
             self.world.bad_files.add(files[0])
             self.world.schedd.unit_failed(job, job.open_nodes[-1])
 

@@ -35,6 +35,7 @@ def bring_to_rest(world: World) -> None:
         waiting = [r for r in Request.objects.filter(status__in=(S.HELD, S.NEW)).order_by("created_at") if not _for_good(r)]
         for request in waiting:
             verb = "release" if request.status == S.HELD else "submit"
+            verb = "release: accept" if request.hold_code == HoldCode.EXCLUDED else verb
             assert ask(world.tally, verbs.ON_REQUESTS[verb], request), f"{request} ({request.status}): no {verb}"
             assert request.status in (S.QUEUED, S.SUBMITTED), f"{request}: let go, and {request.status}"
         if not waiting:

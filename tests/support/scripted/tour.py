@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
-from requests_app.models import Request, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services.receiving import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
+from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
@@ -163,6 +164,7 @@ def sites_come_and_go(world: World) -> None:
     said(world, "hold", request, S.HELD)
     said(world, "release: without a file", request, S.QUEUED)
     said(world, "hold", request, S.HELD)
+    said(world, "let files in", request, S.HELD)
     said(world, "release: retries", request, S.QUEUED)
     first, second, third = Site.objects.order_by("name")
     for verb, site in (
@@ -172,6 +174,20 @@ def sites_come_and_go(world: World) -> None:
         assert ask(world.tally, verbs.ON_SITES[verb], site, twice=True), verb
     assert not ask(world.tally, verbs.ON_SITES["site ban"], third), "two of three sites were banned and nobody insisted"
     world.cycle()
+
+
+def input_is_left_out(world: World) -> None:
+    """A file that no splitting by lumis can take, accepted when everything else is done."""
+    dataset = world.source("Source0", 90)
+    world.sources[dataset].blocks[f"{dataset}#0"].append(SourceFile("/store/data/bare.root", 100, 1, ()))
+    request = world.request(documents.reprocessing(dataset, lumis_per_job=100))
+    world.schedd.end(runs(world, request), End.FINISHED)
+    for _ in range(6):
+        world.cycle()
+        world.clock.advance(60)
+    assert fresh(request).hold_code == HoldCode.EXCLUDED, f"{request.status}: {request.waiting_for}"
+    world.tally.collect()
+    said(world, "release: accept", request, S.QUEUED)
 
 
 def a_new_version(world: World) -> None:
@@ -297,7 +313,7 @@ def given_up_on_the_way(world: World) -> None:
 
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
-    a_new_version, done_at_last, a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way,
+    input_is_left_out, a_new_version, done_at_last, a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way,
 )  # fmt: skip
 
 

@@ -60,6 +60,12 @@ def _leave_out(request: Request) -> Changes:
     return Changes(excluded_files=tuple(files.values_list("lfn", flat=True)[:1]))
 
 
+def _let_in(request: Request) -> None:
+    """Whatever of its files is out."""
+    files = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False).order_by("lfn")
+    services.input_files_restore(request=request, lfns=list(files.values_list("lfn", flat=True)), **BY)
+
+
 def _overrides(**values: Any) -> Callable[[Request], Changes]:
     return lambda _: Changes(overrides=Overrides(**values))
 
@@ -91,6 +97,8 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _release("release: retries", changes=_overrides(retry_processing=5, retry_merge=0)),
         _release("release: site ban", changes=_ban_one),
         _release("release: without a file", changes=_leave_out),
+        _release("release: accept", changes=lambda _: Changes(accept_excluded=True)),
+        Verb("let files in", services.input_files_restore, _let_in),
         _release("release: impossible", ReleaseMode.RESCUE, _leave_out),
     )
 }

@@ -51,6 +51,8 @@ KNOBS = {
     "EFFECT_BACKOFF_SECONDS": "60,300",
     "EFFECT_MAX_RETRY_SECONDS": "7200",
     "MAX_ACTIVE_DAGS": "2",
+    "INPUT_LOCATIONS_SECONDS": "600",
+    "UNREADABLE_APART_SECONDS": "1200",
 }
 _SPACE = {"REQMGR2_URL": "http://scripted", "DBS_READER_URL": "http://scripted", "DBS_WRITER_URL": "http://scripted",
           "CRIC_URL": "http://scripted", "RUCIO_HOME": "/scripted", "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd@test",

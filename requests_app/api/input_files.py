@@ -1,0 +1,86 @@
+"""Input files of a request that wait for a site or were left out, and letting files in again."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+from requests_app import services
+from requests_app.api.serializers import RequestSerializer
+from requests_app.api.verb_views import shown
+from requests_app.api.verbs import actor_of, on_request
+from requests_app.models import InputFile, Request
+from requests_app.selectors.input_files import troubled_input
+from requests_app.services.input_files import MAX_FILES
+from wms2.api.serializers import ReasonSerializer, TextField
+from wms2.api.views import ApiView
+
+
+class WaitingFileSerializer(serializers.ModelSerializer):
+    """A file that no job can be planned for now."""
+
+    class Meta:
+        model = InputFile
+        fields: tuple[str, ...] = ("lfn", "block_name", "events", "rses", "located_at", "waiting_since", "waiting_reason")
+
+
+class ExcludedFileSerializer(serializers.ModelSerializer):
+    """A file that no job reads."""
+
+    class Meta:
+        model = InputFile
+        fields: tuple[str, ...] = (
+            "lfn", "block_name", "events", "excluded_kind", "excluded_reason", "excluded_by", "excluded_at",
+        )  # fmt: skip
+
+
+class RequestInputFilesSerializer(serializers.Serializer):
+    """Files that wait or were left out; each list has at most 1000, the numbers count all."""
+
+    waiting_files = serializers.IntegerField()
+    excluded_files = serializers.IntegerField(help_text="without those that the request's own masks and lists leave out")
+    unwanted_files = serializers.IntegerField(help_text="left out by the request's own masks and lists")
+    waiting = WaitingFileSerializer(many=True)
+    excluded = ExcludedFileSerializer(many=True)
+
+
+class RestoreInputSerializer(ReasonSerializer):
+    """Which files."""
+
+    files = serializers.ListField(child=TextField(max_length=700), min_length=1, max_length=MAX_FILES)
+
+
+class RequestInputFilesView(ApiView):
+    """What of the input waits, and what was left out."""
+
+    serializer_class = RequestInputFilesSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset()
+
+    @extend_schema(responses={200: RequestInputFilesSerializer})
+    def get(self, request: HttpRequest, request_name: str, *args: Any) -> Response:
+        """With the reason of each, since when, and who left it out."""
+        row = get_object_or_404(Request, request_name=request_name)
+        return Response(self.get_serializer(troubled_input(row)).data)
+
+
+class RequestRestoreFilesView(ApiView):
+    """Let input files in again that could not be read, or that an operator left out; a further round reads them."""
+
+    serializer_class = RequestSerializer
+
+    @extend_schema(request=RestoreInputSerializer, responses={202: RequestSerializer})
+    def post(self, request: HttpRequest, request_name: str) -> Response:
+        """Repeatable. A held request still needs its release."""
+        serializer = RestoreInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        data, actor = serializer.validated_data, actor_of(request)
+
+        def verb(row: Request) -> None:
+            services.input_files_restore(request=row, lfns=data["files"], actor=actor, reason=data["reason"])
+
+        return shown(on_request(request_name, verb), status.HTTP_202_ACCEPTED)

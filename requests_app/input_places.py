@@ -1,0 +1,203 @@
+"""Where input files are: read from Rucio at import, and again until the work is planned (``decisions.md`` 2, input locations).
+
+Owns ``rses``, ``parent_rses``, ``located_at`` and what "waiting" means: no site that the request may use has the file as the
+catalogue is now. Such a file is planned later; it is never excluded for that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
+
+from dags_app.planning import lumis
+from dags_app.planning.sites import EMPTY_SITE_LISTS, SiteChoice
+from dags_app.planning.specs import WorkflowSpec
+from requests_app.evaluation import Fence
+from requests_app.input_lumis import lumis_left
+from requests_app.ledger import files_left
+from requests_app.models import InputFile, Workflow
+from requests_app.unreadable import Unreadable
+from sites_app.selectors import sites_by_rse
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import PlanningRefused
+
+log = structlog.get_logger(__name__)
+_CHUNK = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """A file that no job can be planned for now, and why."""
+
+    lfn: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """RSEs of a file, and of its parents: one list for each different set of places."""
+
+    rses: tuple[str, ...]
+    parent_rses: tuple[tuple[str, ...], ...]
+
+
+class Places:
+    """Sites of input files by this request's lists and CRIC's mapping, as both are when it is made."""
+
+    def __init__(self, workflow: Workflow, spec: WorkflowSpec) -> None:
+        self._choice = SiteChoice(spec)
+        self._sites = sites_by_rse()
+        self._unreadable = Unreadable(workflow)
+        self._now = clock.now()
+        self.anywhere = spec.trust_sitelists
+
+    def of(self, row: InputFile) -> frozenset[str] | WaitingFile:
+        """Where jobs can read the file, with its parents; with TrustSitelists they are read from wherever they are.
+
+        Raises:
+            PlanningRefused: the site lists leave no site for any file.
+        """
+        sites = self._catalogued(row)
+        failed = self._unreadable.at(row)
+        if isinstance(sites, WaitingFile) or self.anywhere or not failed:
+            return sites
+        others = sites.difference(failed)
+        if self._choice.problem(others) is None:
+            return others
+        again = self._unreadable.again_at(row)
+        if again <= self._now:
+            return sites
+        told = f"it could not be read at {', '.join(sorted(failed))}, and is nowhere else"
+        return WaitingFile(row.lfn, f"{told}; tried again at {again:%Y-%m-%d %H:%M} UTC")
+
+    def _catalogued(self, row: InputFile) -> frozenset[str] | WaitingFile:
+        """As the catalogues have it."""
+        sites = self._of_rses(row.rses)
+        problem = self._choice.problem(sites)
+        if problem == EMPTY_SITE_LISTS:
+            raise PlanningRefused(problem)
+        if problem is not None:
+            return WaitingFile(row.lfn, problem)
+        if row.parent_rses and not self.anywhere:
+            together = sites.intersection(*(self._of_rses(rses) for rses in row.parent_rses))
+            if self._choice.problem(together) is not None:
+                where = ", ".join(sorted(sites))
+                return WaitingFile(row.lfn, f"no site has both the file and its parents; the file is at {where}")
+            sites = together
+        return sites
+
+    def lost(self, row: InputFile) -> str:
+        """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0040).
+
+        Two sites that agree, or the only one where jobs may read it, in two submissions far enough apart.
+        """
+        found = self._unreadable.at(row)
+        if len(found) >= 2:
+            return self._unreadable.words(row)
+        catalogued = self._catalogued(row)
+        if isinstance(catalogued, WaitingFile) or self._choice.sites(catalogued) != frozenset(found):
+            return ""
+        return self._unreadable.words(row) if self._unreadable.twice(row) else ""
+
+    def read(self, block: str, parents: Mapping[str, Sequence[str]]) -> dict[str, Location]:
+        """Ask Rucio where the files of a block are, file by file if no site that may be used has the whole block.
+
+        Args:
+            parents: LFN -> its parents, for each file that is asked for.
+        """
+        rucio = factory.rucio()
+        whole = {rse for rse, complete in rucio.block_locations([block]).get(block, {}).items() if complete}
+        found: Mapping[str, Sequence[str]] = {}
+        if not self.anywhere and self._choice.problem(self._of_rses(whole)) is not None:
+            found = rucio.file_replicas(sorted(parents))
+        named = sorted({parent for each in parents.values() for parent in each})
+        places = rucio.file_replicas(named) if named else {}
+        return {
+            lfn: Location(
+                tuple(sorted({*whole, *found.get(lfn, ())})),
+                tuple(sorted({tuple(sorted(places[parent])) for parent in mine})),
+            )
+            for lfn, mine in parents.items()
+        }
+
+    def _of_rses(self, rses: Iterable[str]) -> frozenset[str]:
+        return frozenset(site for rse in rses for site in self._sites.get(rse, ()))
+
+
+def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fence) -> int:
+    """Read the locations again of files that are left and were not looked for lately; how many blocks were asked for.
+
+    Raises:
+        ServiceUnavailable: Rucio did not answer; what was read stays.
+    """
+    if spec.input is None or spec.trust_sitelists:
+        return 0  # jobs read from wherever a copy is
+    places, before = Places(workflow, spec), clock.now() - timedelta(seconds=conf().input_locations_seconds)
+    blocks = _blocks_left(workflow, spec, before)
+    for block in blocks:
+        rows = list(_old(workflow, before).filter(block_name=block))
+        now = clock.now()
+        located = places.read(block, {row.lfn: row.parents for row in rows})
+        same: dict[Location, list[int]] = defaultdict(list)
+        for row in rows:
+            same[located[row.lfn]].append(row.pk)
+        with fenced():
+            for location, keys in same.items():
+                InputFile.objects.filter(pk__in=keys).update(
+                    rses=list(location.rses), parent_rses=[list(rses) for rses in location.parent_rses], located_at=now
+                )
+    if blocks:
+        log.info("input locations read again", request_name=workflow.request_id, blocks=len(blocks))
+    return len(blocks)
+
+
+def only_waiting_left(workflow: Workflow, spec: WorkflowSpec) -> bool:
+    """Whether all work that is left is that of files which wait."""
+    waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
+    if spec.input is None or not waiting.exists():
+        return False
+    if not spec.splitting.algorithm.by_lumi:
+        return not files_left(workflow).filter(waiting_since__isnull=True).exists()
+    held = lumis.union(*(lumis.from_json(row) for row in waiting.values_list("lumis", flat=True).iterator(chunk_size=_CHUNK)))
+    left = lumis_left(workflow)
+    return not lumis.subtract(lumis.union(left.fresh, left.tried), held)
+
+
+def all_still_waiting(workflow: Workflow, spec: WorkflowSpec) -> bool:
+    """Whether none of the files that wait has a site by now."""
+    places = Places(workflow, spec)
+    waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
+    return all(isinstance(places.of(row), WaitingFile) for row in waiting.iterator(chunk_size=_CHUNK))
+
+
+def waiting_record(workflow: Workflow, *, waiting: Mapping[str, str], found: Iterable[str]) -> None:
+    """Which files wait, by LFN with the reason, and which no longer do; in the caller's transaction."""
+    InputFile.objects.filter(workflow=workflow, lfn__in=list(found)).update(waiting_since=None, waiting_reason="")
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for lfn, reason in waiting.items():
+        by_reason[reason].append(lfn)
+    for reason, lfns in by_reason.items():
+        rows = InputFile.objects.filter(workflow=workflow, lfn__in=lfns, excluded_at__isnull=True)
+        rows.update(waiting_since=Coalesce("waiting_since", clock.now()), waiting_reason=reason)
+
+
+def _old(workflow: Workflow, before: datetime) -> QuerySet[InputFile]:
+    return InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True, located_at__lte=before)
+
+
+def _blocks_left(workflow: Workflow, spec: WorkflowSpec, before: datetime) -> list[str]:
+    old = _old(workflow, before)
+    if not spec.splitting.algorithm.by_lumi:
+        return sorted(set(files_left(workflow).filter(pk__in=old.values("pk")).values_list("block_name", flat=True)))
+    left = lumis_left(workflow)
+    todo = lumis.union(left.fresh, left.tried)
+    rows = old.values_list("block_name", "lumis").iterator(chunk_size=_CHUNK)
+    return sorted({name for name, held in rows if lumis.intersect(lumis.from_json(held), todo)})

@@ -1,0 +1,116 @@
+"""Input that is missing: files that wait for a site, and files that were left out. No request completes over either in silence.
+
+Waiting costs no slot: the request is queued again until the next look (``input_locations_seconds``).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from requests_app.alerts import alert, alert_over
+from requests_app.evaluation import Evaluation
+from requests_app.exclusions import exclusions_standing
+from requests_app.input_places import all_still_waiting, locations_refresh, only_waiting_left
+from requests_app.lifecycle.pauses import pause
+from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
+from requests_app.overrides import max_excluded
+from requests_app.states import hold_changes
+from requests_app.workflow_spec import spec_of
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
+from wms2.words import counted
+
+S = RequestStatus
+#: Files that a reason for being held names; the page and the API list all.
+NAMED = 20
+_LOOKED_AT = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
+
+
+def waiting_files(workflow: Workflow) -> QuerySet[InputFile]:
+    """Files that no job can be planned for now, those that wait longest first."""
+    return InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False).order_by("waiting_since", "lfn")
+
+
+def wait_for_locations(evaluation: Evaluation) -> bool:
+    """PLANNING with nothing to plan but files without a site: QUEUED until the next look. False when there are none."""
+    why = _why_waiting(evaluation.request.workflow)
+    if why:
+        evaluation.transition(S.QUEUED, why, next_attempt_at=_next_look(), last_error=why)
+    return bool(why)
+
+
+def look_for_locations(evaluation: Evaluation) -> bool:
+    """QUEUED, and it is time to look again; True while nothing but files without a site is left, and none has one by now.
+
+    Looked for here and not in PLANNING, so that a request that waits for weeks takes no slot and changes no status.
+    """
+    request = evaluation.request
+    workflow = Workflow.objects.filter(request=request).first()
+    is_open = workflow is None or (workflow.input_closed_at is None and bool(workflow.input_dataset))
+    if workflow is None or is_open or (request.next_attempt_at and request.next_attempt_at > clock.now()):
+        return False
+    spec = spec_of(workflow)
+    if not only_waiting_left(workflow, spec):
+        return False
+    try:
+        locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
+        waits = all_still_waiting(workflow, spec)
+    except (ServiceUnavailable, ServiceRejected) as error:
+        pause(evaluation, error)
+        return True
+    except PlanningRefused:
+        return False  # planning says so
+    if waits:
+        why = _why_waiting(workflow)
+        evaluation.note(waiting_for=why, last_error=why, next_attempt_at=_next_look())
+    return waits
+
+
+def _why_waiting(workflow: Workflow) -> str:
+    files = waiting_files(workflow)
+    first = files.first()
+    if first is None:
+        return ""
+    return f"waits for a site of {counted(files.count(), 'input file')}, e.g. {first.lfn}: {first.waiting_reason}"[:4000]
+
+
+def _next_look() -> datetime:
+    return clock.now() + timedelta(seconds=max(conf().input_locations_seconds, conf().retry_after_failure_seconds))
+
+
+def alert_missing(evaluation: Evaluation) -> None:
+    """Files that have waited too long for a site are a person's matter; also while other work of the request runs."""
+    if evaluation.request.status not in _LOOKED_AT:
+        return
+    long_ago = clock.now() - timedelta(seconds=conf().input_missing_alert_seconds)
+    files = InputFile.objects.filter(workflow__request=evaluation.request, waiting_since__lt=long_ago).order_by(
+        "waiting_since", "lfn"
+    )
+    first = files.first()
+    if first is None:
+        alert_over(evaluation, "input_missing")
+        return
+    many = counted(files.count(), "input file")
+    alert(evaluation.request, "input_missing", f"no site for {many}, e.g. {first.lfn}: {first.waiting_reason}")
+
+
+def hold_over_exclusions(evaluation: Evaluation) -> bool:
+    """HELD instead of complete when more files were left out than may be; says which."""
+    request = evaluation.request
+    standing = exclusions_standing(request.workflow)
+    most = max_excluded(request)
+    if standing.fraction <= most:
+        return False
+    names = list(standing.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
+    more = f"\n… and {standing.count - len(names)} more" if standing.count > len(names) else ""
+    told = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
+    why = (
+        f"all other work is done, but {standing.count} of {counted(standing.wanted, 'input file')} were left out "
+        f"({standing.fraction:.2%}, {most:.2%} may be)"
+    )
+    evidence = {"excluded": standing.count, "wanted": standing.wanted, "allowed": most, "files": [lfn for lfn, _ in names]}
+    evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.EXCLUDED, f"{why}:\n{told}{more}"))
+    return True

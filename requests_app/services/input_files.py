@@ -1,0 +1,82 @@
+"""An operator's word on single input files: letting in again what was left out.
+
+Leaving files out, and accepting that they are, belong to a release (``release.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dags_app.planning import lumis
+from dags_app.planning.specs import ExclusionKind, InputSpec
+from dags_app.planning.wanted import WantedLumis
+from requests_app.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, Workflow
+from requests_app.services.acting import acting
+from requests_app.workflow_spec import spec_of
+from wms2 import clock
+from wms2.errors import InvalidTransition
+
+#: More files than these are not a person's decision.
+MAX_FILES = 10_000
+#: What was left out because of a moment, or by a person's word. The rest would be left out again for the same reason.
+RESTORABLE = (ExclusionKind.LOST, ExclusionKind.OPERATOR, ExclusionKind.ACCEPTED)
+_OVER = (*TERMINAL, RequestStatus.COMPLETED, RequestStatus.CLEANING)
+
+
+def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, reason: str) -> int:
+    """Excluded files are read after all, in a further round; what jobs said of them before no longer counts. How many were.
+
+    Raises:
+        InvalidTransition: nothing more is planned, or a file cannot be let in; nothing was changed.
+    """
+    with acting(request, actor, "input_files_restore", reason, files=list(lfns[:100]), number=len(lfns)):
+        workflow = Workflow.objects.filter(request=request).first()
+        if workflow is None or request.status in _OVER:
+            raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; no file of it can be let in")
+        rows = _rows(workflow, lfns)
+        spec = spec_of(workflow)
+        if spec.input is not None and spec.splitting.algorithm.by_lumi:
+            _refuse_late(workflow, spec.input, rows)
+        InputFile.objects.filter(pk__in=[row.pk for row in rows]).update(
+            excluded_at=None, excluded_reason="", excluded_by="", excluded_kind="", restored_at=clock.now()
+        )
+        if rows and spec.input is not None and spec.splitting.algorithm.by_lumi:
+            lumis_rebuild(workflow, spec.input)
+        if rows:
+            told = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
+            Event.objects.create(request=request, kind="input.restored", data=told)
+    return len(rows)
+
+
+def restore_refused(row: InputFile) -> str:
+    """Why a file cannot be let in again; empty if it can."""
+    if row.excluded_at is None:
+        return "It is not left out."
+    if row.excluded_kind not in RESTORABLE:
+        return f"{row.get_excluded_kind_display()}: it would be left out again, for the same reason."
+    return ""
+
+
+def _rows(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
+    if len(lfns) > MAX_FILES:
+        raise InvalidTransition(f"files: {len(lfns)} are too many; at most {MAX_FILES} at a time")
+    known = {row.lfn: row for row in InputFile.objects.filter(workflow=workflow, lfn__in=lfns).order_by("lfn")}
+    strangers = sorted(set(lfns) - known.keys())
+    if strangers:
+        raise InvalidTransition(f"files: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
+    rows = [row for row in known.values() if row.excluded_at is not None]  # asked for again, it was done already
+    for row in rows:
+        if why := restore_refused(row):
+            raise InvalidTransition(f"{row.lfn}: {why}")
+    return rows
+
+
+def _refuse_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile]) -> None:
+    """A lumi is dealt once, with all files that hold it (docs/adr/0030): a share of one that was dealt cannot be read later."""
+    selection, dealt = WantedLumis(wanted), lumis_dealt(workflow)
+    for row in rows:
+        shared = lumis.intersect(selection.among(lumis.from_json(row.lumis)), dealt)
+        if shared:
+            run, first, _ = next(lumis.iterate(shared))
+            raise InvalidTransition(f"{row.lfn}: lumi {run}:{first} of it is processed already, from other files")
