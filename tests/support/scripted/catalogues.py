@@ -300,5 +300,8 @@ class ScriptedConfigCache:
     def __init__(self, script: Script) -> None:
         self.script = script
 
+    def problem(self, base_url: str) -> str | None:
+        return None
+
     def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
         return self.script.call("config", lambda: CONFIGS[config_id])
