@@ -22,8 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
     faults.register(config)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("dist", "no") == "loadgroup":
+    if config.getoption("loadgroup", False):  # how xdist tells its processes
         side_by_side.arrange(items)
 
 

@@ -12,15 +12,15 @@ import re
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from django.conf import settings
 
 #: How many times longer a wait may last than on a machine with nothing else to do. It is spent only when a test fails.
 PATIENCE = 3.0
-#: Tests that use the stack's services.
-ON_THE_STACK = ("pool", "rucio", "simulators")
-#: Every process of a run that takes the pool away waits for the others of its kind.
-_WHOLE_POOL = "whole-pool"
-_WITHOUT_GROUP = Path(__file__).parents[1] / "pool"
+#: Tests that take the pool away, one after the other.
+_WHOLE_POOL = "whole pool"
+_TESTS = Path(__file__).parents[1]
+_ONE_BY_ONE = _TESTS / "pool"
 
 
 def set_apart() -> None:
@@ -44,11 +44,19 @@ def arrange(items: list[pytest.Item]) -> None:
     Each test of ``tests/pool`` goes to whoever is free, as far as its fixtures allow; all others stay with their file.
     """
     for item in items:
+        mark = item.get_closest_marker("xdist_group")
         if item.get_closest_marker("whole_pool"):
-            item.add_marker(pytest.mark.xdist_group(_WHOLE_POOL))
-        elif not item.get_closest_marker("xdist_group") and _WITHOUT_GROUP not in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            _put(item, _WHOLE_POOL)
+        elif mark is not None:
+            _put(item, mark.args[0])
+        elif _ONE_BY_ONE not in item.path.parents:
+            _put(item, str(item.path.relative_to(_TESTS)))
     items.sort(key=_rank)  # within a rank as they were
+
+
+def _put(item: pytest.Item, group: str) -> None:
+    """The scheduler reads a test's group from its name. xdist 3.8 writes it to where pytest 9 does not look any more."""
+    item._id = coerce_node_id(f"{item.nodeid}@{group}")
 
 
 def _rank(item: pytest.Item) -> int:

@@ -20,7 +20,7 @@ _LAUNCHER = """#!/bin/sh
 # Simulated {program}. PYTHONPATH leads to the simulator.
 unset PYTHONHOME
 export PYTHONPATH='{root}'
-exec '{python}' -s -m deploy.simulators.worker.{module} "$@"
+exec '{python}' -s -m deploy.simulators.worker.start {module} "$@"
 """
 
 

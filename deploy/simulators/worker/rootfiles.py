@@ -7,6 +7,8 @@ NanoAOD's, so that uproot or ROOT itself opens them without CMSSW.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,20 @@ def concatenate(tables: list[EventTable]) -> EventTable:
     return EventTable(*(np.concatenate([getattr(table, name) for table in tables]) for name in ("run", "lumi", "event")))
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[uproot.ReadOnlyDirectory]:
+    """For reading. From an open file: for names uproot starts threads and a file system of its own."""
+    with path.open("rb") as raw, uproot.open(raw) as file:
+        yield file
+
+
+@contextmanager
+def _recreated(path: Path) -> Iterator[uproot.WritableDirectory]:
+    """For writing, from nothing."""
+    with path.open("w+b") as raw, uproot.recreate(raw, compression=_COMPRESSION) as file:
+        yield file
+
+
 def write_events(path: Path, events: EventTable, lumis: list[tuple[int, int]], payload_bytes: int, seed: int) -> None:
     """Write a file with these events and lumis; the payload depends on ``seed`` alone."""
     random = np.random.Generator(np.random.Philox(key=seed))
@@ -59,7 +75,7 @@ def write_events(path: Path, events: EventTable, lumis: list[tuple[int, int]], p
     if payload_bytes:
         branches["payload"] = np.dtype(("u1", (payload_bytes,)))
     step = max(1, _CHUNK_BYTES // max(1, payload_bytes))
-    with uproot.recreate(path, compression=_COMPRESSION) as file:
+    with _recreated(path) as file:
         tree = file.mktree("Events", branches)
         for start in range(0, len(events), step):
             part = events.take(slice(start, start + step))
@@ -83,7 +99,7 @@ def _write_lumis(file: uproot.WritableDirectory, lumis: list[tuple[int, int]]) -
 def read_events(path: Path) -> tuple[EventTable, list[tuple[int, int]]]:
     """Events and lumis of a file; CmsException(FileReadError) when it is not such a file."""
     try:
-        with uproot.open(path) as file:
+        with _opened(path) as file:
             columns = file["Events"].arrays(["run", "luminosityBlock", "event"], library="np")
             blocks = file["LuminosityBlocks"].arrays(["run", "luminosityBlock"], library="np")
     except (
@@ -102,13 +118,13 @@ def merge_files(inputs: list[Path], output: Path) -> tuple[EventTable, list[tupl
     """Write all trees of ``inputs``, one after the other, into ``output``; the events and lumis of the result."""
     tables: list[EventTable] = []
     lumis: set[tuple[int, int]] = set()
-    with uproot.recreate(output, compression=_COMPRESSION) as file:
+    with _recreated(output) as file:
         tree = None
         for path in inputs:
             events, blocks = read_events(path)
             tables.append(events)
             lumis.update(blocks)
-            with uproot.open(path) as source:
+            with _opened(path) as source:
                 if tree is None:
                     tree = file.mktree("Events", _branches(source["Events"]))
                 for part in source["Events"].iterate(step_size="32 MB", library="np"):
