@@ -54,6 +54,7 @@ class _File(BaseModel):
     lumis: list[_Lumi] = []
     locations: list[_Name] = []
     parents: list[_Name] = []
+    block: str = ""
 
 
 class _Files(BaseModel):
@@ -120,4 +121,5 @@ def _typed(file: _File) -> InputFileSpec:
         lumis=lumis.from_pairs((lumi.run, lumi.lumi) for lumi in file.lumis),
         locations=frozenset(file.locations),
         parents=tuple(file.parents),
+        block=file.block,
     )

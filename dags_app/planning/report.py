@@ -47,6 +47,7 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
     limits = limits or PlanLimits()
     excluded: list[ExcludedFile] = []
     refused: list[RefusedLumi] = []
+    files = _chosen(workflow, files, excluded)
     try:
         jobs = list(_at_most(limits.max_jobs, _jobs(workflow, files, excluded, refused)))
         units = list(_units(workflow, jobs, limits))
@@ -68,6 +69,23 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
         "warnings": [*workflow.warnings, *([f"it would be held: {warning}"] if warning else [])],
         "levels": [_level(level) for level in walls],
     }
+
+
+def _chosen(workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: list[ExcludedFile]) -> list[InputFileSpec]:
+    """The files of the blocks that the block lists want."""
+    wanted = workflow.input
+    if wanted is None or not (wanted.block_whitelist or wanted.block_blacklist):
+        return list(files)
+    white, black = frozenset(wanted.block_whitelist), frozenset(wanted.block_blacklist)
+    found = []
+    for file in files:
+        if file.block in black:
+            excluded.append(ExcludedFile(file.lfn, f"its block {file.block} is on BlockBlacklist"))
+        elif white and file.block not in white:
+            excluded.append(ExcludedFile(file.lfn, f"its block {file.block} is not on BlockWhitelist"))
+        else:
+            found.append(file)
+    return found
 
 
 def _units(workflow: WorkflowSpec, jobs: Sequence[JobSpec], limits: PlanLimits) -> Iterator[WorkUnitSpec]:

@@ -216,6 +216,7 @@ class InputFileSpec:
     parents: tuple[str, ...] = ()
     left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
     left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
+    block: str = ""  # told by ``plan_request``'s list of files only; a running request's files were chosen when they were read
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,6 @@ FEATURES: Mapping[str, Feature] = {
     "ValidStatus": Feature("registering datasets in another state than PRODUCTION or VALID", _not("PRODUCTION", "VALID")),
 }
 
-#: What ``plan_request`` cannot do: its list of files names no blocks.
-BLOCK_FEATURES: Mapping[str, Feature] = {
-    key: Feature(f"block lists ({key}) over a list of files", _any) for key in ("BlockWhitelist", "BlockBlacklist")
-}
-
 #: Not yet supported inside a step or task.
 STEP_FEATURES: Mapping[str, Feature] = {
     "SiteWhitelist": Feature("site lists per step", _any),

@@ -7,15 +7,15 @@ change how work is cut (pileup, GPUs) is left alone; :func:`parse` judges a docu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dags_app.planning.specs import SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
+from dags_app.planning.specs import InputFileSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
 from requests_app.intake.chain import CHAINS, RERECO_STEP, StepView
 from requests_app.intake.documents import merge_document
-from requests_app.intake.features import misplaced_work, sweep_features
+from requests_app.intake.features import misplaced_work
 from requests_app.intake.findings import Findings
-from requests_app.intake.known import BLOCK_FEATURES, PLAN_ONLY
+from requests_app.intake.known import PLAN_ONLY
 from requests_app.intake.lexicon import NameRule
 from requests_app.intake.parse import SUPPORTED_TYPES, read_type
 from requests_app.intake.resources import read_resources, read_sites
@@ -23,7 +23,7 @@ from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
 from requests_app.intake.tasks import with_splitting
 from requests_app.intake.values import BIGINT_MAX, flag, is_set, mapping, real, shown, whole
 from requests_app.intake.work import read_generation, read_input
-from wms2.errors import DocumentRefused
+from wms2.errors import DocumentRefused, Problem
 
 #: Planning compares site names and does no more with them.
 _ANY_SITE = NameRule("site", r"[A-Za-z0-9_.-]+", 100, "letters, digits, '.', '_' and '-'")
@@ -43,7 +43,6 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
     """
     findings = Findings()
     document = merge_document(raw)
-    sweep_features(document, BLOCK_FEATURES, findings)
     first = _first_step(document, findings)
     resources = read_resources(document, (first,), findings)
     if first.prefix and not is_set(first.own.get("InputDataset")):
@@ -92,6 +91,21 @@ def _first_step(document: Mapping[str, object], findings: Findings) -> StepView:
     key = f"{kind.part}1"
     own: Mapping[str, object] = findings.require(key, document.get(key), mapping, {})
     return StepView(number=1, name=str(own.get(kind.name_field) or ""), prefix=f"{key}.", own=own, top=document, kind=kind)
+
+
+def refuse_unknown_blocks(spec: WorkflowSpec, files: Sequence[InputFileSpec]) -> None:
+    """Block lists choose among files only if every file names its block.
+
+    Raises:
+        DocumentRefused: names the first file without one.
+    """
+    wanted = spec.input
+    if wanted is None or not (wanted.block_whitelist or wanted.block_blacklist):
+        return
+    for number, file in enumerate(files):
+        if not file.block:
+            text = f"is missing, and the document has block lists: {file.lfn} could be in any block"
+            raise DocumentRefused([Problem(f"files.{number}.block", text)])
 
 
 @dataclass(frozen=True, slots=True)

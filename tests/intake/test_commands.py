@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,9 @@ def _knobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     }  # fmt: skip
     knobs = from_environment({f"WMS2_{name}": value for name, value in needed.items()})
     monkeypatch.setattr(plan_request, "conf", lambda: knobs)
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def _write(folder: Path, content: object, name: str = "DOC.json") -> str:
@@ -206,3 +211,32 @@ def test_an_unknown_algorithm_or_a_bad_file_list_is_refused(tmp_path: Path) -> N
 
     assert _problems("plan_request", "--file", document) == ["SplittingAlgo"]
     assert "files.0.size_bytes" in _problems("plan_request", "--file", document, "--files", bad_files)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan_request", "--file", "DOC.json"],
+        ["import_request", "--check", "--offline", "--json", "--file", "DOC.json"],
+        ["classify_failure", "--shipped", "--json", "--exit-code", "8021", "--report", "DOC.json"],
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_commands_on_paper_need_no_setting_and_no_service(arguments: list[str], tmp_path: Path) -> None:
+    _write(tmp_path, chain())
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = {"plan_request": "10 jobs, 0 files excluded", "import_request": "extra_requirements", "classify_failure": "cms-8021"}
+    assert said[arguments[0]] in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["import_request", "--check", "--file", "DOC.json"], ["classify_failure", "--report", "DOC.json"], ["migrate"]]
+)
+def test_other_commands_do_not_start_without_settings(arguments: list[str], tmp_path: Path) -> None:
+    _write(tmp_path, chain())
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "WMS2_ENVIRONMENT is not set" in done.stderr

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dags_app.planning.files_document import read_files
 from dags_app.planning.report import plan_document
-from dags_app.planning.specs import SplittingAlgo
+from dags_app.planning.specs import InputFileSpec, SplittingAlgo
 from requests_app.intake import prepare_plan_spec
+from requests_app.intake.plan import refuse_unknown_blocks
 from tests.intake.factory import Document, chain, real_document, reprocessing, tasks, with_step
 from wms2.errors import DocumentRefused
+
+_DATASET = "/MuonEG/Run2024C-v1/RAW"
 
 
 def _refused(document: Document, *, files_given: bool = True) -> dict[str, str]:
@@ -166,8 +171,26 @@ def test_an_input_without_files_says_why_there_are_no_jobs() -> None:
     assert warning == "files: none given, so there are no jobs: the request reads an input dataset"
 
 
-def test_block_lists_are_refused_since_files_name_no_blocks() -> None:
-    assert "not yet supported" in _refused(reprocessing(BlockWhitelist=["/MuonEG/Run2024C-v1/RAW#1"]))["BlockWhitelist"]
+def test_block_lists_choose_among_files_that_carry_their_block() -> None:
+    lists = {"BlockWhitelist": [f"{_DATASET}#{n}" for n in (1, 2)], "BlockBlacklist": [f"{_DATASET}#2"]}
+    spec = prepare_plan_spec(
+        reprocessing(InputDataset=_DATASET, SplittingAlgo="FileBased", LumiList=..., **lists), files_given=True
+    )
+    files = [
+        InputFileSpec(f"/store/data/{n}.root", 1, 10, {1: ((n, n),)}, frozenset(spec.site_whitelist), block=f"{_DATASET}#{n}")
+        for n in (1, 2, 3)
+    ]
+    refuse_unknown_blocks(spec, files)
+    plan = plan_document(spec, files)
+    assert [job["files"] for job in plan["jobs"]] == [["/store/data/1.root"]]
+    assert [(each["lfn"], each["reason"].partition("#")[2]) for each in plan["excluded"]] == [
+        ("/store/data/2.root", "2 is on BlockBlacklist"),
+        ("/store/data/3.root", "3 is not on BlockWhitelist"),
+    ]
+    with pytest.raises(DocumentRefused, match=r"files\.1\.block: is missing"):
+        refuse_unknown_blocks(spec, [files[0], replace(files[1], block="")])
+    (read,) = read_files({"files": [{"lfn": "/store/1.root", "size_bytes": 1, "events": 1, "block": "/a/b-v1/C#1"}]})
+    assert read.block == "/a/b-v1/C#1"
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,18 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from pydantic import TypeAdapter
 
 from dags_app.planning.specs import WorkflowSpec
 from requests_app import services
-from requests_app.intake import with_priority
+from requests_app.intake import Draft, MemoryWindow, parse, with_priority
 from requests_app.management.documents import read_json, refusal_told
 from requests_app.management.typed_request import as_lines
 from requests_app.workflow_spec import spec_to_json
+from wms2.conf import conf
 from wms2.errors import ServiceError
+
+_DRAFT = TypeAdapter(Draft)
 
 
 class Command(BaseCommand):
@@ -28,11 +32,18 @@ class Command(BaseCommand):
         parser.add_argument("--file", required=True, metavar="DOC.json", help="the request document")
         parser.add_argument("--name", help="name to import it under (default: RequestName, else RequestString)")
         parser.add_argument("--check", action="store_true", help="check only, store nothing")
+        parser.add_argument(
+            "--offline", action="store_true", help="with --check: by the document alone, without any service or setting"
+        )
         parser.add_argument("--json", action="store_true", dest="as_json", help="answer in JSON")
         parser.add_argument("--urgent", action="store_true", help="put it before all that is not urgent in the admission queue")
         parser.add_argument("--priority", type=int, metavar="N", help="priority instead of the document's (0..999999)")
         parser.add_argument("--family-of", default="", metavar="NAME", help="a request into whose output datasets it may write")
         parser.add_argument("--family-reason", default="", metavar="TEXT", help="why it may; kept in the audit")
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run, without Django's checks of settings and services where none is used."""
+        return super().execute(*args, **{**options, "skip_checks": options["skip_checks"] or options["offline"]})
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run."""
@@ -40,10 +51,29 @@ class Command(BaseCommand):
             document = read_json("file", options["file"])
             if options["priority"] is not None:
                 document = with_priority(document, options["priority"])
+            if options["offline"]:
+                if not options["check"]:
+                    raise CommandError("--offline only checks: give --check, too")
+                self._check_offline(document, options)
+                return
             try:
                 self._import(document, options)
             except ServiceError as error:
                 raise CommandError(f"nothing was stored: {error}") from error
+
+    def _check_offline(self, document: dict[str, object], options: dict[str, Any]) -> None:
+        """Without ConfigCache nobody knows the outputs, and without CRIC not whether a site exists: the rest is judged."""
+        window = MemoryWindow.from_conf(conf())
+        draft = parse(document, request_name=options["name"], window=window, known_sites=None)
+        if options["as_json"]:
+            self.stdout.write(json.dumps(_DRAFT.dump_python(draft, mode="json"), indent=2))
+            return
+        self.stdout.write(f"Request    {draft.request_name}  (campaign {draft.campaign})")
+        for warning in draft.warnings:
+            self.stdout.write(f"Warning    {warning}")
+        self.stdout.write(
+            "Accepted as far as the document goes; configurations, sites and datasets were not looked up (--offline)"
+        )
 
     def _import(self, document: dict[str, object], options: dict[str, Any]) -> None:
         name = options["name"]

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from dags_app.planning.files_document import read_files
 from dags_app.planning.report import PlanLimits, plan_document
 from requests_app.intake import prepare_plan_spec
+from requests_app.intake.plan import refuse_unknown_blocks
 from requests_app.management.documents import read_json, refusal_told
 from wms2.conf import conf
 
@@ -33,6 +34,7 @@ class Command(BaseCommand):
             document = read_json("file", options["file"])
             files = read_files(read_json("files", options["files"])) if options["files"] else []
             spec = prepare_plan_spec(document, files_given=bool(files))
+            refuse_unknown_blocks(spec, files)
         knobs = conf()
         limits = PlanLimits(jobs_per_work_unit=knobs.jobs_per_work_unit, max_wall_seconds=knobs.max_wall_seconds)
         self._show(plan_document(spec, files, limits), as_json=options["as_json"])
