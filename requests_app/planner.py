@@ -19,7 +19,7 @@ from dags_app.models import DAG
 from dags_app.planning import blocks, sizing, work_units, writer
 from dags_app.planning.levels import edge_count, level_plans
 from dags_app.planning.pileup import jobs_at, mixed_after, pileup_sites
-from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
 from outputs_app.owning import lumis_take
@@ -102,6 +102,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         max_wall_seconds=knobs.max_wall_seconds,
         pileup=pileup,
         mixed_before=_mixed_before(workflow),
+        accounting=AccountingSpec(knobs.accounting_group, knobs.accounting_group_user, knobs.environment == "production"),
     )
     crash_point("plan.claimed")
     written = _write(evaluation, dag_spec, dag_id)

@@ -416,6 +416,15 @@ class PileupDataset:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountingSpec:
+    """To whom HTCondor and CMS's accounting count the jobs; empty: HTCondor's own defaults."""
+
+    group: str = ""
+    user: str = ""
+    production: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DagSpec:
     """Everything that ``dagfiles.render`` needs for one DAG directory."""
 
@@ -428,4 +437,5 @@ class DagSpec:
     limits: DagLimits
     max_wall_seconds: int
     pileup: tuple[PileupDataset, ...] = ()  # of all steps, each dataset once
+    accounting: AccountingSpec = AccountingSpec()
     mixed_before: dict[int, int] = field(default_factory=dict)  # task -> events of deterministic pileup that earlier rounds mixed

@@ -9,11 +9,12 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 from __future__ import annotations
 
 from dags_app.planning import layout
+from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for, task_resources
-from dags_app.planning.specs import DagSpec
+from dags_app.planning.specs import DagSpec, StepSpec
 from dags_app.planning.watchdogs import watchdog_lines
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
@@ -42,7 +43,8 @@ include : {layout.AVOID_INC}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
-{_stamps(spec, "landing")}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE} && {_NOT_AVOIDED}{_extra(spec)}
+{platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}{_watchdogs(spec)}\
+requirements = {_AT_DESIRED_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
 queue
 """
 
@@ -57,8 +59,10 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
         inputs.append(layout.node_input("$(JOB)"))
     return _payload_submit(
         spec,
-        "processing",
+        NodeRole.PROCESSING,
         "job",
+        steps=_steps_of(spec, task),
+        task=task,
         cores=resources.cores,
         memory_mb=resources.memory_mb,
         inputs=tuple(inputs),
@@ -71,7 +75,7 @@ def merge_submit(spec: DagSpec) -> str:
     """The merge job of a unit."""
     memory_mb = resources_for(spec.workflow).merge_memory_mb
     return _payload_submit(
-        spec, "merge", "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_DOCUMENT, layout.MERGE_INPUT)
+        spec, NodeRole.MERGE, "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_DOCUMENT, layout.MERGE_INPUT)
     )
 
 
@@ -79,7 +83,13 @@ def cleanup_submit(spec: DagSpec) -> str:
     """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
     memory_mb = resources_for(spec.workflow).cleanup_memory_mb
     inputs = (layout.UNIT_DOCUMENT, layout.MERGE_INPUT, layout.MERGE_OUTPUT)
-    return _payload_submit(spec, "cleanup", "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
+    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
+
+
+def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:
+    """The steps of a task; all of them where the workflow is one task."""
+    names = next((task.steps for task in spec.workflow.tasks if task.number == number), None)
+    return tuple(step for step in spec.workflow.steps if names is None or step.name in names)
 
 
 def _extra(spec: DagSpec) -> str:
@@ -90,7 +100,7 @@ def _extra(spec: DagSpec) -> str:
 
 def _payload_submit(
     spec: DagSpec,
-    role: str,
+    role: NodeRole,
     command: str,
     *,
     cores: int,
@@ -98,12 +108,16 @@ def _payload_submit(
     inputs: tuple[str, ...],
     devices: str = "",
     extra: str = "",
+    steps: tuple[StepSpec, ...] = (),
+    task: int = FIRST_TASK,
 ) -> str:
     """A job that runs the payload at the elected site.
 
     There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
-    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again.
+    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again. Without ``steps`` it takes what any
+    step of the workflow wrote, and runs where all of them do.
     """
+    platform = steps or spec.workflow.steps
     return f"""\
 universe = vanilla
 executable = ../{layout.PAYLOAD}
@@ -123,7 +137,8 @@ ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INC}
 My.DESIRED_Sites = "$(ELECTED_SITE)"
 My.MaxWallTimeMins = $(wall_minutes)
-{_stamps(spec, role)}{_watchdogs(spec)}requirements = {_AT_DESIRED_SITE}{extra}
+{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}{_watchdogs(spec)}\
+requirements = {_AT_DESIRED_SITE}{platform_requirement(platform)}{extra}
 queue
 """
 

@@ -122,6 +122,7 @@ def _slots() -> list[str]:
     lines = [
         f"NUM_CPUS = {sum(site.cpus for site in SITES)}",
         f"MEMORY = {sum(site.memory_mb for site in SITES)}",
+        "ARCH = X86_64",  # what requests are built for; whatever this machine is, the programs are simulated
         "STARTD_ATTRS = GLIDEIN_CMSSite, GLIDEIN_Site",
     ]
     for number, site in enumerate(SITES, start=1):

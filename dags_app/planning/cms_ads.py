@@ -1,0 +1,102 @@
+"""Attributes by which CMS's pool, monitoring and accounting know a job, in WMAgent's spelling. Pure text.
+
+``REQUIRED_OS`` is read by the glideins, which run the job in a container of that system; ``REQUIRED_ARCH`` by our own
+requirements. The rest is read by nobody who matches: dashboards and accounting group jobs by it. Spec 4.5; WMCore's
+SimpleCondorPlugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+
+from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.quoting import plain
+from dags_app.planning.specs import DagSpec, StepSpec, WorkflowSpec
+
+#: First part of a ScramArch -> what glideins call the system; CentOS, Alma and EL of one number run each other's programs.
+_SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {
+        "slc5": "rhel6", "slc6": "rhel6", "slc7": "rhel7", "cc7": "rhel7", "cs7": "rhel7", "el7": "rhel7",
+        "cc8": "rhel8", "cs8": "rhel8", "alma8": "rhel8", "el8": "rhel8",
+        "cs9": "rhel9", "alma9": "rhel9", "el9": "rhel9", "el10": "rhel10",
+    }
+)  # fmt: skip
+#: Second part -> HTCondor's ``Arch`` of a machine.
+_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"amd64": "X86_64", "aarch64": "aarch64", "ppc64le": "ppc64le"})
+_ANY = "any"
+_PRODUCTION = "production"
+
+
+class NodeRole(StrEnum):
+    """What a node's job is to the specification; beside it the same as WMAgent types its jobs."""
+
+    LANDING = "Landing"
+    PROCESSING = "Processing"
+    MERGE = "Merge"
+    CLEANUP = "Cleanup"
+
+
+def platform_lines(steps: Sequence[StepSpec]) -> str:
+    """System and architecture that the steps of a job need; each line ends with a line end."""
+    systems = _common(steps, 0, _SYSTEMS) or (_ANY,)
+    lines = f'My.REQUIRED_OS = "{",".join(systems)}"\n'
+    architectures = _common(steps, 1, _ARCHITECTURES)
+    return lines + (f'My.REQUIRED_ARCH = "{",".join(architectures)}"\n' if architectures else "")
+
+
+def platform_requirement(steps: Sequence[StepSpec]) -> str:
+    """What the job's requirements say of the machine's architecture; without it HTCondor asks for the schedd's own."""
+    return " && stringListMember(TARGET.Arch, MY.REQUIRED_ARCH)" if _common(steps, 1, _ARCHITECTURES) else ""
+
+
+def _common(steps: Iterable[StepSpec], part: int, names: Mapping[str, str]) -> tuple[str, ...]:
+    """What all steps can run on: each lists alternatives. Steps without a common one leave it to the site: all of them."""
+    wanted = [{names[word] for arch in step.scram_arch if (word := _part(arch, part)) in names} for step in steps]
+    known = [each for each in wanted if each]
+    if not known:
+        return ()
+    return tuple(sorted(set.intersection(*known) or set.union(*known)))
+
+
+def _part(scram_arch: str, part: int) -> str:
+    words = scram_arch.split("_")
+    return words[part] if part < len(words) else ""
+
+
+def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
+    """What monitoring and accounting read; each line ends with a line end."""
+    workflow, accounting = spec.workflow, spec.accounting
+    request = plain(workflow.request_name, "request name")
+    lines = [
+        f'My.CMS_RequestName = "{request}"',
+        f'My.CMS_WorkflowID = "{plain(spec.workflow_id, "workflow id")}"',
+        f'My.CMS_NodeRole = "{role}"',
+        f'My.CMS_JobType = "{_job_type(workflow, role)}"',
+        f'My.CMS_Type = "{_PRODUCTION if accounting.production else "test"}"',
+        f'My.CMS_CampaignName = "{plain(workflow.campaign, "campaign")}"',
+        'My.CMS_WMTool = "WMS2"',
+        f'My.WMAgent_RequestName = "{request}"',
+        f'My.WMAgent_SubTaskName = "/{request}/{_task_path(workflow, role, task)}"',
+    ]
+    if workflow.input is not None and role is NodeRole.PROCESSING and task == FIRST_TASK:
+        lines.append(f'My.DESIRED_CMSDataset = "{plain(workflow.input.dataset, "input dataset")}"')
+    if accounting.group:
+        lines.append(f"accounting_group = {plain(accounting.group, 'accounting group')}")
+    if accounting.user:
+        lines.append(f"accounting_group_user = {plain(accounting.user, 'accounting user')}")
+    return "\n".join(lines) + "\n"
+
+
+def _job_type(workflow: WorkflowSpec, role: NodeRole) -> str:
+    """WMAgent calls generating jobs Production."""
+    generates = role is NodeRole.PROCESSING and workflow.input is None
+    return "Production" if generates else str(role)
+
+
+def _task_path(workflow: WorkflowSpec, role: NodeRole, task: int) -> str:
+    """As WMAgent names tasks: monitoring tells merges and cleanups by the end of the path."""
+    names = {each.number: each.name for each in workflow.tasks} or {FIRST_TASK: workflow.steps[0].name}
+    name = plain(names[task], "task name")
+    return name if role is NodeRole.PROCESSING else f"{name}/{name}{role}"
