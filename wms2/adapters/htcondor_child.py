@@ -1,0 +1,140 @@
+"""The process that talks to HTCondor: ``python -m wms2.adapters.htcondor_child``, a JSON question on stdin, the answer on stdout.
+
+The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or
+more, holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A
+process can be killed, and has its own working directory, configuration and environment, which a submission needs.
+
+Question: ``{"schedd", "collector", "token_dir", "limit_seconds", "calls": [{"op", …}, …]}``; the calls are made in order. Answer:
+``{"results": […]}`` or ``{"error": {"kind": "unavailable" | "rejected", "detail"}}`` for the first call that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import classad2
+import htcondor2
+
+from wms2.adapters.htcondor_submit import Refused, submit_dag
+
+Call = Mapping[str, Any]
+
+
+class Client:
+    """Connections to one collector and one schedd, made when first needed."""
+
+    def __init__(self, schedd_name: str, collector: str, token_dir: str) -> None:
+        if token_dir:
+            # In process, not by environment: _CONDOR_* variables of a submitter are copied into DAGMan's own environment.
+            htcondor2.param["SEC_TOKEN_DIRECTORY"] = token_dir
+            htcondor2.param["SEC_CLIENT_AUTHENTICATION_METHODS"] = "IDTOKENS"
+        self._schedd_name = schedd_name
+        self._collector = htcondor2.Collector(collector)
+        self._location: Any = None
+
+    def schedd(self) -> Any:
+        """The schedd, by its address in the collector."""
+        if self._location is None:
+            self._location = self._collector.locate(htcondor2.DaemonType.Schedd, self._schedd_name)
+            if self._location is None:
+                raise htcondor2.HTCondorException(f"the collector knows no schedd {self._schedd_name!r}")
+        return htcondor2.Schedd(self._location)
+
+    def query(self, call: Call) -> list[dict[str, Any]]:
+        """Job ads in the queue."""
+        return [plain(ad) for ad in self.schedd().query(call["constraint"], call["projection"])]
+
+    def history(self, call: Call) -> list[dict[str, Any]]:
+        """Job ads that left the queue, latest first, at most ``limit``."""
+        return [plain(ad) for ad in self.schedd().history(call["constraint"], call["projection"], call["limit"])]
+
+    def act(self, call: Call) -> dict[str, Any]:
+        """Remove, hold or release what matches; the totals."""
+        action = getattr(htcondor2.JobAction, call["action"])
+        # A plain string as the reason is dropped by the bindings; a pair is not.
+        return plain(self.schedd().act(action, call["constraint"], (call["reason"], 0)))
+
+    def edit(self, call: Call) -> int:
+        """Set one attribute; the number of jobs changed. The bindings raise when nothing matches."""
+        return int(self.schedd().edit(call["constraint"], call["attribute"], call["value"]))
+
+    def schedd_ad(self, call: Call) -> dict[str, Any]:
+        """The schedd's own ad, asked of the schedd itself: the collector may hold an old one."""
+        return plain(self._collector.directQuery(htcondor2.DaemonType.Schedd, self._schedd_name, call["projection"]))
+
+    def collector_ad(self, call: Call) -> list[dict[str, Any]]:
+        """The collector's copy of the schedd's ad; none when it has not heard of it for long."""
+        found = self._collector.query(htcondor2.AdType.Schedd, call["constraint"], call["projection"])
+        return [plain(ad) for ad in found]
+
+    def slots(self, call: Call) -> list[dict[str, Any]]:
+        """Slot ads of the pool."""
+        return [plain(ad) for ad in self._collector.query(htcondor2.AdType.Startd, projection=call["projection"])]
+
+    def submit(self, call: Call) -> int:
+        """Submit a DAG; its cluster."""
+        # Locate first: nothing is written into the directory when there is no schedd to take it.
+        return submit_dag(self.schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"])
+
+
+def plain(ad: Mapping[str, Any]) -> dict[str, Any]:
+    """An ad as JSON values: expressions evaluated, undefined and error as None."""
+    return {str(name): _plain_value(value) for name, value in ad.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, classad2.ExprTree):
+        value = value.eval()
+    # Value is an IntEnum-like enumeration: it must be tested before int.
+    if value is None or isinstance(value, classad2.Value):
+        return None
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_plain_value(item) for item in value]
+    return str(value)
+
+
+def answer(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the calls."""
+    try:
+        client = Client(question["schedd"], question["collector"], question["token_dir"])
+        operations: dict[str, Callable[[Call], Any]] = {
+            "query": client.query,
+            "history": client.history,
+            "act": client.act,
+            "edit": client.edit,
+            "schedd_ad": client.schedd_ad,
+            "collector_ad": client.collector_ad,
+            "slots": client.slots,
+            "submit": client.submit,
+        }
+        return {"results": [operations[call["op"]](call) for call in question["calls"]]}
+    except Refused as error:
+        return {"error": {"kind": "rejected", "detail": str(error)}}
+    except htcondor2.HTCondorException as error:
+        return {"error": {"kind": "unavailable", "detail": str(error)}}
+
+
+def main() -> None:
+    """Read the question, answer it, write the answer where only we write."""
+    # HTCondor's library prints to stdout ("Running rescue DAG 1"): keep that apart from the answer.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
+        os.dup2(2, 1)
+        question = json.load(sys.stdin)
+        # The parent kills us when it has waited long enough. If it is gone, the kernel does: no call may outlive its limit, or a
+        # submission could turn up after its absence was proved. SIGALRM is not handled, so the interpreter lock does not matter.
+        signal.setitimer(signal.ITIMER_REAL, question["limit_seconds"])
+        json.dump(answer(question), output, allow_nan=False)
+
+
+if __name__ == "__main__":
+    main()
