@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -44,8 +44,8 @@ class LifecycleStanding:
 
 def lifecycle_standing() -> LifecycleStanding:
     """One query."""
-    row = Lease.objects.filter(name=LEASE).first()
-    now = clock.now()
+    row = Lease.objects.filter(name=LEASE).annotate(moment=clock.in_sql()).first()
+    now: datetime = row.moment if row else datetime.now(UTC)
     data: dict[str, Any] = row.data if row else {}
     ended = _moment(data.get("cycle_ended_at"))
     return LifecycleStanding(

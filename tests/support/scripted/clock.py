@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.apps import apps
+from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
 from wms2 import clock
@@ -31,7 +32,7 @@ class Clock:
         """Let all of WMS2 use this clock."""
         patch.setattr(timezone, "now", self.now)
         patch.setattr(clock, "now", self.now)
-        patch.setattr(clock, "in_sql", self.now)
+        patch.setattr(clock, "in_sql", lambda: Value(self.now(), DateTimeField()))
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:
