@@ -12,9 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from requests_app.ledger import Ledger
-from requests_app.models import Request
+from requests_app.models import Request, RequestTransition
 from wms2.errors import InvalidTransition
 
+#: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.
+STEP_BEFORE = "before_step"
 #: More steps than these are no plan.
 MAX_STEPS = 20
 
@@ -46,7 +48,27 @@ def steps_read(values: Sequence[Mapping[str, Any]]) -> tuple[ProductionStep, ...
             raise InvalidTransition(f"production_steps[{number}].{place}: {first['msg']}") from error
         if number and steps[number].fraction <= steps[number - 1].fraction:
             raise InvalidTransition(f"production_steps[{number}].fraction: is not above that of the step before")
+        if number and steps[number].priority >= steps[number - 1].priority:
+            raise InvalidTransition(f"production_steps[{number}].priority: is not below that of the step before")
     return tuple(steps)
+
+
+def steps_refused(steps: Sequence[ProductionStep], *, priority: int, urgent: bool) -> str:
+    """Why a request cannot have these steps; empty if it can."""
+    if steps and urgent:
+        return "an urgent request does not step back: give it no steps, or do not make it urgent"
+    if steps and steps[0].priority >= priority:
+        return f"the priority of the step at {steps[0].fraction:.1%} is not below the request's, {priority}"
+    return ""
+
+
+def before_steps(request: Request) -> dict[str, Any]:
+    """Priority and steps of a request as they were before its steps were taken; what people have said since then stands."""
+    found = {"priority": request.priority, "production_steps": request.production_steps}
+    taken = RequestTransition.objects.filter(request=request, evidence__has_key=STEP_BEFORE).order_by("-id")
+    for evidence in taken.values_list("evidence", flat=True):
+        found |= {name: evidence[STEP_BEFORE][name] for name, value in found.items() if evidence[name] == value}
+    return found
 
 
 def steps_of(request: Request) -> tuple[ProductionStep, ...]:

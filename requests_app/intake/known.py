@@ -89,7 +89,7 @@ WARNED: Mapping[str, str] = {
     "EnableHarvesting": "DQM harvesting is not done by WMS2 yet; the outputs are produced without it",
     "CustodialSites": "not used: WMS2 chooses the tape RSE by its own rule, once per dataset",
     "NonCustodialSites": "not used: WMS2 protects outputs where they were produced and makes no further disk copies",
-    "DeleteFromSource": "not used: source copies go when the tape rule is done",
+    "DeleteFromSource": "not used: WMS2 keeps the rules on the copies where the files were made",
     "AllowOpportunistic": "not used: jobs run at the sites of SiteWhitelist only",
     "DatasetLifetime": "not used: WMS2 makes rules without a lifetime",
     "SandboxUrl": "not a ReqMgr2 field, not used",

@@ -11,6 +11,7 @@ from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
+from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.rounds import round_close, round_open
 from requests_app.services.invalidation import previous_superseded
@@ -52,7 +53,9 @@ def finish(evaluation: Evaluation) -> None:
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
         else:
-            evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", _evidence(workflow))
+            step = step_taken(evaluation)  # here it costs no submission
+            evidence = _evidence(workflow) | step_evidence(request, step)
+            evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", evidence, **step)
         return
     if wait_for_input(evaluation, looked):
         return

@@ -11,6 +11,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.selectors import dag_last
 from dags_app.services.failure_summary import failure_summary
 from requests_app.evaluation import Evaluation
+from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.overrides import hold_threshold, max_rescues
 from requests_app.rounds import failure_rescues, round_open
@@ -51,9 +52,9 @@ def handle_partial(evaluation: Evaluation) -> None:
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
     else:
         told = f", {removed} were removed from the queue" if removed else ""
-        evaluation.transition(
-            S.PLANNING, f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}", evidence
-        )
+        why = f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}"
+        step = step_taken(evaluation)
+        evaluation.transition(S.PLANNING, why, evidence | step_evidence(evaluation.request, step), **step)
 
 
 def _with(why: str, summary: str) -> str:

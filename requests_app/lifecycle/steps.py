@@ -8,17 +8,17 @@ from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
-from requests_app.models import RequestStatus, StopIntent
-from requests_app.production import share_done, steps_of, steps_passed
+from requests_app.models import Request, RequestStatus, StopIntent
+from requests_app.production import STEP_BEFORE, share_done, steps_of, steps_passed
 from wms2.adapters.types import JobStatus
 
 S = RequestStatus
 
 
 def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
-    """Drain the running DAG when the next step is passed and work units are left that have not begun; True when it is so.
+    """Drain the running DAG when the next step is passed and units of it are left that have not begun; True when it is so.
 
-    A drain loses nothing: work units that run finish, so a little more than the share gets done at the old priority.
+    Otherwise the step is taken when the DAG has ended, before the next is submitted (``step_taken``). A drain loses nothing: work units that run finish, so a little more than the share gets done at the old priority.
     """
     request = evaluation.request
     steps = steps_of(request)
@@ -26,11 +26,10 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
         return False
     if dag.observed.get("job_status") == JobStatus.HELD:
         return False  # it would never end its drain; the hold is told instead
-    ledger = ledger_of(request.workflow, whole=False)
-    share = share_done(ledger)
+    share = share_done(ledger_of(request.workflow, whole=False))
     passed = steps_passed(steps, share)
     waiting = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED).count()
-    if not passed or (waiting <= int(dag.observed.get("units_running", 0)) and not ledger.work_left):
+    if not passed or waiting <= int(dag.observed.get("units_running", 0)):
         return False
     priority = steps[passed - 1].priority
     why = f"production step at {steps[passed - 1].fraction:.1%}: {share:.1%} are done, the rest goes on with priority {priority}"
@@ -41,13 +40,19 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
 
 
 def step_taken(evaluation: Evaluation) -> dict[str, Any]:
-    """The fields of a request that has stopped for a step: the priority of the last step passed by now, and the steps to come.
+    """The fields of a request whose DAG has ended, for a step or by itself: the priority of the last step passed by now, unless it
+    is lower already, and the steps to come.
 
-    Empty when somebody has taken the steps away meanwhile, or put them off to a share that is not done yet.
+    Empty when none is passed, or when somebody has taken the steps away meanwhile, or put them off to a share that is not done yet.
     """
     steps = steps_of(evaluation.request)
     passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0
     if not passed:
         return {}
     left = [step.model_dump() for step in steps[passed:]]
-    return {"priority": steps[passed - 1].priority, "production_steps": left}
+    return {"priority": min(evaluation.request.priority, steps[passed - 1].priority), "production_steps": left}
+
+
+def step_evidence(request: Request, taken: dict[str, Any]) -> dict[str, Any]:
+    """For the transition that takes a step, so that a next version can begin as this one did (``production.before_steps``)."""
+    return {**taken, STEP_BEFORE: {name: getattr(request, name) for name in taken}} if taken else {}

@@ -20,7 +20,7 @@ from requests_app.ledger import ledger_of
 from requests_app.lifecycle.intents import hold_at_least
 from requests_app.lifecycle.lost import end_lost_stopping
 from requests_app.lifecycle.obstacles import tell_obstacle
-from requests_app.lifecycle.steps import step_taken
+from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.rounds import dag_discard, round_close, round_open
 from requests_app.services.restart import successor_begin, successor_drop
@@ -166,9 +166,10 @@ def _resume(evaluation: Evaluation) -> None:
         why = f"stopped; what is left is planned anew: {obstacle}" if obstacle else ""
     changes = step_taken(evaluation) if evaluation.request.stop_intent == StopIntent.STEP else {}
     if not why:
-        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", changes or None, **changes)
+        told = step_evidence(evaluation.request, changes)
+        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", told, **changes)
         return
-    evidence = ledger_of(evaluation.request.workflow).as_dict() | changes
+    evidence = ledger_of(evaluation.request.workflow).as_dict() | step_evidence(evaluation.request, changes)
     evaluation.transition(S.QUEUED, why, evidence, **changes)
 
 

@@ -14,7 +14,7 @@ from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.audit import audit
 from requests_app.models import Request, RequestStatus
-from requests_app.production import steps_read
+from requests_app.production import steps_read, steps_refused
 from requests_app.services.workflow import configs_of, spec_complete
 from requests_app.states import record_creation
 from sites_app.selectors import known_site_names
@@ -71,6 +71,10 @@ def request_import(
     """
     draft = draft_of(document, request_name)
     identity, belongs = draft.identity, belonging or Belonging()
+    steps = steps_read(production_steps)
+    refused = steps_refused(steps, priority=identity.priority, urgent=urgent)
+    if refused:
+        raise DocumentRefused([Problem("production_steps", refused)])
     request = Request(
         family=belongs.family or uuid.uuid4(),
         request_name=draft.request_name,
@@ -86,7 +90,7 @@ def request_import(
         warnings=list(draft.warnings),
         priority=identity.priority,
         urgent=urgent,
-        production_steps=[step.model_dump() for step in steps_read(production_steps)],
+        production_steps=[step.model_dump() for step in steps],
         status=RequestStatus.SUBMITTED if submit else RequestStatus.NEW,
     )
     try:

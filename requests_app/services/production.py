@@ -7,7 +7,7 @@ from typing import Any
 
 from requests_app.ledger import ledger_of
 from requests_app.models import TERMINAL, Request, RequestStatus, Workflow
-from requests_app.production import share_done, steps_passed, steps_read
+from requests_app.production import share_done, steps_passed, steps_read, steps_refused
 from requests_app.services.acting import acting
 from wms2.errors import InvalidTransition
 
@@ -23,7 +23,8 @@ def request_set_steps(
         confirm: a step that is passed already is meant: it stops the running DAG at once.
 
     Raises:
-        InvalidTransition: a step is wrong, or passed already and not confirmed, or the request is over.
+        InvalidTransition: a step is wrong, raises the priority, or is passed already and not confirmed; or the request is urgent or
+            over.
     """
     wanted = steps_read(steps)
     with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
@@ -31,6 +32,9 @@ def request_set_steps(
             raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; nothing more is planned")
         workflow = Workflow.objects.filter(request=request).first()
         share = share_done(ledger_of(workflow, whole=False)) if workflow is not None else 0.0
+        refused = steps_refused(wanted, priority=request.priority, urgent=request.urgent)
+        if refused:
+            raise InvalidTransition(f"production_steps: {refused}")
         if steps_passed(wanted, share) and not confirm:
             raise InvalidTransition(
                 f"production_steps: {share:.1%} are done, so the step at {wanted[0].fraction:.1%} is passed already and would"

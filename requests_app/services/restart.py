@@ -13,6 +13,7 @@ from outputs_app.owning import valid_names
 from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
+from requests_app.production import before_steps
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
 from requests_app.services.intake import Belonging, draft_of, request_import
@@ -23,7 +24,6 @@ from wms2.errors import InvalidTransition
 
 S = RequestStatus
 _OUR_SUFFIX = re.compile(r"_v\d+\Z")
-_COPIED = ("urgent", "priority", "production_steps")
 
 
 def request_restart(
@@ -55,9 +55,11 @@ def request_restart(
         document = document if document is not None else next_version(request.request_data)
         belonging = Belonging(outputs=_outputs(request, document, name), family_of=request.request_name, reason=reason)
         new = request_import(document=document, request_name=name, actor=actor, submit=False, belonging=belonging)
-        values = {field: getattr(request, field) for field in _COPIED}
         Request.objects.filter(pk=new.pk).update(
-            previous_version_request=request, cleanup_policy=cleanup_policy or request.cleanup_policy, **values
+            previous_version_request=request,
+            cleanup_policy=cleanup_policy or request.cleanup_policy,
+            urgent=request.urgent,
+            **before_steps(request),
         )
         new.refresh_from_db()
         Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)

@@ -12,13 +12,21 @@ from dags_app.services.stop import halt_file
 from requests_app.ledger import ledger_of
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.production import ProductionStep, share_done, steps_passed, steps_read
-from requests_app.services import request_abort, request_hold, request_import, request_release, request_set_steps
+from requests_app.services import (
+    request_abort,
+    request_hold,
+    request_import,
+    request_release,
+    request_restart,
+    request_set_priority,
+    request_set_steps,
+)
 from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2.errors import InvalidTransition
+from wms2.errors import DocumentRefused, InvalidTransition
 
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
@@ -163,6 +171,87 @@ def test_steps_may_be_changed_while_it_runs_and_one_that_is_passed_needs_a_word(
     assert [outcome == "refused" for outcome in outcomes] == [True, False, False, False]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_step_passed_at_the_end_of_a_round_is_taken_there_and_costs_no_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+    world.furnish()
+    request, job = started(world, [{"fraction": 0.4, "priority": 7}])
+    world.schedd.end(job, End.FINISHED)
+    cycles(world, 2)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 7, [])
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    cycles(world, 6)
+    assert status(request) is S.COMPLETED
+    assert len(world.schedd.jobs) == 2, "one DAG for each round"
+    assert not RequestTransition.objects.filter(request=request, to_status=S.STOPPING).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_step_passed_when_units_failed_is_taken_with_their_rescue(world: World) -> None:
+    request, job = started(world, STEPS[:1])
+    world.schedd.unit_failed(job, "mg_000000")
+    world.schedd.end(job, End.FINISHED)
+    cycles(world, 2)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 80_000, [])
+    assert DAG.objects.get(pk=world.job_of(request).dag_id).job_priority == 80_000_000
+    assert len(world.schedd.jobs) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_step_never_raises_a_priority_that_was_lowered_meanwhile(world: World) -> None:
+    request, job = started(world, STEPS[:1])
+    request_set_priority(request=request, priority=10, **BY)
+    finish_units(world, job, 2)
+    drained(world, request, job)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 10, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_restart_begins_with_the_priority_and_the_steps_that_stood_before_they_were_taken(world: World) -> None:
+    request, job = started(world, STEPS)
+    finish_units(world, job, 2)
+    job = drained(world, request, job)
+    finish_units(world, job, 3)
+    drained(world, request, job)
+    assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 50_000, [])
+    new = request_restart(request=request, **BY)
+    assert (new.priority, new.production_steps) == (100_000, STEPS)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_restart_keeps_what_an_operator_said_after_a_step(world: World) -> None:
+    request, job = started(world, STEPS)
+    finish_units(world, job, 2)
+    drained(world, request, job)
+    request_set_priority(request=request, priority=333, **BY)
+    request_set_steps(request=request, steps=[], **BY)
+    new = request_restart(request=request, **BY)
+    assert (new.priority, new.production_steps) == (333, [])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"priority": 80_000}, "at 20.0% is not below the request's, 80000"),
+        ({"urgent": True}, "an urgent request does not step back"),
+    ],
+)
+def test_steps_that_the_request_cannot_have_are_refused(fields: dict[str, Any], problem: str) -> None:
+    request = request_row(S.QUEUED, **fields)
+    with pytest.raises(InvalidTransition, match=problem):
+        request_set_steps(request=request, steps=STEPS, **BY)
+    request_set_steps(request=request, steps=[], **BY)
+    document = documents.generation(100) | {"RequestPriority": fields.get("priority", 100_000)}
+    with pytest.raises(DocumentRefused, match=f"production_steps: .*{problem}"):
+        request_import(
+            document=document, request_name=None, actor="olga", production_steps=STEPS, urgent=fields.get("urgent", False)
+        )
+    assert not Request.objects.filter(request_name=document["RequestName"]).exists()
+
+
 @pytest.mark.django_db
 def test_what_is_over_takes_no_steps() -> None:
     with pytest.raises(InvalidTransition, match="nothing more is planned"):
@@ -176,6 +265,8 @@ def test_what_is_over_takes_no_steps() -> None:
         ([{"fraction": 1.0, "priority": 1}], r"production_steps\[0\]\.fraction: .* less than 1"),
         ([{"fraction": 0.5, "priority": -1}], r"production_steps\[0\]\.priority"),
         ([{"fraction": 0.5, "priority": 1}, {"fraction": 0.5, "priority": 0}], r"production_steps\[1\]\.fraction: is not above"),
+        ([{"fraction": 0.5, "priority": 1}, {"fraction": 0.6, "priority": 1}], r"production_steps\[1\]\.priority: is not below"),
+        ([{"fraction": 0.5, "priority": 1}, {"fraction": 0.6, "priority": 2}], r"production_steps\[1\]\.priority: is not below"),
         ([{"fraction": 0.5}], r"production_steps\[0\]\.priority: Field required"),
         ([{"fraction": 0.5, "priority": 1, "prio": 2}], r"production_steps\[0\]\.prio"),
         ([{"fraction": n / 100, "priority": 1} for n in range(1, 30)], "29 are too many"),
