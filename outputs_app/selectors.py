@@ -5,9 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet
 
-from outputs_app.models import OPEN_EFFECT, BlockWorkUnit, Effect, OutputFile, ProcessingBlock
+from outputs_app.models import OPEN_EFFECT, BlockWorkUnit, Effect, EffectState, OutputFile, ProcessingBlock
+
+#: States that only a person ends.
+STUCK = (EffectState.REFUSED, EffectState.DEAD)
 
 
 def blocks_shown() -> QuerySet[ProcessingBlock]:
@@ -46,3 +49,9 @@ def effects_open_counts(request_id: uuid.UUID) -> dict[str, int]:
     """State -> how many effects of a request are not done yet."""
     rows = Effect.objects.filter(request_id=request_id, state__in=OPEN_EFFECT).order_by()
     return dict(rows.values_list("state").annotate(number=Count("id")))
+
+
+def effect_stuck(request_id: uuid.UUID) -> Effect | None:
+    """The oldest effect of a request that was refused, or whose retries are used up, and that is still wanted."""
+    rows = Effect.objects.filter(request_id=request_id, state__in=STUCK, epoch=F("request__epoch"))
+    return rows.order_by("id").first()

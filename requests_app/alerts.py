@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 from django.utils import timezone
 
+from outputs_app.selectors import STUCK, effect_stuck
 from requests_app.evaluation import Evaluation
 from requests_app.models import Event, Request
 from wms2.metrics import ALERTS_TOTAL
@@ -41,3 +42,12 @@ def alert_over(evaluation: Evaluation, *codes: str) -> None:
         evaluation.note(alert_code="", alerted_at=None)
         Event.objects.create(request=evaluation.request, kind=OVER, data={"code": code})
     log.info("alert over", alert=code, request_name=evaluation.request.request_name)
+
+
+def tell_stuck_effects(evaluation: Evaluation) -> None:
+    """A registration or clean-up that only a person can bring on is told whatever the request does, also after its end."""
+    stuck = effect_stuck(evaluation.request.pk)
+    if stuck is not None:
+        alert(evaluation.request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")
+    else:
+        alert_over(evaluation, *(f"effect_{state}" for state in STUCK))

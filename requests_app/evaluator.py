@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from dags_app.selectors import dag_id_live
+from requests_app.alerts import tell_stuck_effects
 from requests_app.evaluation import Evaluation, evaluating
 from requests_app.lifecycle import evaluate
 from requests_app.lifecycle.timeouts import watch_timeout
@@ -30,11 +31,13 @@ def evaluate_one(pk: Any) -> None:
             return
         request = evaluation.request
         with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=dag_id_live(request.pk)):
-            for _ in range(MAX_STEPS):
+            for step in range(MAX_STEPS):
                 status = request.status
-                if status not in EVALUATED:
-                    return
                 try:
+                    if not step:
+                        tell_stuck_effects(evaluation)
+                    if status not in EVALUATED:
+                        return
                     evaluate(evaluation)
                 except StaleState as error:
                     EVALUATIONS_TOTAL.labels(status, "stale").inc()

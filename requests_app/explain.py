@@ -82,6 +82,10 @@ _ALERTS: dict[str, tuple[str, str]] = {
         "Look at history and files of the DAG; if they will never tell, hold it, then release.",
     ),
     "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
+    "numbers_abandoned": (
+        "Work units that had not failed were given up, because no rescue file can be run; as many events are made anew.",
+        "Find out why DAGMan left no rescue file.",
+    ),
     "effect_refused": ("DBS or Rucio refused a registration.", "Repair the cause, then retry it."),
     "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import structlog
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
-from dags_app.services.units import units_fail
+from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
 from outputs_app.owning import lumis_give_back
 from outputs_app.services import units_leave_blocks
 from requests_app.accounting import account_again
+from requests_app.alerts import alert
 from requests_app.bad_input import bad_input_exclude, only_bad_input_left
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
@@ -29,15 +32,17 @@ def round_open(workflow: Workflow) -> Round | None:
     return workflow.rounds.filter(closed_at__isnull=True).first()
 
 
-def round_close(*, round_: Round, reason: str) -> int:
+def round_close(*, round_: Round, reason: str, abandoned: Collection[str] = ()) -> int:
     """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end. Input files
     that their jobs gave up over are excluded, the others are tried again later.
 
-    In the caller's transaction. Returns the number of units given up.
+    In the caller's transaction. Returns the number of units given up. Units named in ``abandoned`` have not failed: they
+    generate, and what is lost are their numbers.
     """
     lost = list(WorkUnit.objects.filter(round=round_, state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE))
     if lost:
-        units_fail(units=lost, problem=reason)
+        units_fail(units=[u for u in lost if u.name in abandoned], problem=reason, state=WorkUnitState.ABANDONED)
+        units_fail(units=[u for u in lost if u.name not in abandoned], problem=reason)
         units_leave_blocks(unit_ids=[u.pk for u in lost])
         bad_input_exclude(round_=round_, units=lost)
     Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
@@ -88,20 +93,24 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
         obstacle = "no work unit is left"
     if last is None or obstacle:
-        _close(evaluation, round_, f"no rescue is possible: {obstacle}")
+        _close(evaluation, round_, last, f"no rescue is possible: {obstacle}")
         return None
-    # a DAG that was stopped or removed did not fail: its rescue does not count against the limit (error-handling 7.2)
-    stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or last.stop_requested_at is not None
-    kind = DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
+    kind = rescue_kind(last)
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
-        _close(evaluation, round_, "rescue attempts used up")
+        _close(evaluation, round_, last, "rescue attempts used up")
         return None
     if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_):
-        _close(evaluation, round_, "what is left gave up over input files: they are read elsewhere, or later")
+        _close(evaluation, round_, last, "what is left gave up over input files: they are read elsewhere, or later")
         return None
     file = newest_rescue(Path(last.dag_file_path))
     with evaluation.fenced():
         return dag_record_rescue(failed=last, kind=kind, rescue_file=str(file), priority=job_priority(evaluation))
+
+
+def rescue_kind(last: DAG) -> DAGKind:
+    """A DAG that was stopped or removed did not fail: its rescue does not count against the limit (error-handling 7.2)."""
+    stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or last.stop_requested_at is not None
+    return DAGKind.STOP_RESCUE if stopped else DAGKind.FAILURE_RESCUE
 
 
 def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
@@ -118,7 +127,29 @@ def job_priority(evaluation: Evaluation) -> int:
     return evaluation.request.priority * 1000
 
 
-def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
+def _close(evaluation: Evaluation, round_: Round, last: DAG | None, reason: str) -> None:
     account_again(evaluation)  # a manifest that is there by now is worth more than doing its work again
+    abandoned = _abandoned(round_, last)
     with evaluation.fenced():
-        round_close(round_=round_, reason=reason)
+        round_close(round_=round_, reason=reason, abandoned=abandoned)
+    if abandoned:
+        lost = _generated(round_).filter(unit__name__in=abandoned).aggregate(events=Sum("events"))["events"]
+        alert(
+            evaluation.request,
+            "numbers_abandoned",
+            f"{len(abandoned)} work units of round {round_.index} that had not failed are given up, {reason}: {lost} event"
+            " numbers stay unused, as many events are planned anew",
+        )
+
+
+def _abandoned(round_: Round, last: DAG | None) -> set[str]:
+    """Units whose generated numbers are lost although nothing is known to have failed in them."""
+    units = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED, problem="")
+    names = set(units.filter(claims__in=_generated(round_)).values_list("name", flat=True))
+    nodes = unit_nodes_final(last, completed=False) if names and last is not None else None
+    return names - set(nodes.failed if nodes is not None else ())
+
+
+def _generated(round_: Round) -> QuerySet[WorkUnitClaim]:
+    """The event numbers that the round's units took."""
+    return WorkUnitClaim.objects.filter(unit__round=round_, kind__contains=WorkUnitClaim.KIND_GENERATED)

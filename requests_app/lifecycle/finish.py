@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
+from outputs_app.selectors import effect_stuck
 from outputs_app.services import blocks_advance, blocks_seal
 from requests_app.accounting import account_again
-from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
@@ -94,10 +94,9 @@ def _refuse_forgotten_units(round_: Round) -> None:
 def _complete_when_registered(evaluation: Evaluation) -> None:
     request = evaluation.request
     open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
-    stuck = open_effects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)).order_by("id").first()
+    stuck = effect_stuck(request.pk)  # alerted on already (``alerts.tell_stuck_effects``)
     if stuck is not None:
         evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
-        alert(request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")
         return
     count = open_effects.count()
     if count:

@@ -18,7 +18,8 @@ S = RequestStatus
 def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
     """Drain the running DAG when the next step is passed and units of it are left that have not begun; True when it is so.
 
-    Otherwise the step is taken when the DAG has ended, before the next is submitted (``step_taken``). A drain loses nothing: work units that run finish, so a little more than the share gets done at the old priority.
+    Otherwise the step is taken when the DAG has ended, before the next is submitted (``step_taken``). A drain loses
+    nothing: work units that run finish, so a little more than the share gets done at the old priority.
     """
     request = evaluation.request
     steps = steps_of(request)
@@ -40,10 +41,10 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
 
 
 def step_taken(evaluation: Evaluation) -> dict[str, Any]:
-    """The fields of a request whose DAG has ended, for a step or by itself: the priority of the last step passed by now, unless it
-    is lower already, and the steps to come.
+    """The fields of a request whose DAG has ended, for a step or by itself: the priority of the last step passed by now, unless
+    it is lower already, and the steps to come.
 
-    Empty when none is passed, or when somebody has taken the steps away meanwhile, or put them off to a share that is not done yet.
+    Empty when none is passed, also when somebody has taken the steps away meanwhile, or put them off to a share not done yet.
     """
     steps = steps_of(evaluation.request)
     passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0

@@ -174,7 +174,8 @@ def _resume(evaluation: Evaluation) -> None:
 
 
 def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
-    """Terminal: what was not done is given up; registrations of what was done go on."""
+    """Terminal: what was not done is given up; registrations of what was done go on. Only a restart begins the next version."""
+    restarts = evaluation.request.stop_intent == StopIntent.RESTART
     with evaluation.fenced():
         round_ = round_open(evaluation.request.workflow)
         if round_ is not None:
@@ -182,6 +183,7 @@ def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
         evaluation.transition(to, why)
         if to is S.FAILED:
             failed_follow_up(evaluation.request, why)
+        if restarts:
             successor_begin(evaluation.request)
         else:
-            successor_drop(evaluation.request, f"{evaluation.request.request_name} was aborted instead of restarted")
+            successor_drop(evaluation.request, f"{evaluation.request.request_name} was {to.label.lower()} instead of restarted")

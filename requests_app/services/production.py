@@ -23,8 +23,8 @@ def request_set_steps(
         confirm: a step that is passed already is meant: it stops the running DAG at once.
 
     Raises:
-        InvalidTransition: a step is wrong, raises the priority, or is passed already and not confirmed; or the request is urgent or
-            over.
+        InvalidTransition: a step is wrong, raises the priority, or is passed already and not confirmed; or the request is urgent
+            or over.
     """
     wanted = steps_read(steps)
     with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from dags_app.services.leavings import rescue_obstacle
 from requests_app import states
 from requests_app.excluding import files_taken
 from requests_app.exclusions import exclusions_accept, exclusions_too_many
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
-from requests_app.overrides import Overrides, check_memory
-from requests_app.rounds import round_close, round_open
+from requests_app.overrides import Overrides, check_memory, max_rescues
+from requests_app.rounds import rescue_kind, round_close, round_open
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
 from requests_app.work_left import LeftOut, record_left_out
@@ -109,7 +109,7 @@ def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Cha
 
 
 def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Changes) -> tuple[ReleaseMode, str]:
-    obstacle = _no_rescue(round_)
+    obstacle = _no_rescue(request, round_, asked)
     if mode is ReleaseMode.RESCUE:
         if obstacle:
             raise InvalidTransition(f"it cannot be rescued: {obstacle}")
@@ -129,11 +129,16 @@ def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Ch
     return ReleaseMode.RESCUE, "its rescue file is there"
 
 
-def _no_rescue(round_: Round) -> str:
-    """Why the round's last DAG cannot be rescued; empty if it can."""
+def _no_rescue(request: Request, round_: Round, asked: Changes) -> str:
+    """Why the round's last DAG cannot be rescued, now or after the release; empty if it can."""
     last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
     if last is None:
         return "no DAG of the round has run"
+    if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
+        return "no work unit is left"
+    wanted = asked.overrides.error_max_rescue_attempts
+    if rescue_kind(last) is DAGKind.FAILURE_RESCUE and not (max_rescues(request) if wanted is None else wanted):
+        return "no rescue is allowed after failures: error_max_rescue_attempts is 0"
     lost = _lost_dag(round_)
     return (rescue_obstacle(lost) if lost is not None else "") or rescue_obstacle(last)
 

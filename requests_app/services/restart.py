@@ -43,8 +43,8 @@ def request_restart(
         cleanup_policy: what becomes of the old outputs once the new version is complete; without it as the old request's.
 
     Raises:
-        InvalidTransition: it has ended otherwise, has too many versions, or the new one would process the same input into a
-            dataset that has valid files.
+        InvalidTransition: it has ended otherwise, is being stopped for good, has too many versions, or the new one would process
+            the same input into a dataset that has valid files.
         DocumentRefused: the new version's document would not be accepted, or its datasets are another's; nothing was changed.
     """
     with acting(request, actor, "request_restart", reason):
@@ -86,7 +86,7 @@ def successor_begin(request: Request) -> None:
 
 
 def successor_drop(request: Request, why: str) -> None:
-    """The old request ends otherwise (aborted): its successor is not wanted either; in the caller's transaction."""
+    """The old request ends otherwise (aborted, failed): its successor is not wanted either; in the caller's transaction."""
     new = _waiting_successor(request)
     if new is not None:
         states.transition(new, S.ABORTED, actor="lifecycle", reason=why)
@@ -100,7 +100,7 @@ def restart_refused(request: Request) -> str:
         return f"It is replaced already, by {request.superseded_by_request}."
     if request.status == S.STOPPING:
         intent = StopIntent(request.stop_intent)
-        if intent.strength >= StopIntent.RESTART.strength:
+        if intent.strength > StopIntent.RESTART.strength:
             return f"It is being stopped already: {intent.label.lower()}."
     elif request.status != S.FAILED and not may_run(request) and not states.allowed(request.status, S.FAILED):
         return f"It is {request.get_status_display()}; it can be restarted when it is held, runs or has failed."

@@ -55,6 +55,9 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
         elif may_run(request):
             states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.ABORT)
         else:
+            if request.status == S.NEW:  # one that would have replaced another and never began: that may be restarted again
+                waiting = Request.objects.filter(superseded_by_request=request.request_name)
+                waiting.update(superseded_by_request="")
             states.transition(request, S.ABORTED, actor=actor, reason=reason)
             give_up(request, reason)
 

@@ -105,7 +105,7 @@ def test_datasets_belong_to_a_failed_request_until_its_outputs_are_taken_back(wo
         received(again(first, "tester_second"))
     request_invalidate(request=fresh(first), **BY)
     cycles(world)
-    assert received(again(first, "tester_second"))
+    assert received(again(first, "tester_second")).status == S.SUBMITTED
 
 
 def test_a_restart_into_datasets_of_somebody_else_is_refused_and_nothing_is_changed(world: World) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
+from requests_app.ledger import ledger_of
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services import StopMode, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
@@ -175,8 +176,15 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
     cycles(world)
     told = RequestTransition.objects.get(request=request, from_status=S.STOPPING)
     assert (told.to_status, told.reason) == (S.QUEUED, "stopped; what is left is planned anew: there is no rescue file")
+    alert = Event.objects.get(request=request, kind="alert", data__code="numbers_abandoned").data["message"]
+    assert "2 work units of round 0 that had not failed are given up, no rescue is possible: there is no rescue file" in alert
+    assert "200 event numbers stay unused, as many events are planned anew" in alert
+    states = WorkUnit.objects.filter(workflow__request=request, round__index=0).order_by("index").values_list("state", flat=True)
+    assert list(states) == [WorkUnitState.DONE, WorkUnitState.ABANDONED, WorkUnitState.ABANDONED]
     assert run_on(world, request) is S.COMPLETED
     assert kinds(request) == [DAGKind.FRESH, DAGKind.FRESH]
+    ledger = ledger_of(request.workflow)
+    assert (ledger.done_events, ledger.lost_events) == (300, 200), "they are made up for"
 
 
 @pytest.mark.parametrize(("end", "told"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
