@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
-from wms2.circuits import LocalCircuits, use_circuits
+from wms2.circuits import LocalCircuits, circuits, use_circuits
 from wms2.conf import conf
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,11 @@ def ready(transactional_db: None, outside_world: None) -> None:
     """An installation as ``wms2_init`` leaves it, in this test's database."""
     from requests_app.installation import installation_claim
     from sites_app.services import schedd_ensure_configured, sites_sync
+    from wms2.apps import circuits_share
 
+    circuits_share()
+    circuits().clear()  # what a worker that was killed has left to the next
+    use_circuits(LocalCircuits())
     installation_claim()
     schedd_ensure_configured()
     sites_sync()
