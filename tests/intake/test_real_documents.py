@@ -14,9 +14,11 @@ import pytest
 from dags_app.planning.specs import InputFileSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters import split
 from requests_app.intake import Draft, complete, known, merge_document, parse
+from requests_app.intake.parse import SUPPORTED_TYPES
 from tests.intake.factory import SITES, WINDOW, Config, Document, Module, filled, problems, read, real_document
 from wms2.errors import DocumentRefused
 
+ROOT = Path(__file__).parents[2]
 _GOLDEN = Path(__file__).parent / "golden" / "real_requests.json"
 NAMES = (
     "DQMHarvesting.json", "ReRecoRequestDump.json", "ReReco_LumiMask.json", "ReReco_RunBlocklists_Parents.json",
@@ -236,3 +238,21 @@ def _outputs_match(document: Document, configs: dict[str, Config]) -> None:
     assert {output.merged_lfn_base.split("/Integ")[0].split("/Run2017F")[0] for output in spec.outputs} == {
         document["MergedLFNBase"]
     }
+
+
+def test_the_table_of_documents_in_the_docs_says_what_intake_says() -> None:
+    rows = re.findall(
+        r"^\| (\S+\.json) \| (\w+) \| ([a-z, ]+) \| (.*?) ?\|$", (ROOT / "docs/requests.md").read_text(), re.MULTILINE
+    )
+    told = {name: (kind, answer, sorted(filter(None, reasons.split(", ")))) for name, kind, answer, reasons in rows}
+    assert told.keys() == set(NAMES)
+    for name in NAMES:
+        found = _verdict(name)
+        kind = merge_document(filled(real_document(name)))["RequestType"]
+        reasons = sorted(found.get("refused") or found["warnings"])
+        answer = "refused" if "refused" in found else "accepted, warned" if reasons else "accepted"
+        assert told[name] == (kind, answer, reasons)
+        assert (answer == "refused") == (kind not in SUPPORTED_TYPES), "every kind that WMS2 runs is accepted"
+    explained = re.findall(r"^- (`.*?): ", (ROOT / "docs/requests.md").read_text(), re.MULTILINE)
+    words = {word for line in explained for word in re.findall(r"`(\w+)`", line)}
+    assert {reason for _, _, reasons in told.values() for reason in reasons} <= words

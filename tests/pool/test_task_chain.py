@@ -32,8 +32,8 @@ def task_chain() -> dict[str, Any]:
     tasks = [_task(steps[0]), _task(steps[1], "GenSim"), _task(steps[2], "DigiRaw"), _task(steps[1], "GenSim")]
     tasks[0] |= {"RequestNumEvents": EVENTS, "EventsPerJob": PER_JOB, "PrimaryDataset": f"TestPrimary{tag}"}
     tasks[1] |= {"SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": 2 * PER_JOB}
-    tasks[2] |= {"SplittingAlgo": "FileBased", "Memory": 2500}
-    tasks[3] |= {"TaskName": "Branch", "KeepOutput": True, "SplittingAlgo": "FileBased"}
+    tasks[2] |= {"SplittingAlgo": "EventBased", "EventsPerJob": PER_JOB, "Memory": 2500}
+    tasks[3] |= {"TaskName": "Branch", "KeepOutput": True, "SplittingAlgo": "LumiBased", "LumisPerJob": 1}
     create |= {"RequestType": "TaskChain", "TaskChain": 4, "RequestString": f"test_{tag}"}
     create |= {f"Task{number}": task for number, task in enumerate(tasks, 1)}
     names = [task["TaskName"] for task in tasks]
@@ -75,11 +75,12 @@ def test_a_task_chain_completes_with_every_kept_dataset_registered_and_nothing_l
     workflow = request.workflow
     assert {dataset.step for dataset in workflow.output_datasets.all()} == {"GenSim", "Reco", "Branch"}
     dag = workflow.dags.get()
-    assert nodes_done(dag) == {"proc": 3, "t2": 2, "t3": 2, "t4": 3}
-    assert dag.node_counts["Processing"] == 10
+    assert nodes_done(dag) == {"proc": 3, "t2": 2, "t3": 3, "t4": 6}, "Reco's first file is read by two, each GenSim file by two"
+    assert dag.node_counts["Processing"] == 14
 
-    files = {name: list(OutputFile.objects.filter(dataset__step=name, dataset__workflow=workflow)) for name in ("GenSim", "Reco")}
-    assert {name: sum(file.events for file in each) for name, each in files.items()} == {"GenSim": EVENTS, "Reco": EVENTS}
+    names = ("GenSim", "Reco", "Branch")
+    files = {name: list(OutputFile.objects.filter(dataset__step=name, dataset__workflow=workflow)) for name in names}
+    assert {name: sum(file.events for file in each) for name, each in files.items()} == dict.fromkeys(names, EVENTS)
     parents = {link.lfn: link.parent_lfn for link in factory.dbs().file_parents(files["Reco"][0].block.dbs_block_name)}
     assert set(parents) == {file.lfn for file in files["Reco"]}
     assert set(parents.values()) <= {file.lfn for file in files["GenSim"]}
