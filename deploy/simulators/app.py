@@ -47,6 +47,8 @@ class Application:
                 return json_response({"status": "ok"})
             case ["admin", "seed"]:
                 return self._seed(request)
+            case ["admin", "dbs-lock"]:
+                return self._lock(request)
             case _:
                 return text_response(f"no simulated service at {request.path}\n", status=404)
 
@@ -71,6 +73,17 @@ class Application:
             self.reqmgr2.store.put({**document, "_id": document["RequestName"]})
             done["reqmgr2"] = done.get("reqmgr2", 0) + 1
         return done
+
+    def _lock(self, request: Request) -> Response:
+        """POST /admin/dbs-lock ``{locked: true|false}``: a fault. DBS's database refuses every write until it is opened again."""
+        if request.method != "POST":
+            return text_response("POST only\n", status=405)
+        try:
+            locked = json.loads(request.plain_body())["locked"]
+        except (ValueError, KeyError, TypeError, BadRequestBody) as error:
+            return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)
+        self.dbs.storage.lock(locked=locked is True)
+        return json_response({"locked": locked is True})
 
     def close(self) -> None:
         """Close all databases."""

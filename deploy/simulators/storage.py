@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FETCH_ROWS = 1000
+BUSY_MS = 60_000
 
 
 class Storage:
@@ -23,12 +24,13 @@ class Storage:
         self._path = path
         self._pool: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._write_lock = threading.Lock()
+        self._lock_holder: sqlite3.Connection | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
             connection.executescript(schema)
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=60.0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -50,13 +52,25 @@ class Storage:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end, rolled back when an exception passes."""
         with self._write_lock, self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            # deferred: the look-ups before the first change still work on a locked file, as a real server's do
+            connection.execute(f"PRAGMA busy_timeout = {0 if self._lock_holder else BUSY_MS}")
+            connection.execute("BEGIN" if self._lock_holder else "BEGIN IMMEDIATE")
             try:
                 yield connection
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+    def lock(self, *, locked: bool) -> None:
+        """A fault: while locked, the first change of every write transaction fails with SQLite's own ``database is locked``."""
+        with self._write_lock:
+            if locked and self._lock_holder is None:
+                self._lock_holder = self._open()
+                self._lock_holder.execute("BEGIN IMMEDIATE")
+            elif not locked and self._lock_holder is not None:
+                self._lock_holder.close()
+                self._lock_holder = None
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """All rows of a query."""
@@ -89,6 +103,7 @@ class Storage:
 
     def close(self) -> None:
         """Close all idle connections; the last one folds the write-ahead log into the file."""
+        self.lock(locked=False)
         while True:
             try:
                 self._pool.get_nowait().close()

@@ -25,7 +25,8 @@ def test_a_block_comes_with_everything_it_needs(world: World) -> None:
 
 
 def test_the_body_that_the_real_server_accepts_is_accepted(world: World) -> None:
-    body = json.loads((real_inputs() / "dbs" / "bulkblocks0.json").read_text())
+    text = (real_inputs() / "dbs" / "bulkblocks0.json").read_text()
+    body = json.loads(text.replace("/1/parent/", "/2/"))  # names that DBS takes, so that the parents can be stored too
     assert dbs_error(world.dbs("POST", "bulkblocks", body)) == 202  # its parents are not there yet
     parents = copy.deepcopy(body)
     parents["file_parent_list"] = []
@@ -63,10 +64,11 @@ def test_in_sequential_mode_it_adds_files_and_leaves_the_count_stale(sequential_
     assert (summary["num_file"], summary["num_event"]) == (3, 50)
 
 
-def test_names_are_not_checked(world: World) -> None:
-    """A name with a space was accepted by the real server: checking is the client's duty."""
-    name = "/Test Muon/Run2026A-Prompt-v1/AOD"
-    assert world.dbs("POST", "bulkblocks", bulkblock(block=f"{name}#1")).status_code == 200
+def test_a_dataset_name_is_checked_and_a_primary_dataset_or_block_is_not(world: World) -> None:
+    assert dbs_error(world.dbs("POST", "bulkblocks", bulkblock(block="/Test Muon/Run2026A-Prompt-v1/AOD#1"))) == 212
+    body = bulkblock(block=f"{DATASET}#a b")
+    body["primds"]["primary_ds_name"] = "Test Muon"
+    assert world.dbs("POST", "bulkblocks", body).status_code == 200
 
 
 def _first_file(**changes: Any) -> dict[str, Any]:
@@ -81,9 +83,9 @@ def _first_file(**changes: Any) -> dict[str, Any]:
         (_first_file(file_size=0), 310),
         (_first_file(check_sum=""), 310),
         (_first_file(logical_file_name=""), 310),
-        (_first_file(file_lumi_list=[{"run_num": 1, "lumi_section_num": 1}] * 2), 311),
-        (bulkblock(dataset={"dataset": ""}), 308),
-        (bulkblock(primds={"primary_ds_name": "TestMuon"}), 308),
+        (_first_file(file_type=""), 201),
+        (bulkblock(dataset={"dataset": ""}), 212),
+        (bulkblock(primds={"primary_ds_name": "TestMuon"}), 205),
         (
             bulkblock(
                 file_parent_list=[
@@ -106,10 +108,21 @@ def test_a_refused_block_leaves_nothing_behind(world: World, body: Any, code: in
     assert world.read("datatiers") == []
 
 
-def test_a_block_without_a_site_is_refused_with_308(world: World) -> None:
+def test_a_block_without_a_site_is_refused(world: World) -> None:
     body = bulkblock()
     body["block"]["origin_site_name"] = ""
-    assert dbs_error(world.dbs("POST", "bulkblocks", body)) == 308
+    assert dbs_error(world.dbs("POST", "bulkblocks", body)) == 400
+
+
+def test_a_locked_database_refuses_every_write_until_it_is_opened_again(world: World) -> None:
+    world.dbs("POST", "bulkblocks", bulkblock())
+    world.dbs_lock(locked=True)
+    answer = world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2", numbers=range(4, 6)))
+    assert (answer.status_code, "database is locked" in answer.text) == (400, True)
+    assert dbs_error(world.dbs("PUT", "datasets", {"dataset": DATASET, "dataset_access_type": "VALID"})) == 502
+    assert len(world.read("files", block_name=BLOCK)) == 3  # reads go on
+    world.dbs_lock(locked=False)
+    assert world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2", numbers=range(4, 6))).status_code == 200
 
 
 def test_a_file_that_lies_in_another_block_is_refused_with_310(world: World) -> None:

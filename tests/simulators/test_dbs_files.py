@@ -75,12 +75,12 @@ def test_a_file_of_another_block_is_skipped_without_a_word(world: World) -> None
         ({"file_size": 0}, 310),
         ({"check_sum": ""}, 310),
         ({"adler32": ""}, 310),
-        ({"is_file_valid": 2}, 310),
         ({"logical_file_name": "/store/data/with space/a/AOD/v1/0/a.root"}, 310),
         ({"logical_file_name": "relative.root"}, 310),
-        ({"file_lumi_list": [{"run_num": 1, "lumi_section_num": 5}] * 2}, 311),
-        ({"file_parent_list": [{"parent_logical_file_name": "/store/data/none.root"}]}, 202),
-        ({"file_output_config_list": [{**CONFIG, "pset_hash": "unknown"}]}, 413),
+        ({"file_type": ""}, 320),
+        ({"file_parent_list": [{"file_parent_lfn": "/store/data/none.root"}]}, 401),
+        ({"file_parent_list": [{"parent_logical_file_name": "/store/data/none.root"}]}, 401),
+        ({"file_output_config": [{**CONFIG, "output_module_label": "unknown"}]}, 413),
         ({"event_count": "10"}, 122),
         ({"file_lumi_list": [{"run_num": "1", "lumi_section_num": 5}]}, 122),
     ],
@@ -101,19 +101,20 @@ def test_files_before_a_refused_one_stay(world: World) -> None:
     assert lfns(world, dataset=DATASET) == [file_record(1)["logical_file_name"]]
 
 
-@pytest.mark.parametrize("key", ["file_output_config", "file_output_config_list"])
-def test_both_names_of_the_config_list_are_taken(world: World, key: str) -> None:
+def test_a_configuration_is_found_by_its_label_alone_and_under_one_key_only(world: World) -> None:
     make_open_block(world)
-    world.dbs("POST", "files", [file_record(1, **{key: [CONFIG]})])
+    other = {**CONFIG, "pset_hash": "another", "release_version": "CMSSW_15_0_0"}
+    world.dbs("POST", "outputconfigs", other)
+    world.dbs("POST", "files", [file_record(1, file_output_config=[other]), file_record(2, file_output_config_list=[CONFIG])])
     (config,) = world.read("outputconfigs", logical_file_name=file_record(1)["logical_file_name"])
     assert config["pset_hash"] == CONFIG["pset_hash"]
+    assert world.read("outputconfigs", logical_file_name=file_record(2)["logical_file_name"]) == []
 
 
-@pytest.mark.parametrize("key", ["parent_logical_file_name", "file_parent_lfn"])
-def test_parents_are_kept(world: World, key: str) -> None:
+def test_parents_are_kept(world: World) -> None:
     make_open_block(world)
     parent, child = file_record(1), file_record(2)
-    child["file_parent_list"] = [{"logical_file_name": child["logical_file_name"], key: parent["logical_file_name"]}]
+    child["file_parent_list"] = [{"file_parent_lfn": parent["logical_file_name"]}]
     assert world.dbs("POST", "files", [parent, child]).status_code == 200
     (record,) = world.read("fileparents", logical_file_name=child["logical_file_name"])
     assert (record["logical_file_name"], record["parent_logical_file_name"]) == (
@@ -158,15 +159,17 @@ def test_valid_files_of_an_invalid_dataset_do_not_count_as_valid(world: World) -
     "body",
     [
         {"is_file_valid": 0},
-        {"logical_file_name": "/store/a.root"},
-        {"logical_file_name": "/store/a.root", "is_file_valid": 2},
-        {"logical_file_name": ["/store/a.root", "/store/b.root"], "is_file_valid": 0},
+        {"logical_file_name": [file_record(1)["logical_file_name"]], "is_file_valid": 0},
     ],
 )
-def test_a_validity_change_needs_one_name_and_a_flag(world: World, body: dict[str, Any]) -> None:
-    answer = world.dbs("PUT", "files", body)
-    assert answer.status_code == 400
-    assert dbs_error(answer) == 118
+def test_a_validity_change_with_a_list_or_without_a_name_changes_every_file(world: World, body: dict[str, Any]) -> None:
+    world.dbs("POST", "bulkblocks", bulkblock())
+    assert world.dbs("PUT", "files", body).status_code == 200
+    assert {record["is_file_valid"] for record in world.read("files", block_name=BLOCK, detail=1)} == {0}
+
+
+def test_a_validity_change_needs_a_flag(world: World) -> None:
+    assert dbs_error(world.dbs("PUT", "files", {"logical_file_name": "/store/a.root"})) == 118
 
 
 def test_a_validity_change_without_a_body_answers_500_and_115(world: World) -> None:

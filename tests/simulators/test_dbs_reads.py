@@ -109,7 +109,7 @@ def test_lumis_without_events_have_a_null(world: World) -> None:
 
 @pytest.mark.parametrize("params", [{}, {"run_num": 5}])
 def test_lumis_need_a_block_or_a_file(world: World, params: dict[str, Any]) -> None:
-    assert dbs_error(world.dbs("GET", "filelumis", role="DBSReader", params=params)) == 118
+    assert dbs_error(world.dbs("GET", "filelumis", role="DBSReader", params=params)) == 103
 
 
 def test_lumis_of_valid_files_only(world: World) -> None:

@@ -51,6 +51,11 @@ class World:
         url = f"{self.url}/dbs/prod/global/{role}/{api}"
         return requests.request(method, url, json=json, timeout=TIMEOUT_SECONDS, **options)
 
+    def dbs_lock(self, *, locked: bool) -> None:
+        """Lock DBS's database against writes, or open it again."""
+        answer = requests.post(f"{self.url}/admin/dbs-lock", json={"locked": locked}, timeout=TIMEOUT_SECONDS)
+        assert answer.status_code == 200, answer.text
+
     def read(self, api: str, **params: Any) -> list[dict[str, Any]]:
         """A successful GET from the reader."""
         answer = self.dbs("GET", api, role="DBSReader", params=params)

@@ -1,22 +1,27 @@
-"""POST /bulkblocks: a closed block with everything it needs, in one transaction.
+"""POST /bulkblocks: a block with everything it needs, in one transaction.
 
 Two modes, as measured. ``concurrent`` (what production runs): an existing block is refused with code 200 and nothing is
-added. ``sequential``: it answers 200, *adds* the files that are new and leaves ``file_count`` as it was. No name is
-checked against the lexicon in either.
+added; a file that is in another block, or a value that is refused, is reported as a ``concurrency error``. ``sequential``: an
+existing block answers 200, the files that are new are *added* and the block's counts stay as they were; a file that is in another
+block is passed over. In both, counts are stored as they are sent, missing reference data is made, and a known dataset keeps its
+access type and ``prep_id``.
 """
 
 import sqlite3
+import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from deploy.simulators.dbs import errors
-from deploy.simulators.dbs.context import Caller, find_id, find_or_insert, require_id, require_text
-from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, insert_block, insert_dataset, link_config
+from deploy.simulators.dbs.context import Caller, failing_as, find_id, find_or_insert, require_id, require_text
+from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, check_dataset, insert_block, insert_dataset, link_config
 from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.files import FILE_FIELDS, check_file, insert_file, insert_parent, link_file_config
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import (
     FIELDS,
     OUTPUT_CONFIG_FIELDS,
+    find_output_config,
     insert_acquisition_era,
     insert_data_tier,
     insert_output_config,
@@ -24,7 +29,8 @@ from deploy.simulators.dbs.reference import (
     insert_processing_era,
 )
 
-_FUNCTION = "dbs.bulkblocks.InsertBulkBlocks"
+_SEQUENTIAL = "dbs.bulkblocks.InsertBulkBlocks"
+_CONCURRENT = "dbs.bulkblocks.InsertBulkBlocksConcurrently"
 _BODY_FIELDS: Fields = {
     "dataset_conf_list": list,
     "file_conf_list": list,
@@ -44,55 +50,109 @@ _FILE_PARENT_FIELDS: Fields = {"logical_file_name": str, "this_logical_file_name
 _BLOCK_PARENT_FIELDS: Fields = {"parent_block": str, "parent_block_name": str, "this_block_name": str}
 
 
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """How the server's two implementations word the same refusals."""
+
+    concurrent: bool
+
+    @property
+    def function(self) -> str:
+        return _CONCURRENT if self.concurrent else _SEQUENTIAL
+
+    def primary_type(self, name: str) -> DbsError:
+        cause = _inserting(errors.left_out("primary dataset type", "primary_ds_type", function="dbs.primarydstypes.Insert"))
+        if self.concurrent:
+            message = f"{_request()} unable to find primary_ds_type_id for primary ds type='{name}'"
+            return cause.wrapped(errors.PRIMARY_TYPE_MISSING, message, function="dbs.bulkblocks.getPrimaryDatasetTypeID")
+        return cause.wrapped(errors.GET_PRIMARY_TYPE_ID, f"unable to find primary_ds_type_id for {name}", function=_SEQUENTIAL)
+
+    def dataset(self, record: dict[str, Any], error: DbsError) -> DbsError:
+        if not self.concurrent:
+            return error.wrapped(
+                errors.INSERT_DATASET, f"unable to insert dataset record {record['dataset']}", function=_SEQUENTIAL
+            )
+        author = record["create_by"]
+        printed = f"{{1 {record['dataset']} 1 1 1 1 2 1 1 1 0 {record['prep_id']} 1 {author} 1 {record['last_modified_by']}}}"
+        message = f"{_request()} unable to insert dataset='{printed}'"
+        return _inserting(error).wrapped(errors.DATASET_MISSING, message, function="dbs.bulkblocks.getDatasetID")
+
+    def block(self, name: str, cause: DbsError) -> DbsError:
+        if self.concurrent:
+            cause = _inserting(cause)
+            message = f"{_request()} unable to find block_id for {name}, error {cause.text()}"
+            return cause.wrapped(errors.GET_BLOCK_ID, message, function=_CONCURRENT)
+        return cause.wrapped(errors.INSERT_BLOCK, f"unable to insert block record {name}", function=_SEQUENTIAL)
+
+    def file_type(self, name: str) -> DbsError:
+        cause = _inserting(errors.left_out("file data type", "file_type", function="dbs.filedatatypes.Insert"))
+        if self.concurrent:
+            message = f"{_request()} unable to find file_type_id for {{2 {name}}}, error {cause.text()}"
+            return cause.wrapped(errors.FILE_TYPE_MISSING, message, function=_CONCURRENT)
+        return cause.wrapped(errors.GET_FILE_TYPE_ID, f"unable to find file_type_id for {name}", function=_SEQUENTIAL)
+
+    def file(self, lfn: str, cause: DbsError) -> DbsError:
+        if self.concurrent:  # whatever the cause was, it is lost here
+            function, reason = "dbs.bulkblocks.insertFilesViaChunks", "concurrency error"
+            cause = DbsError(errors.INSERT_FILE, "unable to insert file record", function=function, reason=reason)
+            message = f"{_request()} unable to insert files, error {cause.text()}"
+            return cause.wrapped(errors.INSERT_FILE, message, function=_CONCURRENT)
+        return cause.wrapped(errors.INSERT_FILE, f"unable to insert File record {lfn}", function=_SEQUENTIAL)
+
+    def parent_dataset(self, name: str) -> DbsError:
+        if self.concurrent:
+            cause = DbsError(errors.QUERY, "", function="dbs.GetID", reason=errors.NO_ROWS)
+            message = f"{_request()} unable to find dataset_id for {name}, error {cause.text()}"
+            return cause.wrapped(errors.DATASET_PARENT_MISSING, message, function=_CONCURRENT)
+        message = f"unable to find dataset_id for {name}"
+        return errors.no_row(errors.GET_PARENT_DATASET_ID, message, function=_SEQUENTIAL)
+
+
+def _request() -> str:
+    """Concurrent mode puts a hash of the call into its messages."""
+    return f"request {uuid.uuid4().hex}{uuid.uuid4().hex}"
+
+
+def _inserting(cause: DbsError) -> DbsError:
+    return cause.wrapped(errors.INSERT, "", function="dbs.GetRecID")
+
+
 def post_bulkblock(db: sqlite3.Connection, body: Any, caller: Caller, *, concurrent: bool) -> None:
     """Store one block.
 
     Raises:
-        DbsError: 122 undecodable; 200 the block exists (concurrent mode); 202 a file parent, 203 a dataset parent is missing;
-            308 the block's own values; 310 a file's values or its LFN lies in another block; 311 lumis. Nothing is stored then.
+        DbsError: 122 undecodable; 200 the block exists (concurrent mode); 202 a file parent, 203 or 416 a dataset parent is
+            missing; 305 or 400 the block's own values, or the database's trouble; 310 a file's. Nothing is stored then.
     """
-    parts = decode(_BODY_FIELDS, body, record="BulkBlocks", function=_FUNCTION)
-    block = decode(BLOCK_FIELDS, parts["block"], record="Block", function=_FUNCTION)
-    try:
-        require_text(block, "block_name", "origin_site_name", function=_FUNCTION)
-    except DbsError as error:
-        raise error.wrapped(errors.INSERT_BULKBLOCK, function=_FUNCTION) from error
+    mode = _Mode(concurrent)
+    parts = decode(_BODY_FIELDS, body, record="BulkBlocks", function=mode.function)
+    block = decode(BLOCK_FIELDS, parts["block"], record="Block", function=mode.function)
     block_id = find_id(db, "block", block["block_name"])
     if block_id is not None and concurrent:
-        message = f"block {block['block_name']} already exists"
-        raise DbsError(errors.BLOCK_EXISTS, message, function=_FUNCTION, reason=f"{message} in DBS")
-    dataset_id = _dataset(db, parts, caller)
+        message = f"Block {block['block_name']} already exists"
+        raise DbsError(errors.BLOCK_EXISTS, message, function="dbs.bulkblocks.checkBlockExist", reason="nil")
+    dataset_id = _dataset(db, parts, caller, mode)
     if block_id is None:
-        block_id = insert_block(db, block, dataset_id, caller)
-    file_ids = _files(db, parts["files"], dataset_id, block_id, caller)
-    for config in decode_list(_FILE_CONFIG_FIELDS, parts["file_conf_list"], record="FileConfig", function=_FUNCTION):
-        if config["lfn"] in file_ids:
-            link_file_config(db, file_ids[config["lfn"]], config, function=_FUNCTION)
-    _parents(db, parts, file_ids, block_id, dataset_id)
+        block_id = _block(db, block, dataset_id, caller, mode)
+    file_ids = _files(db, parts["files"], dataset_id, block_id, caller, mode)
+    for config in decode_list(_FILE_CONFIG_FIELDS, parts["file_conf_list"], record="FileConfig", function=mode.function):
+        config_id = find_output_config(db, config)
+        if config["lfn"] in file_ids and config_id is not None:
+            link_file_config(db, file_ids[config["lfn"]], config_id)
+    _parents(db, parts, file_ids, block_id, dataset_id, mode)
 
 
-def _dataset(db: sqlite3.Connection, parts: dict[str, Any], caller: Caller) -> int:
+def _dataset(db: sqlite3.Connection, parts: dict[str, Any], caller: Caller, mode: _Mode) -> int:
     """The dataset's id, made with its reference data when new."""
-    configs = decode_list(OUTPUT_CONFIG_FIELDS, parts["dataset_conf_list"], record="DatasetConfig", function=_FUNCTION)
+    function = mode.function
+    primary = decode(FIELDS["primarydatasets"], parts["primds"], record="PrimaryDataset", function=function)
+    if not primary["primary_ds_type"]:
+        raise mode.primary_type(primary["primary_ds_type"])
+    configs = decode_list(OUTPUT_CONFIG_FIELDS, parts["dataset_conf_list"], record="DatasetConfig", function=function)
     config_ids = [insert_output_config(db, config, caller) for config in configs]
-    primary = decode(FIELDS["primarydatasets"], parts["primds"], record="PrimaryDataset", function=_FUNCTION)
-    era = decode(FIELDS["acquisitioneras"], parts["acquisition_era"], record="AcquisitionEra", function=_FUNCTION)
-    processing = decode(FIELDS["processingeras"], parts["processing_era"], record="ProcessingEra", function=_FUNCTION)
-    dataset = decode(DATASET_FIELDS, parts["dataset"], record="Dataset", function=_FUNCTION)
-    try:
-        require_text(primary, "primary_ds_name", "primary_ds_type", function=_FUNCTION)
-        require_text(era, "acquisition_era_name", function=_FUNCTION)
-        require_text(
-            dataset,
-            "dataset",
-            "processed_ds_name",
-            "data_tier_name",
-            "physics_group_name",
-            "dataset_access_type",
-            function=_FUNCTION,
-        )
-    except DbsError as error:
-        raise error.wrapped(errors.INSERT_BULKBLOCK, function=_FUNCTION) from error
+    era = decode(FIELDS["acquisitioneras"], parts["acquisition_era"], record="AcquisitionEra", function=function)
+    processing = decode(FIELDS["processingeras"], parts["processing_era"], record="ProcessingEra", function=function)
+    dataset = decode(DATASET_FIELDS, parts["dataset"], record="Dataset", function=function)
     parents = {
         "primary_ds_id": insert_primary_dataset(db, primary, caller),
         "data_tier_id": insert_data_tier(db, {"data_tier_name": dataset["data_tier_name"]}, caller),
@@ -103,46 +163,64 @@ def _dataset(db: sqlite3.Connection, parts: dict[str, Any], caller: Caller) -> i
     }
     dataset_id = find_id(db, "dataset", dataset["dataset"])
     if dataset_id is None:
+        try:
+            check_dataset(dataset)
+        except DbsError as error:
+            raise mode.dataset(dataset, error) from error
         dataset_id = insert_dataset(db, dataset, parents, caller)
     for config_id in config_ids:
         link_config(db, dataset_id, config_id)
     return dataset_id
 
 
-def _files(db: sqlite3.Connection, values: list[Any], dataset_id: int, block_id: int, caller: Caller) -> dict[str, int]:
-    """The files by LFN. A file of this very block that is there already (sequential mode) is kept as it is."""
+def _block(db: sqlite3.Connection, block: dict[str, Any], dataset_id: int, caller: Caller, mode: _Mode) -> int:
+    block = {**block, "last_modified_by": block["last_modified_by"] or block["create_by"]}
+    try:
+        require_text(block, "block_name", "origin_site_name", what="blocks", function="dbs.blocks.Insert")
+        with failing_as(errors.INSERT, "unable to insert block record", function="dbs.blocks.Insert"):
+            return insert_block(db, block, dataset_id, caller)
+    except DbsError as error:
+        raise mode.block(block["block_name"], error) from error
+
+
+def _files(
+    db: sqlite3.Connection, values: list[Any], dataset_id: int, block_id: int, caller: Caller, mode: _Mode
+) -> dict[str, int]:
+    """The files by LFN. One that is there already, in whatever block (sequential mode), is kept as it is."""
     file_ids: dict[str, int] = {}
-    for value, record in zip(values, decode_list(FILE_FIELDS, values, record="File", function=_FUNCTION), strict=True):
+    for value, record in zip(values, decode_list(FILE_FIELDS, values, record="File", function=mode.function), strict=True):
         if "is_file_valid" not in value:
             record["is_file_valid"] = 1
         lfn = record["logical_file_name"]
-        row = db.execute("SELECT file_id FROM files WHERE logical_file_name = ? AND block_id = ?", (lfn, block_id)).fetchone()
-        if row is not None:
-            file_ids[lfn] = int(row[0])
-            continue
+        if not record["file_type"]:
+            raise mode.file_type(record["file_type"])
         try:
-            check_file(record, function=_FUNCTION)
+            check_file(record)
         except DbsError as error:
-            raise error.wrapped(errors.INSERT_FILE, function=_FUNCTION) from error
-        file_ids[lfn] = insert_file(db, record, dataset_id, block_id, caller)
+            raise mode.file(lfn, error) from error
+        known = find_id(db, "file", lfn)
+        if known is not None and mode.concurrent:
+            raise mode.file(lfn, DbsError(errors.INSERT_FILE, "", function=mode.function))
+        file_ids[lfn] = insert_file(db, record, dataset_id, block_id, caller) if known is None else known
     return file_ids
 
 
-def _parents(db: sqlite3.Connection, parts: dict[str, Any], file_ids: dict[str, int], block_id: int, dataset_id: int) -> None:
-    """Parentage of files, of the block and of the dataset."""
-    for parent in decode_list(_FILE_PARENT_FIELDS, parts["file_parent_list"], record="FileParentRecord", function=_FUNCTION):
+def _parents(
+    db: sqlite3.Connection, parts: dict[str, Any], file_ids: dict[str, int], block_id: int, dataset_id: int, mode: _Mode
+) -> None:
+    """Parentage of files (with that of their blocks and datasets), of the block and of the dataset."""
+    for parent in decode_list(_FILE_PARENT_FIELDS, parts["file_parent_list"], record="FileParentRecord", function=mode.function):
         lfn = parent["logical_file_name"] or parent["this_logical_file_name"]
         if lfn not in file_ids:
-            raise DbsError(
-                errors.INSERT_BULKBLOCK,
-                f"no file id found for '{lfn}'",
-                function=_FUNCTION,
-                reason="unable to locate LFN file id",
-            )
-        insert_parent(db, file_ids[lfn], parent["parent_logical_file_name"], function=_FUNCTION)
-    for record in decode_list(_BLOCK_PARENT_FIELDS, parts["block_parent_list"], record="BlockParent", function=_FUNCTION):
+            reason = "unable to locate LFN file id"
+            raise DbsError(errors.INSERT_BULKBLOCK, f"no file id found for '{lfn}'", function=mode.function, reason=reason)
+        name = parent["parent_logical_file_name"]
+        message = f"unable to find parent lfn {name}"
+        insert_parent(db, file_ids[lfn], name, message, code=errors.FILE_PARENT_MISSING, function=_CONCURRENT)
+    for record in decode_list(_BLOCK_PARENT_FIELDS, parts["block_parent_list"], record="BlockParent", function=mode.function):
         name = record["parent_block_name"] or record["parent_block"]
-        parent_id = require_id(db, "block", name, code=errors.GET_BLOCK_ID, function=_FUNCTION)
+        message = f"unable to find block_id for {name}"
+        parent_id = require_id(db, "block", name, message, code=errors.GET_BLOCK_ID, function=mode.function)
         db.execute("INSERT OR IGNORE INTO block_parents VALUES (?, ?)", (block_id, parent_id))
     names = [name for name in parts["dataset_parent_list"] if isinstance(name, str)]
     names += [
@@ -151,5 +229,7 @@ def _parents(db: sqlite3.Connection, parts: dict[str, Any], file_ids: dict[str, 
         if isinstance(record, dict) and record.get("parent_dataset")
     ]
     for name in names:
-        parent_id = require_id(db, "dataset", name, code=errors.DATASET_PARENT_MISSING, function=_FUNCTION)
-        db.execute("INSERT OR IGNORE INTO dataset_parents VALUES (?, ?)", (dataset_id, parent_id))
+        found = find_id(db, "dataset", name)
+        if found is None:
+            raise mode.parent_dataset(name)
+        db.execute("INSERT OR IGNORE INTO dataset_parents VALUES (?, ?)", (dataset_id, found))

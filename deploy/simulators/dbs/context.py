@@ -3,10 +3,12 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.simulators.dbs.errors import NO_ROWS, PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import DbsError, left_out, no_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,29 @@ def find_id(db: sqlite3.Connection, kind: str, name: str | int) -> int | None:
     return None if row is None else int(row[0])
 
 
-def require_id(db: sqlite3.Connection, kind: str, name: str | int, *, code: int, function: str) -> int:
+def require_id(db: sqlite3.Connection, kind: str, name: str | int, message: str, *, code: int, function: str) -> int:
     """The id of the object called ``name``.
 
     Raises:
-        DbsError: ``code``, there is no such object.
+        DbsError: ``code`` and ``message``, there is no such object.
     """
     found = find_id(db, kind, name)
     if found is None:
-        raise DbsError(code, f"unable to find {kind} '{name}'", function=function, reason=NO_ROWS)
+        raise no_row(code, message, function=function)
     return found
+
+
+@contextmanager
+def failing_as(code: int, message: str, *, function: str) -> Iterator[None]:
+    """A database that does not take the change is reported under this code; only the reason says that it is in trouble.
+
+    Raises:
+        DbsError: ``code``.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise DbsError(code, message, function=function, reason=str(error)) from error
 
 
 def find_or_insert(db: sqlite3.Connection, kind: str, name: str | int) -> int:
@@ -69,13 +84,12 @@ def find_or_insert(db: sqlite3.Connection, kind: str, name: str | int) -> int:
     return int(db.execute(f"INSERT INTO {table} ({name_column}) VALUES (?)", (name,)).lastrowid or 0)
 
 
-def require_text(record: dict[str, Any], *names: str, code: int = PARAMETERS, function: str) -> None:
+def require_text(record: dict[str, Any], *names: str, what: str, function: str) -> None:
     """Fields that must not be empty.
 
     Raises:
-        DbsError: ``code``, naming the empty field.
+        DbsError: 113, naming the empty field.
     """
     for name in names:
         if not record[name]:
-            message = f"key={name} type=string value={record[name]!r}, constrain required"
-            raise DbsError(code, message, function=function, reason="validation error")
+            raise left_out(what, name, function=function)

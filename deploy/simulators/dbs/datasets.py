@@ -1,7 +1,8 @@
 """Writes of datasets and blocks: POST and PUT of ``/datasets`` and ``/blocks``.
 
-Kept as measured: ``open_for_writing`` is only a number (files can be added to a closed block); PUT of an unknown block or
-dataset answers 200; PUT of a block reads the query string only and PUT of a dataset the body only.
+Kept as measured: ``open_for_writing`` is only a number (files can be added to a closed block) and a block's name is not looked
+at; PUT of an unknown block or dataset answers 200; PUT of a block reads the query string only and PUT of a dataset the body
+only; POST of a dataset drops its ``prep_id`` and takes the first configuration that has the output module's label.
 """
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
 
@@ -9,11 +10,11 @@ import sqlite3
 from typing import Any
 
 from deploy.simulators.dbs import errors
-from deploy.simulators.dbs.context import Caller, find_id, require_id, require_text
+from deploy.simulators.dbs.context import Caller, failing_as, find_id, require_id, require_text
 from deploy.simulators.dbs.errors import PARAMETERS, DbsError
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
-from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, find_output_config
+from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, config_by_label
 
 DATASET_FIELDS: Fields = {
     "dataset": str,
@@ -50,44 +51,78 @@ def post_dataset(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
     """POST /datasets: every parent must exist; an existing dataset is left as it is.
 
     Raises:
-        DbsError: 122 undecodable; 300 a field is missing or a name is refused; 403..408 and 413 a parent does not exist.
+        DbsError: 122 undecodable; 404..413 something it hangs on does not exist; 300 a field is missing or a name is refused.
     """
     function = "dbs.datasets.InsertDatasets"
-    record = decode(DATASET_FIELDS, body, record="DatasetRecord", function=function)
+    record = decode(DATASET_FIELDS, body, record="DatasetRecord", function=function, message="unable to decode dataset record")
     configs = decode_list(OUTPUT_CONFIG_FIELDS, record["output_configs"], record="OutputConfigRecord", function=function)
     if find_id(db, "dataset", record["dataset"]) is not None:
         return
-    names = ("dataset", "primary_ds_name", "processed_ds_name", "data_tier_name", "acquisition_era_name", "dataset_access_type")
-    try:
-        require_text(record, *names, "physics_group_name", function=function)
-        for name in ("dataset", "processed_ds_name", "data_tier_name"):
-            check_new_name(name, record[name], function=function)
-    except DbsError as error:
-        raise error.wrapped(errors.INSERT_DATASET, function=function) from error
     parents = {
-        "primary_ds_id": require_id(
-            db, "primary_dataset", record["primary_ds_name"], code=errors.GET_PRIMARY_DATASET_ID, function=function
-        ),
-        "data_tier_id": require_id(db, "data_tier", record["data_tier_name"], code=errors.GET_DATA_TIER_ID, function=function),
-        "dataset_access_type_id": require_id(
-            db, "access_type", record["dataset_access_type"], code=errors.GET_ACCESS_TYPE_ID, function=function
-        ),
-        "acquisition_era_id": require_id(
-            db, "acquisition_era", record["acquisition_era_name"], code=errors.GET_ACQUISITION_ERA_ID, function=function
-        ),
-        "processing_era_id": require_id(
-            db, "processing_era", record["processing_version"], code=errors.GET_PROCESSING_ERA_ID, function=function
-        ),
-        "physics_group_id": require_id(
-            db, "physics_group", record["physics_group_name"], code=errors.GET_PHYSICS_GROUP_ID, function=function
-        ),
+        column: require_id(db, kind, record[key], message.format(record[key]), code=code, function=function)
+        for column, (kind, key, code, message) in _PARENTS.items()
     }
-    dataset_id = insert_dataset(db, record, parents, caller)
-    for config in configs:
-        config_id = find_output_config(db, config)
-        if config_id is None:
-            raise DbsError(errors.GET_OUTPUT_CONFIG_ID, f"no output config {config}", function=function, reason=errors.NO_ROWS)
+    config_ids = [config_by_label(db, config["output_module_label"], function=function) for config in configs]
+    try:
+        check_dataset(record)
+    except DbsError as error:
+        message = f"unable to insert dataset record {_as_go(record)}"
+        raise error.wrapped(errors.INSERT_DATASET, message, function=function) from error
+    dataset_id = insert_dataset(db, {**record, "prep_id": ""}, parents, caller)
+    for config_id in config_ids:
         link_config(db, dataset_id, config_id)
+
+
+# column: kind, key of the body, code and message when there is no such row (with what Go's own formatting makes of two of them)
+_PARENTS = {
+    "primary_ds_id": (
+        "primary_dataset",
+        "primary_ds_name",
+        errors.GET_PRIMARY_DATASET_ID,
+        "unable to find primary_ds_id for%!(EXTRA string={})",
+    ),
+    "data_tier_id": ("data_tier", "data_tier_name", errors.GET_DATA_TIER_ID, "unable to find data_tier id for {}"),
+    "dataset_access_type_id": (
+        "access_type",
+        "dataset_access_type",
+        errors.GET_ACCESS_TYPE_ID,
+        "unable to find dataset_access_type_id for {}",
+    ),
+    "acquisition_era_id": (
+        "acquisition_era",
+        "acquisition_era_name",
+        errors.GET_ACQUISITION_ERA_ID,
+        "unable to find acquisition_era_id for {}",
+    ),
+    "processing_era_id": (
+        "processing_era",
+        "processing_version",
+        errors.GET_PROCESSING_ERA_ID,
+        "unable to find processing_era_id for %!s(int64={})",
+    ),
+    "physics_group_id": (
+        "physics_group",
+        "physics_group_name",
+        errors.GET_PHYSICS_GROUP_ID,
+        "unable to find physics_group_id for {}",
+    ),
+}
+
+
+def check_dataset(record: dict[str, Any]) -> None:
+    """The names DBS asks of every dataset.
+
+    Raises:
+        DbsError: 113, one is missing or not in the lexicon.
+    """
+    require_text(record, "dataset", "processed_ds_name", what="dataset", function="dbs.datasets.Insert")
+    for name in ("dataset", "processed_ds_name"):
+        check_new_name(name, record[name], "dataset", function="dbs.datasets.Insert")
+
+
+def _as_go(record: dict[str, Any]) -> str:
+    """The record as the server prints it, ids and dates as ones."""
+    return f"{{1 {record['dataset']} 1 1 1 1 2 1 1 1 0  1 {record['create_by']} 1 {record['last_modified_by']}}}"
 
 
 def insert_dataset(db: sqlite3.Connection, record: dict[str, Any], parents: dict[str, int], caller: Caller) -> int:
@@ -110,7 +145,9 @@ def insert_dataset(db: sqlite3.Connection, record: dict[str, Any], parents: dict
 
 def link_config(db: sqlite3.Connection, dataset_id: int, config_id: int) -> None:
     """The dataset was made with this output config."""
-    db.execute("INSERT OR IGNORE INTO dataset_configs VALUES (?, ?)", (dataset_id, config_id))
+    link = (dataset_id, config_id)
+    if db.execute("SELECT 1 FROM dataset_configs WHERE dataset_id = ? AND output_mod_config_id = ?", link).fetchone() is None:
+        db.execute("INSERT INTO dataset_configs VALUES (?, ?)", link)
 
 
 def put_dataset(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) -> None:
@@ -125,34 +162,36 @@ def put_dataset(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) 
         raise DbsError(PARAMETERS, "invalid dataset parameter", function=function)
     if not isinstance(access_type, str) or not access_type:
         raise DbsError(PARAMETERS, "invalid dataset_access_type parameter", function=function)
-    type_id = require_id(db, "access_type", access_type, code=errors.GET_ACCESS_TYPE_ID, function=function)
-    db.execute(
-        "UPDATE datasets SET dataset_access_type_id = ?, is_dataset_valid = ?, last_modification_date = ?, last_modified_by = ?"
-        " WHERE dataset = ?",
-        (type_id, int(access_type in _VALID_ACCESS_TYPES), caller.at, caller.create_by, dataset),
-    )
+    message = f"unable to find dataset_access_type_id for {access_type}"
+    type_id = require_id(db, "access_type", access_type, message, code=errors.GET_ACCESS_TYPE_ID, function=function)
+    with failing_as(errors.UPDATE_DATASET, "unable to update dataset record", function=function):
+        db.execute(
+            "UPDATE datasets SET dataset_access_type_id = ?, is_dataset_valid = ?, last_modification_date = ?,"
+            " last_modified_by = ? WHERE dataset = ?",
+            (type_id, int(access_type in _VALID_ACCESS_TYPES), caller.at, caller.create_by, dataset),
+        )
 
 
 def post_block(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
     """POST /blocks; an existing block is left as it is (200).
 
     Raises:
-        DbsError: 122 undecodable; 410 its dataset does not exist; 305 a field is missing or the name is refused.
+        DbsError: 122 undecodable; 410 its dataset does not exist; 305 a field is missing.
     """
     function = "dbs.blocks.InsertBlocks"
-    record = decode(BLOCK_FIELDS, body, record="BlockRecord", function=function)
+    record = decode(BLOCK_FIELDS, body, record="BlockRecord", function=function, message="unable to decode block record")
     if "open_for_writing" not in body:
         record["open_for_writing"] = 1
     if find_id(db, "block", record["block_name"]) is not None:
         return
-    dataset_id = require_id(db, "dataset", record["block_name"].partition("#")[0], code=errors.GET_DATASET_ID, function=function)
+    name, unknown = record["block_name"].partition("#")[0], "unable to get dataset id for given block"
+    dataset_id = require_id(db, "dataset", name, unknown, code=errors.GET_DATASET_ID, function=function)
     try:
-        require_text(record, "block_name", "origin_site_name", function=function)
-        check_new_name("block_name", record["block_name"], function=function)
-        _check_open_flag(record["open_for_writing"], function=function)
+        require_text(record, "block_name", "origin_site_name", what="blocks", function="dbs.blocks.Insert")
     except DbsError as error:
-        raise error.wrapped(errors.INSERT_BLOCK, function=function) from error
-    insert_block(db, record, dataset_id, caller)
+        raise error.wrapped(errors.INSERT_BLOCK, "unable to insert block record", function=function) from error
+    with failing_as(errors.INSERT_BLOCK, "unable to insert block record", function=function):
+        insert_block(db, record, dataset_id, caller)
 
 
 def insert_block(db: sqlite3.Connection, record: dict[str, Any], dataset_id: int, caller: Caller) -> int:
@@ -190,10 +229,11 @@ def put_block(db: sqlite3.Connection, params: dict[str, str], caller: Caller) ->
     else:
         column, value = "open_for_writing", _go_atoi(params.get("open_for_writing", "0"))
         _check_open_flag(value, function=function)
-    db.execute(
-        f"UPDATE blocks SET {column} = ?, last_modification_date = ?, last_modified_by = ? WHERE block_name = ?",
-        (value, caller.at, caller.create_by, params["block_name"]),
-    )
+    with failing_as(errors.UPDATE_BLOCK, "unable to update block record", function=function):
+        db.execute(
+            f"UPDATE blocks SET {column} = ?, last_modification_date = ?, last_modified_by = ? WHERE block_name = ?",
+            (value, caller.at, caller.create_by, params["block_name"]),
+        )
 
 
 def _go_atoi(text: str) -> int:

@@ -20,8 +20,9 @@ def blockdump(storage: Storage, block_name: str | None) -> dict[str, Any]:
     dataset = storage.row(
         "SELECT d.*, p.primary_ds_name, p.creation_date AS p_creation_date, p.create_by AS p_create_by, pt.primary_ds_type,"
         " t.data_tier_name, at.dataset_access_type, pg.physics_group_name,"
-        " ae.acquisition_era_name, ae.start_date, ae.creation_date AS ae_creation_date,"
-        " ae.create_by AS ae_create_by, ae.description AS ae_description, pe.processing_version, pe.create_by AS pe_create_by,"
+        " ae.acquisition_era_name, ae.start_date, ae.end_date, ae.creation_date AS ae_creation_date,"
+        " ae.create_by AS ae_create_by, ae.description AS ae_description, pe.processing_version,"
+        " pe.creation_date AS pe_creation_date, pe.create_by AS pe_create_by,"
         " pe.description AS pe_description FROM datasets d JOIN primary_datasets p USING (primary_ds_id)"
         " JOIN primary_ds_types pt USING (primary_ds_type_id) JOIN data_tiers t USING (data_tier_id)"
         " JOIN dataset_access_types at USING (dataset_access_type_id) JOIN physics_groups pg USING (physics_group_id)"
@@ -53,10 +54,15 @@ def blockdump(storage: Storage, block_name: str | None) -> dict[str, Any]:
         ),
         "files": _files(storage, block_id),
         "processing_era": _pick(
-            dataset, processing_version="processing_version", create_by="pe_create_by", description="pe_description"
+            dataset,
+            processing_version="processing_version",
+            creation_date="pe_creation_date",
+            create_by="pe_create_by",
+            description="pe_description",
         ),
         "primds": _pick(
             dataset,
+            primary_ds_id="primary_ds_id",
             primary_ds_name="primary_ds_name",
             primary_ds_type="primary_ds_type",
             creation_date="p_creation_date",
@@ -67,6 +73,7 @@ def blockdump(storage: Storage, block_name: str | None) -> dict[str, Any]:
             dataset,
             acquisition_era_name="acquisition_era_name",
             start_date="start_date",
+            end_date="end_date",
             creation_date="ae_creation_date",
             create_by="ae_create_by",
             description="ae_description",
@@ -74,7 +81,8 @@ def blockdump(storage: Storage, block_name: str | None) -> dict[str, Any]:
         "block": _pick(block, **{name: name for name in _BLOCK}),
         "file_parent_list": _records(
             storage,
-            "SELECT c.logical_file_name, p.logical_file_name AS parent_logical_file_name FROM file_parents fp"
+            "SELECT c.logical_file_name AS this_logical_file_name, p.logical_file_name AS parent_logical_file_name,"
+            " p.file_id AS parent_file_id FROM file_parents fp"
             " JOIN files c ON c.file_id = fp.this_file_id JOIN files p ON p.file_id = fp.parent_file_id WHERE c.block_id = ?",
             block_id,
         ),

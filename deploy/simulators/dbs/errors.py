@@ -20,22 +20,32 @@ NOT_IMPLEMENTED = 119
 READER = 120
 UNMARSHAL = 122
 BLOCK_EXISTS = 200
+FILE_TYPE_MISSING = 201
 FILE_PARENT_MISSING = 202
 DATASET_PARENT_MISSING = 203
+PRIMARY_TYPE_MISSING = 205
+DATASET_MISSING = 212
 INSERT_DATASET = 300
 INSERT_BLOCK = 305
 INSERT_BULKBLOCK = 308
 INSERT_FILE = 310
+INSERT_OUTPUT_CONFIG = 317
+INSERT_FILE_TYPE = 320
+INSERT_DATA_TIER = 327
 INSERT_FILE_LUMI = 311
 GET_BLOCK_ID = 400
-GET_PRIMARY_DATASET_ID = 403
+GET_FILE_ID = 401
+GET_FILE_TYPE_ID = 402
 GET_PROCESSING_ERA_ID = 404
 GET_ACQUISITION_ERA_ID = 405
-GET_DATA_TIER_ID = 406
 GET_PHYSICS_GROUP_ID = 407
 GET_ACCESS_TYPE_ID = 408
 GET_DATASET_ID = 410
+GET_PRIMARY_DATASET_ID = 411
+GET_DATA_TIER_ID = 412
 GET_OUTPUT_CONFIG_ID = 413
+GET_PRIMARY_TYPE_ID = 414
+GET_PARENT_DATASET_ID = 416
 UPDATE_ACQUISITION_ERA = 500
 UPDATE_BLOCK = 501
 UPDATE_DATASET = 502
@@ -52,14 +62,24 @@ DESCRIPTIONS = {
     READER: "DBS reader I/O error, e.g. unable to read HTTP POST payload",
     UNMARSHAL: "DBS unable to parse JSON record",
     BLOCK_EXISTS: "block already exists",
+    FILE_TYPE_MISSING: "file data type does not exist",
     FILE_PARENT_MISSING: "file parent does not exist",
     DATASET_PARENT_MISSING: "dataset parent does not exist",
+    PRIMARY_TYPE_MISSING: "primary dataset type does not exist",
+    DATASET_MISSING: "dataset does not exist",
     INSERT_DATASET: "insert dataset error",
     INSERT_BLOCK: "insert block error",
     INSERT_BULKBLOCK: "insert bulkblock error",
     INSERT_FILE: "insert file error",
+    INSERT_OUTPUT_CONFIG: "insert output config error",
+    INSERT_FILE_TYPE: "insert file data type error",
+    INSERT_DATA_TIER: "insert data tier error",
     INSERT_FILE_LUMI: "insert file lumi error",
     GET_BLOCK_ID: "unable to get block id",
+    GET_FILE_ID: "unable to get file id",
+    GET_FILE_TYPE_ID: "unable to get file data type id",
+    GET_PRIMARY_TYPE_ID: "unable to get primary dataset type id",
+    GET_PARENT_DATASET_ID: "unable to get parent dataset id",
     GET_PRIMARY_DATASET_ID: "unable to get primary dataset id",
     GET_PROCESSING_ERA_ID: "unable to get processing era id",
     GET_ACQUISITION_ERA_ID: "unable to get acquisition era id",
@@ -97,9 +117,28 @@ class DbsError(Exception):
             f"   Message: {self.message}\n   Reason: {self.reason}\n"
         )
 
-    def wrapped(self, code: int, *, function: str) -> "DbsError":
-        """The same refusal under an outer code, as the calling function of dbs2go reports it."""
-        return DbsError(code, self.message, function=function, reason=self.text(), status=self.status)
+    def wrapped(self, code: int, message: str, *, function: str) -> "DbsError":
+        """This error as the cause of another, as the calling function of dbs2go reports it."""
+        return DbsError(code, message, function=function, reason=self.text(), status=self.status)
+
+
+def no_row(code: int, message: str, *, function: str) -> DbsError:
+    """A look-up by name found nothing."""
+    return DbsError(QUERY, "", function="dbs.GetID", reason=NO_ROWS).wrapped(code, message, function=function)
+
+
+def bad_value(what: str, message: str, *, function: str) -> DbsError:
+    """A name that the lexicon does not take, as the insert of ``what`` reports it."""
+    cause = DbsError(PARAMETERS, message, function="dbs.validator.Check").wrapped(
+        PARAMETERS, message, function="dbs.CheckPattern"
+    )
+    return cause.wrapped(VALIDATION, f"unable to validate {what} record", function=function)
+
+
+def left_out(what: str, name: str, *, function: str) -> DbsError:
+    """A value that must be there and is not, as the insert of ``what`` reports it."""
+    cause = DbsError(VALIDATION, f"{name}: constraint required", function=function, reason="validation error")
+    return cause.wrapped(VALIDATION, f"unable to validate {what} record", function=function)
 
 
 def error_response(error: DbsError, request: Request) -> Response:

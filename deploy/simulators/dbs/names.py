@@ -6,7 +6,7 @@
 import re
 from re import Pattern
 
-from deploy.simulators.dbs.errors import VALIDATION, DbsError
+from deploy.simulators.dbs.errors import PARAMETERS, VALIDATION, DbsError, bad_value
 
 _WORD = r"[a-zA-Z0-9\-_]+"
 _TIER = r"[A-Z0-9\-_]+"
@@ -59,6 +59,7 @@ _READER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
 }
 
 BLOCK_HASH_MAX_LENGTH = 36
+ALL_DATASETS = "/*/*/*"
 
 
 def _matches(rule: tuple[int, tuple[Pattern[str], ...]], value: str) -> bool:
@@ -66,7 +67,7 @@ def _matches(rule: tuple[int, tuple[Pattern[str], ...]], value: str) -> bool:
     return len(value) <= length and any(pattern.match(value) for pattern in patterns)
 
 
-def check_new_name(key: str, value: str, *, function: str) -> None:
+def check_new_name(key: str, value: str, what: str, *, function: str) -> None:
     """A name of an object to be created.
 
     Raises:
@@ -74,7 +75,7 @@ def check_new_name(key: str, value: str, *, function: str) -> None:
     """
     rule = _WRITER.get(key)
     if rule is not None and not _matches(rule, value):
-        raise DbsError(VALIDATION, f"unable to match '{key}' value '{value}'", function=function)
+        raise bad_value(what, f"unable to match '{key}' value '{value}'", function=function)
 
 
 def check_query_name(key: str, value: str) -> None:
@@ -86,7 +87,12 @@ def check_query_name(key: str, value: str) -> None:
     rule = _READER.get(key)
     if rule is None:
         return
-    if key == "block_name" and len(value.partition("#")[2]) > BLOCK_HASH_MAX_LENGTH:
-        raise DbsError(VALIDATION, f"wrong length of block hash {value}", function="dbs.Validate", reason="validation error")
-    if not _matches(rule, value):
-        raise DbsError(VALIDATION, f"unable to match '{key}' value '{value}'", function="dbs.Validate")
+    if key == "block_name" and value.count("#") != 1:
+        problem, checker = f"wrong parts in block name {value}", "dbs.validator.checkBlockHash"
+    elif key == "block_name" and len(value.partition("#")[2]) > BLOCK_HASH_MAX_LENGTH:
+        problem, checker = f"wrong length of block hash {value}", "dbs.validator.checkBlockHash"
+    elif not _matches(rule, value) or value == ALL_DATASETS:
+        problem, checker = f"unable to match '{key}' value '{value}'", "dbs.validator.Check"
+    else:
+        return
+    raise DbsError(PARAMETERS, problem, function=checker).wrapped(VALIDATION, "not str type", function="dbs.Validate")

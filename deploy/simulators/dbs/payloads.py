@@ -16,7 +16,7 @@ _GO_NAME: dict[type, str] = {str: "string", int: "int64", float: "float64", list
 Fields = Mapping[str, type]
 
 
-def parse_json(body: bytes, *, function: str) -> Any:
+def parse_json(body: bytes, *, function: str, message: str) -> Any:
     """The JSON value of a body.
 
     Raises:
@@ -25,10 +25,11 @@ def parse_json(body: bytes, *, function: str) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise DbsError(UNMARSHAL, "", function=function, reason=f"invalid JSON: {error}") from error
+        reason = f"invalid JSON: {error}" if body else "unexpected end of JSON input"
+        raise DbsError(UNMARSHAL, message, function=function, reason=reason) from error
 
 
-def decode(fields: Fields, value: Any, *, record: str, function: str) -> dict[str, Any]:
+def decode(fields: Fields, value: Any, *, record: str, function: str, message: str = "") -> dict[str, Any]:
     """One record with exactly the keys of ``fields``, each of its type.
 
     Raises:
@@ -36,12 +37,18 @@ def decode(fields: Fields, value: Any, *, record: str, function: str) -> dict[st
     """
     if not isinstance(value, dict):
         raise DbsError(
-            UNMARSHAL, "", function=function, reason=f"json: cannot unmarshal {_json_name(value)} into Go value of type {record}"
+            UNMARSHAL,
+            message,
+            function=function,
+            reason=f"json: cannot unmarshal {_json_name(value)} into Go value of type {record}",
         )
-    return {name: _field(name, kind, value.get(name), record=record, function=function) for name, kind in fields.items()}
+    return {
+        name: _field(name, kind, value.get(name), record=record, function=function, message=message)
+        for name, kind in fields.items()
+    }
 
 
-def decode_list(fields: Fields, values: Any, *, record: str, function: str) -> list[dict[str, Any]]:
+def decode_list(fields: Fields, values: Any, *, record: str, function: str, message: str = "") -> list[dict[str, Any]]:
     """A list of records; ``null`` is the empty list.
 
     Raises:
@@ -52,14 +59,14 @@ def decode_list(fields: Fields, values: Any, *, record: str, function: str) -> l
     if not isinstance(values, list):
         raise DbsError(
             UNMARSHAL,
-            "",
+            message,
             function=function,
             reason=f"json: cannot unmarshal {_json_name(values)} into Go value of type []{record}",
         )
-    return [decode(fields, value, record=record, function=function) for value in values]
+    return [decode(fields, value, record=record, function=function, message=message) for value in values]
 
 
-def _field(name: str, kind: type, value: Any, *, record: str, function: str) -> Any:
+def _field(name: str, kind: type, value: Any, *, record: str, function: str, message: str = "") -> Any:
     if value is None:
         return kind() if kind in (list, dict) else _ZERO[kind]
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -67,7 +74,7 @@ def _field(name: str, kind: type, value: Any, *, record: str, function: str) -> 
     if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
         return value
     reason = f"json: cannot unmarshal {_json_name(value)} into Go struct field {record}.{name} of type {_GO_NAME[kind]}"
-    raise DbsError(UNMARSHAL, "", function=function, reason=reason)
+    raise DbsError(UNMARSHAL, message, function=function, reason=reason)
 
 
 def _json_name(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import PARAMETERS, QUERY, DbsError
 from deploy.simulators.dbs.params import (
     Condition,
     Params,
@@ -112,7 +112,9 @@ def blocks(params: Params) -> Query:
     """
     if not any(params.get(name) for name in ("dataset", "block_name", "data_tier_name", "logical_file_name", "origin_site_name")):
         raise DbsError(
-            PARAMETERS, "dataset, block_name, data_tier_name or logical_file_name is required", function="dbs.blocks.Blocks"
+            PARAMETERS,
+            "Blocks API requires one of the following: [dataset block_name data_tier_name logical_file_name]",
+            function="dbs.blocks.Blocks",
         )
     columns = "b.block_name"
     if is_set(params, "detail"):
@@ -167,10 +169,10 @@ def files(params: Params) -> Query:
     """
     function = "dbs.files.Files"
     if not any(params.get(name) for name in ("dataset", "block_name", "logical_file_name")):
-        raise DbsError(PARAMETERS, "dataset, block_name or logical_file_name is required for files api", function=function)
+        raise DbsError(PARAMETERS, "Files API with empty parameter map", function=function)
     runs, lumi_list, names = params.get("run_num", []), single(params, "lumi_list"), params.get("logical_file_name", [])
     if runs == ["1"] and lumi_list is None and not names:
-        raise DbsError(PARAMETERS, "files API does not support run_num=1 when no lumi", function=function)
+        raise DbsError(PARAMETERS, "files API does not support run_num=1 when no lumi and lfns list provided", function=function)
     if sum((len(runs) > 1, lumi_list is not None, len(names) > 1)) > 1:
         raise DbsError(PARAMETERS, "cannot supply more than one list (lfn, run_num or lumi) at one query", function=function)
     sum_over_lumi = single(params, "sumOverLumi") == "1"
@@ -209,11 +211,12 @@ def filelumis(params: Params) -> Query:
     """Lumis of files, one record per lumi.
 
     Raises:
-        DbsError: 118, neither a block nor a file, or lists of both runs and files.
+        DbsError: 103, neither a block nor a file; 118, lists of both runs and files.
     """
     function = "dbs.filelumis.FileLumis"
     if not params.get("block_name") and not params.get("logical_file_name"):
-        raise DbsError(PARAMETERS, "block_name or logical_file_name is required for filelumis api", function=function)
+        query = DbsError(QUERY, "query error", function="dbs.executeAll", reason="no such column: FL.RUN_NUM")
+        raise query.wrapped(QUERY, "unable to query filelumis", function=function)
     if len(params.get("run_num", [])) > 1 and len(params.get("logical_file_name", [])) > 1:
         raise DbsError(PARAMETERS, "filelumis API supports single list of lfns or run numbers", function=function)
     conditions = _named(params, {"logical_file_name": "f.logical_file_name", "block_name": "b.block_name"})

@@ -8,8 +8,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from deploy.simulators.dbs import errors
 from deploy.simulators.dbs.context import LOOKUPS, Caller, find_id, require_id, require_text
-from deploy.simulators.dbs.errors import PARAMETERS, VALIDATION, DbsError
+from deploy.simulators.dbs.errors import PARAMETERS, DbsError
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode
 
@@ -119,6 +120,20 @@ def find_output_config(db: sqlite3.Connection, record: dict[str, Any]) -> int | 
     return None if row is None else int(row[0])
 
 
+def config_by_label(db: sqlite3.Connection, label: str, *, function: str) -> int:
+    """The id of the first config with this output module label: all that POST ``/datasets`` and ``/files`` look at.
+
+    Raises:
+        DbsError: 413, there is none.
+    """
+    sql = "SELECT output_mod_config_id FROM output_configs WHERE output_module_label = ? ORDER BY output_mod_config_id"
+    row = db.execute(sql, (label,)).fetchone()
+    if row is None:
+        message = f"unable to get output_module_config for {label}"
+        raise errors.no_row(errors.GET_OUTPUT_CONFIG_ID, message, function=function)
+    return int(row[0])
+
+
 def _insert(db: sqlite3.Connection, kind: str, name: str | int, **columns: Any) -> int:
     found = find_id(db, kind, name)
     if found is not None:
@@ -139,7 +154,7 @@ _INSERTS: dict[str, Insert] = {
     "outputconfigs": insert_output_config,
 }
 
-# fields that must be there; their names are checked against the lexicon
+# fields that must be there
 _REQUIRED: dict[str, tuple[str, ...]] = {
     "datatiers": ("data_tier_name",),
     "physicsgroups": ("physics_group_name",),
@@ -151,20 +166,46 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
 }
 
 
+# names that are checked against the lexicon: a bad primary dataset or release is stored
+_CHECKED = frozenset({"data_tier_name", "physics_group_name", "dataset_access_type", "acquisition_era_name"})
+
+
 def post(db: sqlite3.Connection, api: str, body: Any, caller: Caller) -> None:
     """POST of one reference object.
 
     Raises:
-        DbsError: 122 the body does not decode, 113 a name is missing or does not match the lexicon.
+        DbsError: 122 the body does not decode; 113, 317 or 327 a name is missing or does not match the lexicon.
     """
     function = f"dbs.{api}.Insert"
     record = decode(FIELDS[api], body, record=api, function=function)
-    require_text(record, *_REQUIRED[api], code=VALIDATION, function=function)
-    for name in _REQUIRED[api]:
-        check_new_name(name, record[name], function=function)
-    if api == "processingeras" and record["processing_version"] <= 0:
-        raise DbsError(VALIDATION, "key=processing_version, constrain gt 0", function=function, reason="validation error")
+    try:
+        require_text(record, *_REQUIRED[api], what=api, function=function)
+        for name in _REQUIRED[api]:
+            if name in _CHECKED:
+                check_new_name(name, record[name], api, function=function)
+        if api == "processingeras" and record["processing_version"] <= 0:
+            raise errors.left_out(api, "processing_version", function=function)
+    except DbsError as error:
+        raise _refused(api, error) from error
     _INSERTS[api](db, record, caller)
+
+
+def _refused(api: str, cause: DbsError) -> DbsError:
+    """A refused value in the layers that the API wraps it in."""
+    if api == "datatiers":
+        text = "unable to insert data tier record"
+        invalid = DbsError(errors.VALIDATION, cause.message, function="dbs.tiers.Insert", reason=_innermost(cause).text())
+        inner = invalid.wrapped(errors.INSERT, text, function="dbs.insertRecord")
+        return inner.wrapped(errors.INSERT_DATA_TIER, text, function="dbs.tiers.InsertDataTiers")
+    if api == "outputconfigs":
+        text, function = "unable to insert output config record", "dbs.outputconfigs.InsertOutputConfigs"
+        inner = cause.wrapped(errors.INSERT_OUTPUT_CONFIG, text, function=function)
+        return inner.wrapped(errors.INSERT_OUTPUT_CONFIG, text, function=function)
+    return cause
+
+
+def _innermost(cause: DbsError) -> DbsError:
+    return DbsError(errors.VALIDATION, cause.message, function="dbs.CheckPattern")
 
 
 def update_acquisition_era(db: sqlite3.Connection, params: dict[str, str], caller: Caller) -> None:
@@ -177,7 +218,8 @@ def update_acquisition_era(db: sqlite3.Connection, params: dict[str, str], calle
     name, end_date = params.get("acquisition_era_name", ""), params.get("end_date", "")
     if not name or not end_date.isdigit():
         raise DbsError(PARAMETERS, "invalid acquisition_era_name or end_date parameter", function=function)
-    era_id = require_id(db, "acquisition_era", name, code=405, function=function)
+    message = f"unable to find acquisition_era_id for {name}"
+    era_id = require_id(db, "acquisition_era", name, message, code=errors.GET_ACQUISITION_ERA_ID, function=function)
     db.execute(
         "UPDATE acquisition_eras SET end_date = ?, create_by = ? WHERE acquisition_era_id = ?",
         (int(end_date), caller.create_by, era_id),

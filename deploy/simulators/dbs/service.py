@@ -36,6 +36,11 @@ REFERENCE_POSTS = tuple(reference.FIELDS)
 WRITE_POSTS = (*REFERENCE_POSTS, "datasets", "blocks", "files", "bulkblocks", "fileparents")
 PUTS = ("datasets", "blocks", "files", "acquisitioneras")
 VERSION = "wms2-simulator"
+_DECODERS = {
+    "datasets": ("dbs.datasets.InsertDatasets", "unable to decode dataset record"),
+    "blocks": ("dbs.blocks.InsertBlocks", "unable to decode block record"),
+    "files": ("dbs.files.InsertFiles", "unable to decode file record"),
+}
 
 
 class DbsService:
@@ -51,6 +56,9 @@ class DbsService:
             return self._route(request, role, api)
         except DbsError as error:
             return error_response(error, request)
+        except sqlite3.OperationalError as error:  # a locked file, where no door has a code of its own for it
+            trouble = DbsError(errors.INSERT, "unable to insert record", function=f"dbs.{api}", reason=str(error))
+            return error_response(trouble, request)
 
     def _route(self, request: Request, role: Role, api: str) -> Response:
         if request.method in ("GET", "HEAD"):
@@ -98,7 +106,8 @@ class DbsService:
             raise DbsError(errors.READER, message, function="web.DBSPostHandler", reason=str(error), status=500) from error
         if api in LOOKUP_POSTS:
             return self._answer(request, LOOKUP_POSTS[api], self._lookup(api, raw))
-        body, caller = parse_json(raw, function=f"dbs.{api}"), _caller(request)
+        function, message = _DECODERS.get(api, (f"dbs.{api}", ""))
+        body, caller = parse_json(raw, function=function, message=message), _caller(request)
         if api == "files":
             files.post_files(self.storage, body, caller)
         else:
