@@ -24,9 +24,9 @@ READER = "/dbs/prod/global/DBSReader"
 class Simulators:
     """ReqMgr2, ConfigCache, DBS and CRIC under one URL."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, *options: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.simulators", "serve", "--state", str(state_dir), "--port", "0"],
+            [sys.executable, "-m", "deploy.simulators", "serve", "--state", str(state_dir), "--port", "0", *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,8 +68,8 @@ Plan = Callable[[str, str], Fate]
 class Proxy:
     """Passes calls on to the simulators, except where the plan says otherwise. ``calls`` lists what came by."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._port, self._host = port, host
         self.calls: list[tuple[str, str]] = []
         self.plan: Plan = lambda method, path: Fate.PASS
         self._server = RawServer(self._handle)
@@ -108,7 +108,7 @@ class Proxy:
     def _forward(self, request: bytes) -> bytes:
         head, _, body = request.partition(b"\r\n\r\n")
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
-        with socket.create_connection(("127.0.0.1", self._port), timeout=30) as upstream:
+        with socket.create_connection((self._host, self._port), timeout=30) as upstream:
             upstream.sendall(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body)
             answer = b""
             while chunk := upstream.recv(65536):

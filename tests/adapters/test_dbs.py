@@ -1,244 +1,349 @@
-"""Registration in and reading from the simulated DBS, with calls lost on the way."""
+"""Calls to DBS: registration of blocks, lost answers, guards, and what its error answers mean.
+
+Runs on the simulator, in both modes of its ``bulkblocks``, or on any DBS: ``WMS2_TEST_DBS_READER_URL`` and
+``WMS2_TEST_DBS_WRITER_URL`` (http). What needs the simulator's own doors is skipped there.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import tracemalloc
 import uuid
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
 from tests.adapters.simulators import READER, WRITER, Fate, Proxy, Simulators
-from wms2.adapters.dbs import DatasetSpec, Dbs, DbsFile, OutputConfig
+from wms2.adapters.dbs import BlockSpec, DatasetSpec, Dbs, DbsFile, OutputConfig
+from wms2.adapters.dbs_payloads import block_payload
 from wms2.adapters.dbs_queries import dbs_fault
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 CONFIG = OutputConfig("cmsRun", "CMSSW_14_0_0", "76e303993a1c2f842159dbfeeed9a0dd", "RAWSIMoutput", "140X_mcRun3_v1")
+#: The same output module in another release: what DBS's single calls mix up.
+NEWER = replace(CONFIG, release_version="CMSSW_15_0_0", pset_hash="0" * 32, global_tag="150X_mcRun3_v1")
 SITE = "T2_CH_CERN"
 
 
-def spec_named(primary: str) -> DatasetSpec:
+@dataclass(frozen=True)
+class Server:
+    """A DBS: where its reader and writer are, and whether it is the simulator."""
+
+    reader: str
+    writer: str
+    simulators: Simulators | None
+
+
+@pytest.fixture(scope="session", params=["concurrent", "sequential"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    reader, writer = (os.environ.get(f"WMS2_TEST_DBS_{role}_URL", "") for role in ("READER", "WRITER"))
+    if reader and writer:
+        if request.param == "sequential":
+            pytest.skip("the DBS at WMS2_TEST_DBS_WRITER_URL has one mode of bulkblocks, its own")
+        yield Server(reader, writer, None)
+        return
+    running = Simulators(tmp_path_factory.mktemp("dbs"), "--dbs-bulkblocks", request.param)
+    yield Server(running.url + READER, running.url + WRITER, running)
+    running.stop()
+
+
+@pytest.fixture
+def simulator(server: Server) -> Simulators:
+    """The simulator behind the server, for its own doors."""
+    if server.simulators is None:
+        pytest.skip("needs the simulator's own doors, which the DBS at WMS2_TEST_DBS_WRITER_URL does not have")
+    return server.simulators
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """A way to the writer on which calls can be lost."""
+    target = urlsplit(server.writer)
+    between = Proxy(target.port or 80, target.hostname or "127.0.0.1")
+    yield between
+    between.close()
+
+
+def client(server: Server, proxy: Proxy, *, timeout_seconds: float = 5.0) -> Dbs:
+    writer = proxy.url + urlsplit(server.writer).path
+    return Dbs(server.reader, writer, timeout_seconds=timeout_seconds, sleep=lambda _: None)
+
+
+@pytest.fixture
+def dbs(server: Server, proxy: Proxy) -> Dbs:
+    return client(server, proxy)
+
+
+@pytest.fixture
+def primary() -> str:
+    """A primary dataset of this test's own."""
+    return f"P{uuid.uuid4().hex[:12]}"
+
+
+def spec_named(primary: str, tier: str = "GEN-SIM", config: OutputConfig = CONFIG) -> DatasetSpec:
     return DatasetSpec(
-        dataset=f"/{primary}/Run3Winter-Test-v1/GEN-SIM",
+        dataset=f"/{primary}/Run3Winter-Test-v1/{tier}",
         primary_ds_name=primary,
         primary_ds_type="mc",
         processed_ds_name="Run3Winter-Test-v1",
-        data_tier="GEN-SIM",
+        data_tier=tier,
         acquisition_era="Run3Winter",
         processing_version=1,
         physics_group="DataOps",
-        output_configs=(CONFIG,),
+        output_configs=(config,),
         prep_id="TOP-1",
     )
 
 
-def lfn(primary: str, number: int) -> str:
-    return f"/store/mc/Run3Winter/{primary}/GEN-SIM/Test-v1/00000/file_{number}.root"
+def lfn(primary: str, number: int, tier: str = "GEN-SIM") -> str:
+    return f"/store/mc/Run3Winter/{primary}/{tier}/Test-v1/00000/file_{number}.root"
 
 
-def files_of(primary: str, count: int, first: int = 0) -> list[DbsFile]:
-    return [
+def block_of(primary: str, *numbers: int, tier: str = "GEN-SIM", config: OutputConfig = CONFIG, **changes: Any) -> BlockSpec:
+    """A new block with files of these numbers."""
+    spec = spec_named(primary, tier, config)
+    files = tuple(
         DbsFile(
-            lfn=lfn(primary, number),
+            lfn=lfn(primary, number, tier),
             size_bytes=1000 + number,
             adler32=f"{number:08x}",
             events=30,
             lumis={1: [(10 * number + 1, 10), (10 * number + 2, 20)]},
-            output_config=CONFIG,
+            output_config=config,
         )
-        for number in range(first, first + count)
-    ]
+        for number in numbers
+    )
+    return replace(BlockSpec(f"{spec.dataset}#{uuid.uuid4()}", SITE, spec, files), **changes)
 
 
-@pytest.fixture
-def primary(simulators: Simulators) -> str:
-    """A primary dataset of this test's own."""
-    simulators.call("POST", f"{WRITER}/datatiers", {"data_tier_name": "GEN-SIM"})
-    simulators.call("POST", f"{WRITER}/physicsgroups", {"physics_group_name": "DataOps"})
-    return f"P{uuid.uuid4().hex[:12]}"
+def one_changed(block: BlockSpec, **changes: Any) -> BlockSpec:
+    """The block with its first file changed."""
+    return replace(block, files=(replace(block.files[0], **changes), *block.files[1:]))
 
 
-@pytest.fixture
-def dbs(proxy: Proxy) -> Dbs:
-    return Dbs(proxy.url + READER, proxy.url + WRITER, timeout_seconds=5.0, sleep=lambda _: None)
-
-
-@pytest.fixture
-def block(dbs: Dbs, primary: str) -> str:
-    """An open block in a dataset of this test's own."""
-    spec = spec_named(primary)
-    dbs.ensure_dataset(spec)
-    name = f"{spec.dataset}#{uuid.uuid4()}"
-    dbs.open_block(name, SITE)
-    return name
-
-
-def dataset_of(block: str) -> str:
-    return block.partition("#")[0]
-
-
-def test_a_dataset_goes_from_nothing_to_a_closed_block_with_its_files(dbs: Dbs, primary: str) -> None:
-    spec = spec_named(primary)
-    name = f"{spec.dataset}#{uuid.uuid4()}"
-    assert not dbs.dataset_exists(spec.dataset)
-    dbs.ensure_dataset(spec)
-    assert dbs.dataset_exists(spec.dataset)
-    assert dbs.block(name) is None
-    dbs.open_block(name, SITE)
-    files = files_of(primary, 3)
-    assert dbs.register_files(name, spec.dataset, files).registered == 3
-    dbs.close_block(name, origin_site="T1_US_FNAL_Disk")
-    info = dbs.block(name)
+def test_a_block_is_registered_whole_and_closed_with_everything_it_hangs_on(dbs: Dbs, primary: str) -> None:
+    block = block_of(primary, 0, 1, 2)
+    assert not dbs.dataset_exists(block.dataset.dataset)
+    assert dbs.block(block.block_name) is None
+    dbs.register_block(block)
+    info = dbs.block(block.block_name)
     assert info is not None
-    assert (info.is_open, info.file_count, info.size_bytes, info.origin_site) == (False, 3, 3003, "T1_US_FNAL_Disk")
-    assert [f.lfn for f in dbs.files(spec.dataset)] == [f.lfn for f in files]
-    stored = dbs.block_files(name)[1]
+    assert (info.is_open, info.file_count, info.size_bytes, info.origin_site) == (False, 3, 3003, SITE)
+    dataset = dbs.dataset(block.dataset.dataset)
+    assert dataset is not None and (dataset.access_type, dataset.primary_ds_type) == ("PRODUCTION", "mc")
+    stored = dbs.block_files(block.block_name)[1]
     assert (stored.size_bytes, stored.adler32, stored.events, stored.is_valid) == (1001, "00000001", 30, True)
-    assert {(row.lfn, row.run, row.lumi, row.events) for row in dbs.file_lumis(name)} >= {(lfn(primary, 2), 1, 21, 10)}
-    assert [b.block_name for b in dbs.blocks(spec.dataset)] == [name]
+    lumis = {(row.lfn, row.run, row.lumi, row.events) for row in dbs.file_lumis(block.block_name)}
+    assert len(lumis) == 6 and (lfn(primary, 2), 1, 21, 10) in lumis
+    assert [b.block_name for b in dbs.blocks(block.dataset.dataset)] == [block.block_name]
 
 
-def test_every_step_may_be_repeated(dbs: Dbs, primary: str, proxy: Proxy) -> None:
-    spec = spec_named(primary)
-    name = f"{spec.dataset}#{uuid.uuid4()}"
-    files = files_of(primary, 2)
+def test_two_requests_that_share_an_output_module_keep_their_own_configurations(dbs: Dbs, primary: str) -> None:
+    first, second = block_of(primary, 0), block_of(primary, 1, config=NEWER)
+    dbs.register_block(first)
+    dbs.register_block(second)
+    # each is read back and compared: a third look finds the same
+    dbs.register_block(first)
+    dbs.register_block(second)
+    with pytest.raises(ServiceRejected, match="configuration is cmsRun/CMSSW_15_0_0"):
+        dbs.register_block(replace(second, dataset=first.dataset, files=(replace(second.files[0], output_config=CONFIG),)))
+
+
+def test_a_repeated_registration_sends_nothing(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+    block = block_of(primary, 0, 1)
     for _ in range(2):
-        dbs.ensure_dataset(spec)
-        dbs.open_block(name, SITE)
-        dbs.register_files(name, spec.dataset, files)
-    assert [proxy.sent("POST", api) for api in ("/datasets", "/blocks", "/files")] == [1, 1, 1]
-    dbs.close_block(name)
-    dbs.close_block(name)
-    again = dbs.register_files(name, spec.dataset, files)
-    assert (again.registered, again.already_there) == (0, 2)
-    info = dbs.block(name)
-    assert info is not None and info.file_count == 2
+        dbs.register_block(block)
+    assert proxy.sent("POST", "/bulkblocks") == 1
+    assert [method for method, _ in proxy.calls if method not in ("GET", "POST")] == []
 
 
-def test_parents_are_registered_with_their_children(dbs: Dbs, primary: str, block: str) -> None:
-    parent, child = files_of(primary, 2)
-    dbs.register_files(block, dataset_of(block), [parent])
-    dbs.register_files(block, dataset_of(block), [replace(child, parents=(parent.lfn,))])
-    assert [(row.lfn, row.parent_lfn) for row in dbs.file_parents(block)] == [(child.lfn, parent.lfn)]
+def test_nothing_but_bulkblocks_creates_anything(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+    dbs.register_block(block_of(primary, 0))
+    assert {path.rpartition("/")[2] for method, path in proxy.calls if method != "GET"} == {"bulkblocks"}
 
 
-def test_a_file_whose_parent_is_unknown_is_refused_with_dbs_own_code(dbs: Dbs, primary: str, block: str) -> None:
-    (child,) = files_of(primary, 1)
+def test_files_keep_their_parents_whose_blocks_come_first(dbs: Dbs, primary: str) -> None:
+    parents = block_of(primary, 0, 1, tier="RAW")
+    children = block_of(primary, 0, tier="AOD")
+    children = one_changed(children, parents=tuple(file.lfn for file in parents.files))
     with pytest.raises(ServiceRejected) as caught:
-        dbs.register_files(block, dataset_of(block), [replace(child, parents=("/store/mc/E/P/TIER/X-v1/0/none.root",))])
+        dbs.register_block(children)
     assert caught.value.code == 202
+    assert dbs.block(children.block_name) is None
+    dbs.register_block(parents)
+    dbs.register_block(children)
+    links = {(row.lfn, row.parent_lfn) for row in dbs.file_parents(children.block_name)}
+    assert links == {(children.files[0].lfn, file.lfn) for file in parents.files}
 
 
-def test_files_for_a_closed_block_are_refused_by_us_since_dbs_would_take_them(
-    dbs: Dbs, primary: str, block: str, proxy: Proxy
+def test_a_dataset_may_name_parents_instead(dbs: Dbs, primary: str) -> None:
+    parents = block_of(primary, 0, tier="RAW")
+    children = block_of(primary, 0, tier="AOD", dataset_parents=(parents.dataset.dataset,))
+    with pytest.raises(ServiceRejected):
+        dbs.register_block(children)
+    dbs.register_block(parents)
+    dbs.register_block(children)
+    assert list(dbs.file_parents(children.block_name)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"size_bytes": 999}, "1 files differ, first .* with 1000 bytes, adler32 00000000, 30 events, not 999 bytes"),
+        ({"events": 29}, "not 1000 bytes, adler32 00000000, 29 events"),
+        ({"adler32": "ffffffff"}, "not 1000 bytes, adler32 ffffffff"),
+        ({"output_config": NEWER}, "configuration is cmsRun/CMSSW_14_0_0"),
+    ],
+)
+def test_a_block_that_is_there_with_other_contents_is_refused_with_what_differs(
+    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
 ) -> None:
-    dbs.register_files(block, dataset_of(block), files_of(primary, 1))
-    dbs.close_block(block)
-    posts = proxy.sent("POST", "/files")
-    with pytest.raises(ServiceRejected, match=r"is closed and 1 of 2 files are not in it"):
-        dbs.register_files(block, dataset_of(block), files_of(primary, 2))
-    assert proxy.sent("POST", "/files") == posts
-    with pytest.raises(ServiceRejected, match="exists and is closed"):
-        dbs.open_block(block, SITE)
+    block = block_of(primary, 0)
+    dbs.register_block(block)
+    other = one_changed(block, **change)
+    if "output_config" in change:
+        other = replace(other, dataset=replace(other.dataset, output_configs=(NEWER,)))
+    with pytest.raises(ServiceRejected, match=problem):
+        dbs.register_block(other)
+    assert proxy.sent("POST", "/bulkblocks") == 1
 
 
-def test_what_dbs_answers_with_200_although_it_is_not_there_is_not_found(dbs: Dbs, primary: str) -> None:
-    spec = spec_named(primary)
-    name = f"{spec.dataset}#{uuid.uuid4()}"
-    with pytest.raises(NotFoundInService):
-        dbs.close_block(name)
-    with pytest.raises(NotFoundInService):
-        dbs.register_files(name, spec.dataset, files_of(primary, 1))
-    with pytest.raises(NotFoundInService):
-        dbs.set_dataset_access_type(spec.dataset, "INVALID")
+@pytest.mark.parametrize(("numbers", "problem"), [((0, 1, 2), "it lacks 1 files, first"), ((0,), "it also holds 1 files, first")])
+def test_nothing_is_added_to_a_registered_block_although_dbs_would_take_it(
+    dbs: Dbs, primary: str, proxy: Proxy, numbers: tuple[int, ...], problem: str
+) -> None:
+    block = block_of(primary, 0, 1)
+    dbs.register_block(block)
+    with pytest.raises(ServiceRejected, match=problem):
+        dbs.register_block(replace(block, files=block_of(primary, *numbers).files))
+    assert proxy.sent("POST", "/bulkblocks") == 1
+    assert len(dbs.block_files(block.block_name)) == 2
 
 
-def test_a_block_of_an_unknown_dataset_keeps_dbs_code(dbs: Dbs, primary: str) -> None:
-    with pytest.raises(ServiceRejected) as caught:
-        dbs.open_block(f"{spec_named(primary).dataset}#{uuid.uuid4()}", SITE)
-    assert caught.value.code == 410
+def test_wrong_counts_of_a_block_are_seen(server: Server, simulator: Simulators, dbs: Dbs, primary: str) -> None:
+    """DBS stores the counts as they are sent, and leaves them when files are added in its sequential mode."""
+    block = block_of(primary, 0, 1)
+    body: Any = block_payload(block, "test")
+    body["block"] |= {"file_count": 7, "block_size": 5}
+    simulator.call("POST", f"{WRITER}/bulkblocks", body)
+    with pytest.raises(ServiceRejected, match="it counts 7 files and 5 bytes, not 2 and 2001"):
+        dbs.register_block(block)
+
+
+def test_a_file_that_lies_in_another_block_is_refused_with_its_place(dbs: Dbs, primary: str) -> None:
+    """One mode of DBS stores the other files and says 200, the other says only that there was a concurrency error."""
+    first = block_of(primary, 0)
+    dbs.register_block(first)
+    second = block_of(primary, 0, 1)
+    with pytest.raises(ServiceRejected, match=f"file_0.root of .* is in {re.escape(first.block_name)}"):
+        dbs.register_block(second)
+
+
+def test_a_block_that_was_begun_open_is_closed_when_it_holds_the_same(
+    simulator: Simulators, dbs: Dbs, primary: str, proxy: Proxy
+) -> None:
+    block = block_of(primary, 0, 1)
+    body: Any = block_payload(block, "test")
+    body["block"]["open_for_writing"] = 1
+    simulator.call("POST", f"{WRITER}/bulkblocks", body)
+    dbs.register_block(block)
+    info = dbs.block(block.block_name)
+    assert info is not None and not info.is_open
+    assert proxy.sent("POST", "/bulkblocks") == 0
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.HANG])
 def test_a_lost_answer_is_settled_by_reading_back_and_nothing_is_sent_twice(
-    proxy: Proxy, primary: str, block: str, fate: Fate
+    server: Server, proxy: Proxy, primary: str, fate: Fate
 ) -> None:
-    dbs = Dbs(proxy.url + READER, proxy.url + WRITER, timeout_seconds=0.5, sleep=lambda _: None)
-    proxy.once("POST", "/files", fate)
-    result = dbs.register_files(block, dataset_of(block), files_of(primary, 3))
-    assert result.registered == 3
-    assert proxy.sent("POST", "/files") == 1
-    assert len(dbs.block_files(block)) == 3
+    dbs = client(server, proxy, timeout_seconds=0.5)
+    block = block_of(primary, 0, 1, 2)
+    proxy.once("POST", "/bulkblocks", fate)
+    dbs.register_block(block)
+    assert proxy.sent("POST", "/bulkblocks") == 1
+    assert len(dbs.block_files(block.block_name)) == 3
 
 
-def test_valid_files_of_a_dataset_are_counted_whoever_registered_them(dbs: Dbs, primary: str, block: str) -> None:
-    dataset = dataset_of(block)
-    assert dbs.valid_files(dataset) == 0
-    dbs.register_files(block, dataset, files_of(primary, 3))
-    assert dbs.valid_files(dataset) == 3
-    dbs.invalidate_files([lfn(primary, 1)])
-    assert dbs.valid_files(dataset) == 2
-    dbs.invalidate_files([lfn(primary, 0), lfn(primary, 2)])
-    assert dbs.valid_files(dataset) == 0
+def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+    block = block_of(primary, 0, 1)
+    proxy.once("POST", "/bulkblocks", Fate.FAIL, Fate.FAIL)
+    dbs.register_block(block)
+    assert proxy.sent("POST", "/bulkblocks") == 3
+    assert len(dbs.block_files(block.block_name)) == 2
 
 
-def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, block: str, proxy: Proxy) -> None:
-    proxy.once("POST", "/files", Fate.FAIL, Fate.FAIL)
-    dbs.register_files(block, dataset_of(block), files_of(primary, 2))
-    assert proxy.sent("POST", "/files") == 3
-    assert len(dbs.block_files(block)) == 2
-
-
-def test_a_call_that_gave_up_half_way_goes_on_where_it_stopped(dbs: Dbs, primary: str, block: str, proxy: Proxy) -> None:
-    files = files_of(primary, 150)
-    proxy.once("POST", "/files", Fate.PASS, Fate.FAIL, Fate.FAIL, Fate.FAIL)
-    with pytest.raises(ServiceUnavailable):
-        dbs.register_files(block, dataset_of(block), files)
-    later = Dbs(proxy.url + READER, proxy.url + WRITER)  # when the circuit has closed again
-    assert len(later.block_files(block)) == 100
-    result = later.register_files(block, dataset_of(block), files)
-    assert (result.registered, result.already_there) == (50, 100)
-
-
-def test_a_file_that_is_there_with_other_contents_is_refused(dbs: Dbs, primary: str, block: str) -> None:
-    (file,) = files_of(primary, 1)
-    dbs.register_files(block, dataset_of(block), [file])
-    with pytest.raises(ServiceRejected, match="with 1000 bytes, adler32 00000000, 30 events, not 999 bytes"):
-        dbs.register_files(block, dataset_of(block), [replace(file, size_bytes=999)])
-
-
-def test_a_file_that_dbs_has_in_another_block_is_not_taken_for_registered(dbs: Dbs, primary: str, block: str) -> None:
-    other = f"{dataset_of(block)}#{uuid.uuid4()}"
-    dbs.open_block(other, SITE)
-    dbs.register_files(block, dataset_of(block), files_of(primary, 1))
-    with pytest.raises(ServiceRejected, match="did not get into") as caught:
-        dbs.register_files(other, dataset_of(block), files_of(primary, 1))
-    assert block in caught.value.detail
+def test_a_locked_database_is_later_and_the_block_goes_in_afterwards(
+    server: Server, simulator: Simulators, dbs: Dbs, proxy: Proxy, primary: str
+) -> None:
+    first, second = block_of(primary, 0), block_of(primary, 1)
+    dbs.register_block(first)
+    simulator.call("POST", "/admin/dbs-lock", {"locked": True})
+    try:
+        with pytest.raises(ServiceUnavailable, match="database is locked"):
+            dbs.register_block(second)
+        with pytest.raises(ServiceUnavailable):
+            client(server, proxy).set_dataset_access_type(first.dataset.dataset, "VALID")
+        with pytest.raises(ServiceUnavailable):
+            client(server, proxy).invalidate_files([first.files[0].lfn])
+    finally:
+        simulator.call("POST", "/admin/dbs-lock", {"locked": False})
+    client(server, proxy).register_block(second)
+    assert [f.is_valid for f in dbs.files(first.block_name)] == [True]
 
 
 def test_an_invalid_dataset_exists_but_takes_no_outputs(dbs: Dbs, primary: str) -> None:
-    spec = spec_named(primary)
-    dbs.ensure_dataset(spec)
-    dbs.set_dataset_access_type(spec.dataset, "INVALID")
-    assert dbs.dataset_exists(spec.dataset)
+    block = block_of(primary, 0)
+    dbs.register_block(block)
+    dbs.set_dataset_access_type(block.dataset.dataset, "INVALID")
+    assert dbs.dataset_exists(block.dataset.dataset)
     with pytest.raises(ServiceRejected, match="exists as INVALID"):
-        dbs.ensure_dataset(spec)
+        dbs.register_block(block_of(primary, 1))
 
 
-def test_a_dataset_made_in_another_way_takes_no_outputs(dbs: Dbs, primary: str) -> None:
-    spec = spec_named(primary)
-    dbs.ensure_dataset(spec)
-    with pytest.raises(ServiceRejected, match="exists without output configuration"):
-        dbs.ensure_dataset(replace(spec, output_configs=(replace(CONFIG, release_version="CMSSW_15_0_0"),)))
+def test_what_dbs_answers_with_200_although_it_is_not_there_is_not_found(dbs: Dbs, primary: str) -> None:
+    with pytest.raises(NotFoundInService):
+        dbs.set_dataset_access_type(spec_named(primary).dataset, "INVALID")
 
 
-def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs, primary: str, block: str) -> None:
-    dbs.register_files(block, dataset_of(block), files_of(primary, 3))
+def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs, primary: str) -> None:
+    block = block_of(primary, 0, 1, 2)
+    dbs.register_block(block)
     assert dbs.invalidate_files([lfn(primary, 1)]) == 1
-    assert [f.lfn for f in dbs.files(block)] == [lfn(primary, 0), lfn(primary, 2)]
-    assert [f.is_valid for f in dbs.files(block, valid_only=False)] == [True, False, True]
-    assert len(dbs.block_files(block)) == 3
+    assert [f.lfn for f in dbs.files(block.block_name)] == [lfn(primary, 0), lfn(primary, 2)]
+    assert [f.is_valid for f in dbs.files(block.block_name, valid_only=False)] == [True, False, True]
+    assert len(dbs.block_files(block.block_name)) == 3
+    dbs.register_block(block)  # it is still the same block
+
+
+NO_FILE_NAME = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(), st.lists(st.text()), st.just([lfn("P", 1)]), st.just((lfn("P", 1),)),
+    st.dictionaries(st.text(), st.text()), st.just(lfn("P", 1) + "\n"), st.just(lfn("P*", 1)), st.just("/store/mc/*"),
+)  # fmt: skip
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(name=NO_FILE_NAME)
+def test_a_list_of_files_or_none_is_never_sent_to_be_invalidated(dbs: Dbs, proxy: Proxy, name: Any) -> None:
+    """DBS takes it for every file there is, and answers 200."""
+    with pytest.raises(ServiceRejected) as caught:
+        dbs.invalidate_files([name])
+    assert caught.value.code == 113
+    assert proxy.sent("PUT", "/files") == 0
+
+
+def test_what_is_sent_to_invalidate_names_one_file_and_nothing_else(httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/files", method="PUT").respond_with_json([])
+    Dbs(httpserver.url_for(""), httpserver.url_for("")).invalidate_files([lfn("P", 1), lfn("P", 2)])
+    bodies = [request.get_json() for request, _ in httpserver.log]
+    assert bodies == [{"logical_file_name": lfn("P", n), "is_file_valid": 0} for n in (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -249,13 +354,17 @@ def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs,
         ({"processed_ds_name": "no version"}, "processed_ds_name"),
         ({"primary_ds_type": "simulation"}, "primary_ds_type"),
         ({"output_configs": ()}, "no output configuration"),
+        ({"output_configs": (NEWER,)}, "configuration that its dataset does not name"),
+        ({"access_type": "NOPE"}, "access type"),
+        ({"access_type": "VALID"}, "access type"),
     ],
 )
-def test_a_dataset_name_dbs_would_not_take_is_not_sent(
-    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, object], problem: str
+def test_a_dataset_dbs_would_store_wrongly_is_not_sent(
+    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
 ) -> None:
+    block = block_of(primary, 0)
     with pytest.raises(ServiceRejected, match=problem) as caught:
-        dbs.ensure_dataset(replace(spec_named(primary), **change))
+        dbs.register_block(replace(block, dataset=replace(block.dataset, **change)))
     assert caught.value.code == 113
     assert proxy.calls == []
 
@@ -266,31 +375,57 @@ def test_a_dataset_name_dbs_would_not_take_is_not_sent(
         ({"lfn": "/store/mc/../../etc/passwd"}, "logical_file_name"),
         ({"lfn": "/store/mc/E/P/TIER/X-v1/0/two\n.root"}, "logical_file_name"),
         ({"adler32": "DEADBEEF"}, "adler32"),
+        ({"adler32": ""}, "adler32"),
         ({"size_bytes": 0}, "size 0 bytes"),
         ({"lumis": {}}, "no lumis"),
         ({"lumis": {1: [(1, 10), (2, None)]}}, "some lumis only"),
+        ({"lumis": {1: [(1, None)]}}, "some lumis only"),
         ({"lumis": {1: [(1, 10), (1, 20)]}}, "a lumi twice"),
     ],
 )
 def test_a_file_dbs_would_not_take_or_store_wrongly_is_not_sent(
-    dbs: Dbs, primary: str, block: str, proxy: Proxy, change: dict[str, object], problem: str
+    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
 ) -> None:
-    (file,) = files_of(primary, 1)
     with pytest.raises(ServiceRejected, match=problem):
-        dbs.register_files(block, dataset_of(block), [replace(file, **change)])
-    assert proxy.sent("POST", "/files") == 0
+        dbs.register_block(one_changed(block_of(primary, 0, 1), **change))
+    assert proxy.calls == []
 
 
-def test_a_file_of_another_dataset_does_not_go_into_a_block(dbs: Dbs, block: str) -> None:
-    with pytest.raises(ServiceRejected, match="is not a block of"):
-        dbs.register_files(block, "/Other/Run3Winter-Test-v1/GEN-SIM", [])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"block_name": "/Other/Run3Winter-Test-v1/GEN-SIM#1"}, "is not a block of"),
+        ({"block_name": "/Other/Run3Winter-Test-v1/GEN-SIM#a b"}, "block_name"),
+        ({"origin_site": ""}, "no origin site"),
+        ({"files": ()}, "has no file"),
+        ({"files": block_of("Pa", 1).files * 2}, "holds a file twice"),
+        (
+            {"dataset_parents": ("/A/B-v1/RAW",), "files": (replace(block_of("Pa", 1).files[0], parents=(lfn("P", 1),)),)},
+            "or the",
+        ),
+    ],
+)
+def test_a_block_dbs_would_store_wrongly_is_not_sent(
+    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ServiceRejected, match=problem):
+        dbs.register_block(replace(block_of(primary, 0), **change))
+    assert proxy.calls == []
 
 
-def test_a_large_dataset_is_streamed_and_never_held(simulators: Simulators, primary: str) -> None:
+def test_the_body_names_what_dbs_is_to_keep_and_its_counts_are_the_files_sums(primary: str) -> None:
+    body: Any = block_payload(block_of(primary, 1, 2), "WMS2")
+    assert (body["block"]["file_count"], body["block"]["block_size"], body["block"]["open_for_writing"]) == (2, 2003, 0)
+    assert (body["dataset"]["prep_id"], body["dataset"]["dataset_access_type"]) == ("TOP-1", "PRODUCTION")
+    assert [config["lfn"] for config in body["file_conf_list"]] == [lfn(primary, 1), lfn(primary, 2)]
+    assert {config["release_version"] for config in body["file_conf_list"]} == {"CMSSW_14_0_0"}
+
+
+def test_a_large_dataset_is_streamed_and_never_held(server: Server, simulator: Simulators, primary: str) -> None:
     name = f"/{primary}/Run3Winter-Big-v1/GEN-SIM"
     generate = {"files": 5_000, "files_per_block": 5_000, "sites": [SITE]}
-    simulators.call("POST", "/admin/seed", {"dbs": {"datasets": [{"dataset": name, "generate": generate}]}})
-    dbs = Dbs(simulators.url + READER, simulators.url + WRITER)
+    simulator.call("POST", "/admin/seed", {"dbs": {"datasets": [{"dataset": name, "generate": generate}]}})
+    dbs = Dbs(server.reader, server.writer)
     tracemalloc.start()
     try:
         events = sum(file.events for file in dbs.files(name))
@@ -323,19 +458,35 @@ def test_a_row_of_another_shape_says_nothing(httpserver: HTTPServer) -> None:
         list(dbs.files("/P/E-v1/TIER"))
 
 
+NO_ROW = "Code: 103\n Reason: sql: no rows in result set"
+LOCKED = "Code: 110\n Reason: database is locked"
+
+
 @pytest.mark.parametrize(
     ("status", "code", "reason", "kind"),
     [
-        (400, 310, "", None),
+        # the door's own code alone, or with the database's own words: the database is in trouble
+        *((400, code, "", ServiceUnavailable) for code in (305, 308, 310, 314, 501, 502, 503)),
+        (400, 310, "Code: 310\n Reason: concurrency error", ServiceUnavailable),
+        (400, 305, LOCKED, ServiceUnavailable),
+        (400, 400, f"Code: 110\n {LOCKED}", ServiceUnavailable),
+        (400, 502, "database is locked", ServiceUnavailable),
+        (400, 414, "Code: 110\n Reason: ORA-03113: end-of-file on communication channel", ServiceUnavailable),
+        # a value or a row that is nested is a refusal, whatever is around it
+        *((400, 310, f"Code: {cause}", None) for cause in (113, 118, 400, 401, 410, 411, 412)),
+        (400, 300, "Code: 113\n Code: 118\n Message: unable to match dataset value /ORA-1/is locked", None),
+        (400, 310, NO_ROW, None),
+        (400, 202, NO_ROW, None),
+        (400, 200, "nil", None),
+        (400, 400, NO_ROW, None),
         (400, 101, "database is gone", ServiceUnavailable),
-        (400, 310, "DBSError\n   Code: 102\n   Description: transaction", ServiceUnavailable),
-        (400, 400, "DBSError\n   Code: 103\n   Reason: sql: no rows in result set", None),
+        (400, 310, "Code: 102\n Description: transaction", ServiceUnavailable),
         (400, 103, "ORA-12541", ServiceUnavailable),
         (500, 115, "unexpected end of JSON", ServiceRejected),
     ],
 )
-def test_dbs_own_trouble_is_told_from_a_refusal_by_its_codes(status: int, code: int, reason: str, kind: type | None) -> None:
-    body = f'[{{"error": {{"reason": {reason!r}, "message": "m", "function": "f", "code": {code}, "stacktrace": "s"}}}}]'
-    fault = dbs_fault(status, {}, body.replace("'", '"').encode())
+def test_dbs_own_trouble_is_told_from_a_refusal(status: int, code: int, reason: str, kind: type | None) -> None:
+    error = {"reason": reason, "message": "m", "function": "f", "code": code, "stacktrace": "s"}
+    fault = dbs_fault(status, {}, json.dumps([{"error": error}]).encode())
     assert (fault.code, fault.kind) == (code, kind)
     assert fault.detail.startswith("f: m")

@@ -1,28 +1,30 @@
-"""DBS: progressive registration of outputs (dataset → open block → files → close) and reading of inputs (``contracts.md`` 4).
+"""DBS: registration of outputs, one ``bulkblocks`` per block, and reading of inputs (``contracts.md`` 4).
 
-Every write may be repeated; none is sent twice blindly. DBS neither refuses files for a closed block nor reports unknown names on
-updates, so those guards are here. They look before they write and are not atomic: one writer per block is the caller's duty
-(effects of a block are ordered). ``bulkblocks`` is not offered: mixed with this chain it corrupts a block's counts.
+Nothing else creates datasets, blocks or files: the calls for one of them alone store wrong configurations (ADR 0036). DBS adds
+files to a block that is registered, passes over one that lies in another block, stores any counts, and takes a PUT of files
+without a name for one of all files: the guards against these are here. An answer is not believed: the block is read back and
+compared. One writer per block is the caller's duty (effects of a block are ordered).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of
-from wms2.adapters.dbs_payloads import dataset_payload, file_payload, validate_file, validate_spec
+from wms2.adapters.dbs_compare import differences
+from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
+from wms2.adapters.dbs_payloads import block_payload, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService
 from wms2.adapters.types import (
     BlockInfo,
+    BlockSpec,
     DatasetInfo,
     DatasetSpec,
     DbsFile,
     DbsFileInfo,
     FileLumi,
     FileParent,
-    FilesRegistered,
     OutputConfig,
 )
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
@@ -30,6 +32,7 @@ from wms2.retry import jittered_seconds
 
 __all__ = [
     "BlockInfo",
+    "BlockSpec",
     "DatasetInfo",
     "DatasetSpec",
     "Dbs",
@@ -37,15 +40,15 @@ __all__ = [
     "DbsFileInfo",
     "FileLumi",
     "FileParent",
-    "FilesRegistered",
     "OutputConfig",
 ]
 
 CREATE_BY = "WMS2"
 _WRITE_TRIES = 3
-_BATCH_FILES = 100
-# A lumi is a row in DBS: large transactions time out at its front-end.
-_BATCH_LUMIS = 20_000
+#: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
+_BULK_TIMEOUT_FACTOR = 4.0
+#: DBS's code for a file that it does not insert.
+INSERT_FILE_CODE = 310
 _LIVE_ACCESS_TYPES = frozenset({"PRODUCTION", "VALID"})
 _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECATED"})
 
@@ -70,104 +73,90 @@ class Dbs:
         credentials: Credentials | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        def service(url: str) -> HttpService:
-            return HttpService(
-                SERVICE, url, timeout_seconds=timeout_seconds, credentials=credentials, fault_parser=dbs_fault, sleep=sleep
-            )
+        def service(url: str, factor: float = 1.0) -> HttpService:
+            limit = timeout_seconds * factor
+            return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault, sleep=sleep)
 
-        self._writer, self._sleep = service(writer_url), sleep
+        self._writer, self._bulk, self._sleep = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR), sleep
         self._inputs, self._outputs = DbsQueries(service(reader_url)), DbsQueries(self._writer)
 
-    # --- outputs: progressive registration
+    # --- outputs: registration
 
-    def ensure_dataset(self, spec: DatasetSpec) -> DatasetInfo:
-        """Create the dataset with all it hangs on, unless it exists.
+    def register_block(self, block: BlockSpec) -> None:
+        """Register a whole block with all it hangs on; done already if DBS has it with the same contents, so it may be repeated.
 
-        Raises:
-            ServiceRejected: a name DBS does not take; the dataset exists but is not live (INVALID, DELETED, …) or was made with
-                other output configurations, so that files could not be registered.
-        """
-        validate_spec(spec)
-        existing = self._outputs.dataset(spec.dataset)
-        if existing is None:
-            for path, body in dataset_payload(spec, CREATE_BY):
-                self._post(path, body, "ensure_dataset")
-            return DatasetInfo(spec.dataset, spec.access_type, spec.primary_ds_type)
-        if existing.access_type not in _LIVE_ACCESS_TYPES:
-            detail = f"{spec.dataset} exists as {existing.access_type}; revive it or choose another processing version"
-            raise ServiceRejected(SERVICE, "ensure_dataset", detail)
-        missing = [c for c in spec.output_configs if c not in self._outputs.output_configs(spec.dataset)]
-        if missing:
-            detail = f"{spec.dataset} exists without output configuration {missing[0]}; choose another processing version"
-            raise ServiceRejected(SERVICE, "ensure_dataset", detail)
-        return existing
-
-    def open_block(self, block_name: str, origin_site: str) -> BlockInfo:
-        """Create an open block, unless it exists and is open. Its dataset must exist.
-
-        Args:
-            block_name: ``/primary/processed/TIER#uuid``.
-            origin_site: an RSE name.
+        A block that was begun open, file by file, and holds the same, is closed.
 
         Raises:
-            ServiceRejected: the block exists and is closed.
+            ServiceUnavailable: it is not known whether the block is registered; repeat the call.
+            ServiceRejected: DBS refuses it, or has the block with other contents, or one of its files in another block; or the
+                dataset exists and is not live (INVALID, DELETED, …).
         """
-        check_name("block_name", block_name, operation="open_block")
-        existing = self._outputs.block(block_name)
-        if existing is None:
-            body = {"block_name": block_name, "open_for_writing": 1, "origin_site_name": origin_site, "create_by": CREATE_BY}
-            self._post("/blocks", body, "open_block")
-            return BlockInfo(block_name, True, 0, 0, origin_site)
-        if not existing.is_open:
-            raise ServiceRejected(SERVICE, "open_block", f"{block_name} exists and is closed; files need another block")
-        return existing
-
-    def register_files(self, block_name: str, dataset: str, files: Sequence[DbsFile]) -> FilesRegistered:
-        """Register files in an open block; those already there are left alone, so the call may be repeated.
-
-        What a failed call left behind is found by reading the block back and comparing LFNs, never by sending everything again.
-
-        Raises:
-            ServiceUnavailable: not all files are registered, or it is not known; repeat the call.
-            NotFoundInService: no such block.
-            ServiceRejected: the block is closed and lacks some of the files; a file is there with other contents or in another
-                block; DBS refused.
-        """
-        operation = "register_files"
-        check_name("block_name", block_name, operation=operation)
-        if dataset_of(block_name) != dataset:
-            raise ServiceRejected(SERVICE, operation, f"{block_name} is not a block of {dataset}", VALIDATION_CODE)
-        for file in files:
-            validate_file(file, operation)
-        missing = self._unregistered(block_name, files, operation)
-        block = self._outputs.block(block_name)
-        if block is None:
-            raise NotFoundInService(SERVICE, operation, f"{block_name} does not exist; open it first")
-        if missing and not block.is_open:
-            lacking = f"{len(missing)} of {len(files)} files are not in it, first {missing[0].lfn}"
-            detail = f"{block_name} is closed and {lacking}; nothing was sent"
+        operation = "register_block"
+        validate_block(block)
+        if self._registered(block, operation):
+            return
+        dataset = self._outputs.dataset(block.dataset.dataset)
+        if dataset is not None and dataset.access_type not in _LIVE_ACCESS_TYPES:
+            detail = f"{dataset.dataset} exists as {dataset.access_type}; revive it or choose another processing version"
             raise ServiceRejected(SERVICE, operation, detail)
-        for batch in _batches(missing):
-            self._post_files(block_name, dataset, batch, operation)
-        if missing:
-            self._verify(block_name, missing, operation)
-        return FilesRegistered(registered=len(missing), already_there=len(files) - len(missing))
+        self._post_block(block, operation)
 
-    def close_block(self, block_name: str, origin_site: str | None = None) -> None:
-        """Close a block (again); with ``origin_site`` also say where most of it lies.
+    def _post_block(self, block: BlockSpec, operation: str) -> None:
+        """Send the block, read it back; after a failure send it again only if it is not there.
+
+        A refusal is looked at too: it may come from an earlier call that timed out and was still being carried out.
+        """
+        body = block_payload(block, CREATE_BY)
+        for attempt in range(1, _WRITE_TRIES + 1):
+            error: ServiceUnavailable | ServiceRejected | None = None
+            try:
+                self._bulk.send_json("POST", "/bulkblocks", operation=operation, body=body)
+            except (ServiceUnavailable, ServiceRejected) as caught:
+                error = caught
+            if self._registered(block, operation):
+                return
+            if error is None:
+                raise ServiceUnavailable(SERVICE, operation, f"{block.block_name} was accepted and cannot be read back yet")
+            if error.code == INSERT_FILE_CODE:  # in concurrent mode the cause is lost: "concurrency error"
+                self._refuse_files_of_other_blocks(block, block.files, operation)
+            if attempt == _WRITE_TRIES or isinstance(error, ServiceRejected):
+                raise error
+            self._sleep(jittered_seconds(attempt, 0.5, 30.0))
+
+    def _registered(self, block: BlockSpec, operation: str) -> bool:
+        """Whether DBS has the block; closed, if it was begun open.
 
         Raises:
-            NotFoundInService: no such block (DBS itself answers 200).
+            ServiceRejected: it has it with other contents.
         """
-        check_name("block_name", block_name, operation="close_block")
-        block = self._outputs.block(block_name)
-        if block is None:
-            raise NotFoundInService(SERVICE, "close_block", f"{block_name} does not exist")
-        # Each update takes one change, and only from the query string: a JSON body is refused (code 118).
-        if origin_site and origin_site != block.origin_site:
-            self._put_query("/blocks", {"block_name": block_name, "origin_site_name": origin_site}, "close_block")
-        if block.is_open:
-            self._put_query("/blocks", {"block_name": block_name, "open_for_writing": 0}, "close_block")
+        known = self._outputs.block(block.block_name)
+        if known is None:
+            return False
+        files = list(self._outputs.files("block_name", block.block_name, valid_only=False, operation=operation))
+        # all files of a block are stored with the same list of configurations: one tells for all
+        configs = self._outputs.configs_of_file(block.files[0].lfn)
+        found = differences(block, known, files, configs)
+        if found:
+            there = {file.lfn for file in files}
+            self._refuse_files_of_other_blocks(block, [file for file in block.files if file.lfn not in there], operation)
+            detail = f"{block.block_name} is registered, and not as it should be: {'; '.join(found)}; nothing is added to it"
+            raise ServiceRejected(SERVICE, operation, detail)
+        if known.is_open:
+            self._put_query("/blocks", {"block_name": block.block_name, "open_for_writing": 0}, operation)
+        return True
+
+    def _refuse_files_of_other_blocks(self, block: BlockSpec, files: Iterable[DbsFile], operation: str) -> None:
+        """DBS passes over a file that it has in another block, or says only that something went wrong.
+
+        Raises:
+            ServiceRejected: one of the files is in another block.
+        """
+        for file in files:
+            for known in self._outputs.files("logical_file_name", file.lfn, valid_only=False, operation=operation):
+                if known.block_name != block.block_name:
+                    detail = f"{file.lfn} of {block.block_name} is in {known.block_name}; a file cannot change its block"
+                    raise ServiceRejected(SERVICE, operation, detail)
 
     def block(self, block_name: str) -> BlockInfo | None:
         """The block as the writer has it, or None."""
@@ -188,8 +177,7 @@ class Dbs:
         """
         count = 0
         for lfn in lfns:
-            check_name("logical_file_name", lfn, operation="invalidate_files")
-            self._put_body("/files", {"logical_file_name": lfn, "is_file_valid": 0}, "invalidate_files")
+            self._invalidate(lfn)
             count += 1
         return count
 
@@ -252,69 +240,20 @@ class Dbs:
 
     # --- calls
 
-    def _unregistered(self, block_name: str, files: Sequence[DbsFile], operation: str) -> list[DbsFile]:
-        """The files that the block does not have; refuses those it has with other contents."""
-        there = {f.lfn: f for f in self._outputs.files("block_name", block_name, valid_only=False, operation=operation)}
-        missing: dict[str, DbsFile] = {}
-        for file in files:
-            known = there.get(file.lfn)
-            if known is None:
-                missing[file.lfn] = file
-            elif (known.size_bytes, known.adler32, known.events) != (file.size_bytes, file.adler32, file.events):
-                ours = f"{file.size_bytes} bytes, adler32 {file.adler32}, {file.events} events"
-                theirs = f"{known.size_bytes} bytes, adler32 {known.adler32}, {known.events} events"
-                raise ServiceRejected(SERVICE, operation, f"{file.lfn} is in {block_name} with {theirs}, not {ours}")
-        return list(missing.values())
+    def _invalidate(self, lfn: str) -> None:
+        """The only PUT of files: DBS takes a list of names, or none, for a change of **every file it has**, and answers 200.
 
-    def _post_files(self, block_name: str, dataset: str, batch: Sequence[DbsFile], operation: str) -> None:
-        """Send one batch; after a failure read back and send only what is missing.
-
-        A refusal is looked at too: it may come from an earlier, timed-out call that was still being carried out.
+        Raises:
+            ServiceRejected: not one file name; nothing was sent.
         """
-        left = list(batch)
-        for attempt in range(1, _WRITE_TRIES + 1):
-            body = {"files": [file_payload(f, block_name, dataset) for f in left]}
-            try:
-                self._writer.send_json("POST", "/files", operation=operation, body=body)
-                return
-            except (ServiceUnavailable, ServiceRejected) as error:
-                left = self._unregistered(block_name, left, operation)
-                if not left:
-                    return
-                if attempt == _WRITE_TRIES or isinstance(error, ServiceRejected):
-                    raise
-                self._sleep(jittered_seconds(attempt, 0.5, 30.0))
-
-    def _verify(self, block_name: str, files: Sequence[DbsFile], operation: str) -> None:
-        """DBS answers 200 for a file it has in another block and leaves it there."""
-        elsewhere = self._unregistered(block_name, files, operation)
-        if elsewhere:
-            lfn = elsewhere[0].lfn
-            places = [f.block_name for f in self._outputs.files("logical_file_name", lfn, valid_only=False, operation=operation)]
-            detail = f"{len(elsewhere)} files did not get into {block_name}; first {lfn}, which is in {places or 'no block'}"
-            raise ServiceRejected(SERVICE, operation, detail)
-
-    def _post(self, path: str, body: object, operation: str) -> None:
-        # Existing objects answer 200 and stay as they are, so these may be sent again.
-        self._writer.send_json("POST", path, operation=operation, body=body, tries=_WRITE_TRIES)
+        operation = "invalidate_files"
+        if not isinstance(lfn, str):
+            raise ServiceRejected(SERVICE, operation, f"{lfn!r} is not one file name; nothing was sent", VALIDATION_CODE)
+        check_name("logical_file_name", lfn, operation=operation)
+        self._put_body("/files", {"logical_file_name": lfn, "is_file_valid": 0}, operation)
 
     def _put_query(self, path: str, params: dict[str, str | int], operation: str) -> None:
         self._writer.send_json("PUT", path, operation=operation, params=params, tries=_WRITE_TRIES)
 
     def _put_body(self, path: str, body: object, operation: str) -> None:
         self._writer.send_json("PUT", path, operation=operation, body=body, tries=_WRITE_TRIES)
-
-
-def _batches(files: Sequence[DbsFile]) -> Iterator[list[DbsFile]]:
-    """Groups of at most so many files and, beyond one file, so many lumis."""
-    batch: list[DbsFile] = []
-    lumis = 0
-    for file in files:
-        count = sum(len(pairs) for pairs in file.lumis.values())
-        if batch and (len(batch) == _BATCH_FILES or lumis + count > _BATCH_LUMIS):
-            yield batch
-            batch, lumis = [], 0
-        batch.append(file)
-        lumis += count
-    if batch:
-        yield batch

@@ -1,15 +1,48 @@
-"""The bodies sent to DBS's writer and the checks made on them first. Pure functions (``contracts.md`` 4.1)."""
+"""The body of ``bulkblocks`` and the checks made on it first: DBS makes few of them. Pure functions (``contracts.md`` 4.2)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
-from wms2.adapters.types import DatasetSpec, DbsFile, OutputConfig
+from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of
+from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
 from wms2.errors import ServiceRejected
 
 Payload = dict[str, object]
+
+
+def validate_block(block: BlockSpec) -> None:
+    """Refuse a block that DBS would refuse or store wrongly.
+
+    Raises:
+        ServiceRejected: code 113.
+    """
+    operation = "register_block"
+    check_name("block_name", block.block_name, operation=operation)
+    validate_spec(block.dataset)
+    for parent in block.dataset_parents:
+        check_name("dataset", parent, operation=operation)
+    for file in block.files:
+        validate_file(file, operation)
+    lfns = [file.lfn for file in block.files]
+    counted = {events is not None for file in block.files for pairs in file.lumis.values() for _, events in pairs}
+    if dataset_of(block.block_name) != block.dataset.dataset:
+        problem = f"is not a block of {block.dataset.dataset}"
+    elif not block.origin_site:
+        problem = "has no origin site"
+    elif not block.files:
+        problem = "has no file"
+    elif len(set(lfns)) != len(lfns):
+        problem = f"holds a file twice: {next(lfn for lfn in lfns if lfns.count(lfn) > 1)}"
+    elif len(counted) > 1:
+        problem = "has event counts for some lumis only; DBS wants them for all or for none"
+    elif block.dataset_parents and any(file.parents for file in block.files):
+        problem = "names parents of its dataset and of its files; DBS wants one or the other"
+    elif not {file.output_config for file in block.files} <= set(block.dataset.output_configs):
+        problem = "has a file of a configuration that its dataset does not name"
+    else:
+        return
+    raise ServiceRejected(SERVICE, operation, f"{block.block_name} {problem}; nothing was sent", VALIDATION_CODE)
 
 
 def validate_spec(spec: DatasetSpec) -> None:
@@ -18,7 +51,7 @@ def validate_spec(spec: DatasetSpec) -> None:
     Raises:
         ServiceRejected: code 113.
     """
-    operation = "ensure_dataset"
+    operation = "register_block"
     for kind, value in (
         ("dataset", spec.dataset),
         ("primary_ds_name", spec.primary_ds_name),
@@ -31,6 +64,9 @@ def validate_spec(spec: DatasetSpec) -> None:
     made_of = f"/{spec.primary_ds_name}/{spec.processed_ds_name}/{spec.data_tier}"
     if spec.dataset != made_of:
         raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} is not made of its parts {made_of}", VALIDATION_CODE)
+    if spec.access_type != "PRODUCTION":
+        detail = f"access type of {spec.dataset} is {spec.access_type!r}: datasets begin as PRODUCTION"
+        raise ServiceRejected(SERVICE, operation, detail, VALIDATION_CODE)
     if not spec.output_configs:
         raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} has no output configuration", VALIDATION_CODE)
 
@@ -68,43 +104,48 @@ def config_payload(config: OutputConfig) -> Payload:
     }
 
 
-def dataset_payload(spec: DatasetSpec, create_by: str) -> Iterator[tuple[str, Payload]]:
-    """``(path, body)`` of everything a dataset needs, in the order DBS needs it; the dataset itself comes last."""
+def block_payload(block: BlockSpec, create_by: str) -> Payload:
+    """The body of POST ``/bulkblocks``: everything the block needs, in one transaction."""
     now = int(time.time())
-    yield (
-        "/primarydatasets",
-        {"primary_ds_name": spec.primary_ds_name, "primary_ds_type": spec.primary_ds_type, "create_by": create_by},
-    )
-    yield (
-        "/acquisitioneras",
-        {"acquisition_era_name": spec.acquisition_era, "start_date": now, "create_by": create_by},
-    )
-    yield "/processingeras", {"processing_version": spec.processing_version, "create_by": create_by, "description": ""}
-    for config in spec.output_configs:
-        yield "/outputconfigs", config_payload(config) | {"create_by": create_by}
-    yield (
-        "/datasets",
-        {
+    made: Payload = {"create_by": create_by, "creation_date": now}
+    changed: Payload = {"last_modified_by": create_by, "last_modification_date": now}
+    spec = block.dataset
+    return {
+        "dataset_conf_list": [config_payload(config) for config in spec.output_configs],
+        "file_conf_list": [config_payload(file.output_config) | {"lfn": file.lfn} for file in block.files],
+        "files": [file_payload(file) | changed for file in block.files],
+        "processing_era": {"processing_version": spec.processing_version, "create_by": create_by, "description": ""},
+        "acquisition_era": {"acquisition_era_name": spec.acquisition_era, "start_date": now},
+        "primds": {"primary_ds_name": spec.primary_ds_name, "primary_ds_type": spec.primary_ds_type} | made,
+        "dataset": {
             "dataset": spec.dataset,
-            "primary_ds_name": spec.primary_ds_name,
-            "primary_ds_type": spec.primary_ds_type,
             "processed_ds_name": spec.processed_ds_name,
             "data_tier_name": spec.data_tier,
-            "acquisition_era_name": spec.acquisition_era,
-            "processing_version": spec.processing_version,
             "physics_group_name": spec.physics_group,
             "dataset_access_type": spec.access_type,
-            "output_configs": [config_payload(config) for config in spec.output_configs],
             "prep_id": spec.prep_id,
-            "create_by": create_by,
-            "last_modified_by": create_by,
-        },
-    )
+        }
+        | made
+        | changed,
+        # open_for_writing 0: DBS takes it for a number, but readers take an open block for one that may grow
+        "block": {
+            "block_name": block.block_name,
+            "origin_site_name": block.origin_site,
+            "open_for_writing": 0,
+            "block_size": block.size_bytes,
+            "file_count": len(block.files),
+        }
+        | made,
+        "file_parent_list": [
+            {"logical_file_name": file.lfn, "parent_logical_file_name": parent} for file in block.files for parent in file.parents
+        ],
+        "dataset_parent_list": list(block.dataset_parents),
+        "block_parent_list": [],
+    }
 
 
-def file_payload(file: DbsFile, block_name: str, dataset: str) -> Payload:
+def file_payload(file: DbsFile) -> Payload:
     """One element of ``files``."""
-    config = config_payload(file.output_config)
     lumis: list[Payload] = []
     for run in sorted(file.lumis):
         for lumi, events in sorted(file.lumis[run], key=lambda pair: pair[0]):
@@ -112,20 +153,12 @@ def file_payload(file: DbsFile, block_name: str, dataset: str) -> Payload:
             lumis.append(record if events is None else record | {"event_count": events})
     return {
         "logical_file_name": file.lfn,
-        "dataset": dataset,
-        # Inside each file: DBS ignores it beside the list (code 400, block id).
-        "block_name": block_name,
         "file_size": file.size_bytes,
         "event_count": file.events,
         "file_type": "EDM",
         "check_sum": "NOTSET",
         "adler32": file.adler32,
         "md5": "NOTSET",
-        "is_file_valid": 1,
         "auto_cross_section": 0.0,
         "file_lumi_list": lumis,
-        # The server's structure says the first, its documentation and client the second.
-        "file_output_config": [config],
-        "file_output_config_list": [config],
-        "file_parent_list": [{"logical_file_name": file.lfn, "parent_logical_file_name": parent} for parent in file.parents],
     }

@@ -25,9 +25,17 @@ _QUERY_CODE = 103
 # DBS answers HTTP 400 for its own trouble too (database, transaction, rows, session, commit, body I/O, upstream HTTP): these say
 # nothing about the request, wherever they stand in the chain of causes.
 _TROUBLE_CODES = frozenset({101, 102, 104, 105, 106, 112, 120, 121, 124})
+# What a write answers when the database itself is in trouble: the door's own code. The same codes carry refusals, whose cause is
+# nested: a name or value that is not valid, or a row that is not there (``contracts.md`` 4.1).
+_WRITE_CODES = frozenset({305, 308, 310, 314, 501, 502, 503})
+_REFUSING_CAUSES = frozenset({113, 118, 400, 401, 410, 411, 412})
+_NO_ROW = "no rows in result set"
+_LOCKED = re.compile(r"database (table )?is locked|ORA-\d")
 # These are the request's fault even where DBS answers HTTP 500 for them.
 _OUR_FAULT_CODES = frozenset({107, 113, 114, 115, 117, 118, 119, 122, 123, 127})
 _NESTED_CODE = re.compile(r"Code:\s*(\d+)")
+
+_LAYER = re.compile(r"DBSError Code: \d+ Description: .*? Function: ")
 
 _ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
 _DATASETS = TypeAdapter(list[wire.DbsDatasetRow])
@@ -49,10 +57,14 @@ def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     if not records:
         return plain_fault(status, headers, body)
     error = records[0].error
-    parts = (error.function, error.message, " ".join(error.reason.split()))
+    # the concurrent bulkblocks repeats the reason in its message; the layers of causes are kept by their words alone
+    reason = _LAYER.sub("", " ".join(error.reason.split()))
+    parts = (error.function, error.message.partition("\n")[0].strip(), reason)
     nested = {int(code) for code in _NESTED_CODE.findall(error.reason)}
     kind: type[ServiceRejected | ServiceUnavailable] | None = None
-    if error.code == _QUERY_CODE or ({error.code} | nested) & _TROUBLE_CODES:
+    refused = bool(nested & _REFUSING_CAUSES) or (error.code != _QUERY_CODE and _NO_ROW in error.reason)
+    in_trouble = error.code in _WRITE_CODES or _LOCKED.search(error.reason) is not None
+    if not refused and (in_trouble or error.code == _QUERY_CODE or ({error.code} | nested) & _TROUBLE_CODES):
         kind = ServiceUnavailable
     elif error.code in _OUR_FAULT_CODES:
         kind = ServiceRejected
@@ -77,9 +89,12 @@ class DbsQueries:
     def output_configs(self, dataset: str) -> tuple[OutputConfig, ...]:
         """How the dataset's files may have been made."""
         rows = self._list(_CONFIGS, "/outputconfigs", "output_configs", {"dataset": dataset})
-        return tuple(
-            OutputConfig(r.app_name, r.release_version, r.pset_hash, r.output_module_label, r.global_tag or "") for r in rows
-        )
+        return tuple(_config(row) for row in rows)
+
+    def configs_of_file(self, lfn: str) -> tuple[OutputConfig, ...]:
+        """How a file was made; none for one that DBS does not know."""
+        rows = self._list(_CONFIGS, "/outputconfigs", "output_configs", {"logical_file_name": lfn})
+        return tuple(_config(row) for row in rows)
 
     def block(self, name: str) -> BlockInfo | None:
         """The block, or None."""
@@ -163,6 +178,10 @@ def _block_info(row: wire.DbsBlockRow) -> BlockInfo:
         size_bytes=row.block_size or 0,
         origin_site=row.origin_site_name or "",
     )
+
+
+def _config(row: wire.DbsOutputConfigRow) -> OutputConfig:
+    return OutputConfig(row.app_name, row.release_version, row.pset_hash, row.output_module_label, row.global_tag or "")
 
 
 def _lumis(row: wire.DbsFileLumiRow) -> Iterator[FileLumi]:

@@ -98,6 +98,25 @@ class DbsFile:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """A whole block to be registered: its dataset, where most of it lies (an RSE), all its files.
+
+    ``dataset_parents`` or the files' own ``parents``, never both.
+    """
+
+    block_name: str
+    origin_site: str
+    dataset: DatasetSpec
+    files: tuple[DbsFile, ...]
+    dataset_parents: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """The files' sum."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetInfo:
     """A dataset as DBS has it; ``access_type`` VALID, PRODUCTION, INVALID, DELETED or DEPRECATED."""
 
@@ -145,14 +164,6 @@ class FileParent:
 
     lfn: str
     parent_lfn: str
-
-
-@dataclass(frozen=True, slots=True)
-class FilesRegistered:
-    """What ``register_files`` found and did."""
-
-    registered: int
-    already_there: int
 
 
 # --- HTCondor
