@@ -10,15 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils import timezone
-
 from outputs_app import invalidation_effects as back
 from outputs_app.comments import rule_comment
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import DatasetRecord
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioFile
-from wms2.adapters.types import DatasetSpec, DbsFile, OutputConfig
+from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
 from wms2.conf import conf
 
 Result = dict[str, Any]
@@ -43,7 +42,7 @@ def _block(effect: Effect) -> ProcessingBlock:
 
 
 def _record_of(dataset: OutputDataset) -> DatasetRecord:
-    return DatasetRecord(**dataset.registration)
+    return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
 
 
 def _output_config(record: DatasetRecord) -> OutputConfig:
@@ -63,69 +62,54 @@ def _unit_files(effect: Effect) -> list[OutputFile]:
 # --- DBS -----------------------------------------------------------------------------------------------------------------
 
 
-def _dbs_dataset(effect: Effect) -> Result:
-    record = _record_of(OutputDataset.objects.get(pk=effect.payload["dataset_id"]))
-    factory.dbs().ensure_dataset(
-        DatasetSpec(
-            dataset=record.name,
-            primary_ds_name=record.primary_dataset,
-            primary_ds_type=record.primary_ds_type,
-            processed_ds_name=record.processed_dataset,
-            data_tier=record.tier,
-            acquisition_era=record.acquisition_era,
-            processing_version=record.processing_version,
-            physics_group=record.physics_group,
-            output_configs=(_output_config(record),),
-            prep_id=record.prep_id,
-            access_type="PRODUCTION",
-        )
-    )
-    return {"dataset": record.name}
-
-
-def _dbs_block_open(effect: Effect) -> Result:
+def _dbs_block(effect: Effect) -> Result:
     block = _block(effect)
-    factory.dbs().open_block(block.dbs_block_name, effect.payload["rse"])
-    return {"block": block.dbs_block_name}
-
-
-def _record_block_open(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(dbs_block_open=True, updated_at=timezone.now())
-
-
-def _lumis(file: OutputFile) -> dict[int, tuple[tuple[int, int | None], ...]]:
-    """For DBS: events of all lumis of a file, or of none (``contracts.md`` 4.2)."""
-    counted = all(events is not None for pairs in file.lumis.values() for _, events in pairs)
-    return {int(run): tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in file.lumis.items()}
-
-
-def _dbs_files(effect: Effect) -> Result:
-    block = _block(effect)
-    config = _output_config(_record_of(block.dataset))
-    files = [
+    record = _record_of(block.dataset)
+    config = _output_config(record)
+    rows = list(block.files.order_by("lfn"))
+    # DBS wants the events of all lumis or of none, and so does who reads them: a block tells them if every file does
+    counted = all(events is not None for row in rows for pairs in row.lumis.values() for _, events in pairs)
+    files = tuple(
         DbsFile(
-            lfn=f.lfn,
-            size_bytes=f.size_bytes,
-            adler32=f.adler32,
-            events=f.events,
-            lumis=_lumis(f),
-            parents=tuple(f.parents),
+            lfn=row.lfn,
+            size_bytes=row.size_bytes,
+            adler32=row.adler32,
+            events=row.events,
+            lumis={
+                int(run): tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in row.lumis.items()
+            },
+            parents=() if record.parents else tuple(row.parents),
             output_config=config,
         )
-        for f in _unit_files(effect)
-    ]
-    factory.dbs().register_files(block.dbs_block_name, block.dataset_name, files)
-    return {"files": len(files)}
+        for row in rows
+    )
+    spec = DatasetSpec(
+        dataset=record.name,
+        primary_ds_name=record.primary_dataset,
+        primary_ds_type=record.primary_ds_type,
+        processed_ds_name=record.processed_dataset,
+        data_tier=record.tier,
+        acquisition_era=record.acquisition_era,
+        processing_version=record.processing_version,
+        physics_group=record.physics_group,
+        output_configs=(config,),
+        prep_id=record.prep_id,
+    )
+    parents = tuple(name for name in record.parents if not _never_registered(block, name))
+    factory.dbs().register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
+    return {"block": block.dbs_block_name, "files": len(files), "origin": block.origin_rse}
 
 
-def _dbs_block_close(effect: Effect) -> Result:
-    block = _block(effect)
-    factory.dbs().close_block(block.dbs_block_name, origin_site=block.origin_rse or None)
-    return {"block": block.dbs_block_name, "origin": block.origin_rse}
+def _never_registered(block: ProcessingBlock, dataset: str) -> bool:
+    """An output of this workflow that got no file: DBS does not know it and refuses it as a parent."""
+    ours = OutputDataset.objects.filter(workflow_id=block.workflow_id, name=dataset)
+    return ours.exists() and not ours.filter(blocks__dbs_block_closed=True).exists()
 
 
-def _record_block_closed(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(dbs_block_closed=True, updated_at=timezone.now())
+def _record_block(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(
+        dbs_block_open=True, dbs_block_closed=True, updated_at=clock.now()
+    )
 
 
 # --- Rucio ---------------------------------------------------------------------------------------------------------------
@@ -189,19 +173,16 @@ def _rucio_tape(effect: Effect) -> Result:
 
 def _record_archived(effect: Effect, result: Result) -> None:
     ProcessingBlock.objects.filter(pk=_block(effect).pk).update(
-        status=BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="", updated_at=timezone.now()
+        status=BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="", updated_at=clock.now()
     )
 
 
 HANDLERS: dict[str, Handler] = {
-    EffectKind.DBS_DATASET: Handler(_dbs_dataset, _nothing),
-    EffectKind.DBS_BLOCK_OPEN: Handler(_dbs_block_open, _record_block_open),
-    EffectKind.DBS_FILES: Handler(_dbs_files, _nothing),
-    EffectKind.DBS_BLOCK_CLOSE: Handler(_dbs_block_close, _record_block_closed),
     EffectKind.RUCIO_BLOCK: Handler(_rucio_block, _nothing),
     EffectKind.RUCIO_FILES: Handler(_rucio_files, _nothing),
     EffectKind.RUCIO_PROTECT: Handler(_rucio_protect, _record_protected),
     EffectKind.RUCIO_BLOCK_CLOSE: Handler(_rucio_block_close, _nothing),
+    EffectKind.DBS_BLOCK: Handler(_dbs_block, _record_block),
     EffectKind.RUCIO_TAPE: Handler(_rucio_tape, _record_archived),
     EffectKind.INVALIDATION_MANIFEST: Handler(back.manifest_write, _nothing),
     EffectKind.RUCIO_RELEASE: Handler(back.rules_release, back.record_released),

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from django.db.models import Count, F, Sum
 
+from outputs_app.asking import effect_ask
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -25,7 +26,6 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.services import effect_ask
 from wms2 import clock
 
 log = structlog.get_logger(__name__)

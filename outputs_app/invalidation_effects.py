@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from outputs_app.asking import effect_ask
 from outputs_app.comments import rule_comment
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
@@ -20,7 +21,6 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.owning import names_release, other_owners
-from outputs_app.services import effect_ask
 from outputs_app.turns import Turn
 from wms2 import clock
 from wms2.adapters import factory
@@ -81,7 +81,10 @@ def record_released(effect: Effect, result: Result) -> None:
     """No rule protects the files any more."""
     dataset = _dataset(effect)
     OutputFile.objects.filter(dataset=dataset).update(rule_id="")
-    ProcessingBlock.objects.filter(dataset=dataset).update(tape_rule_id="", updated_at=clock.now())
+    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    # a block without its tape rule is archived no more; soon it is invalidated
+    blocks.filter(status=BlockStatus.ARCHIVED).update(status=BlockStatus.COMPLETE, tape_rule_id="", updated_at=clock.now())
+    blocks.update(tape_rule_id="", updated_at=clock.now())
 
 
 def dbs_invalidate(effect: Effect) -> Result:
@@ -93,9 +96,7 @@ def dbs_invalidate(effect: Effect) -> Result:
     dbs = factory.dbs()
     turn, count = Turn(effect), int(effect.result.get("files", 0))
     done = int(effect.result.get("up_to_block", -1))
-    for block in ProcessingBlock.objects.filter(dataset=dataset, dbs_block_open=True, block_index__gt=done).order_by(
-        "block_index"
-    ):
+    for block in ProcessingBlock.objects.filter(dataset=dataset, block_index__gt=done).order_by("block_index"):
         count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
         turn.told(files=count, up_to_block=block.block_index)
     others = other_owners(request_id=effect.request_id, name=dataset.name)

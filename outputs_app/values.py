@@ -23,6 +23,18 @@ class DatasetRecord:
     prep_id: str
     primary_ds_type: str
     physics_group: str
+    parents: tuple[str, ...] = ()  # datasets it was made from, for a chain of steps; its files then name no parents
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """When a block takes no more units, and how long one that is not done may keep a sealed block waiting."""
+
+    max_bytes: int
+    max_files: int
+    max_events: int
+    max_wait_seconds: float  # since its first file
+    unit_patience_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

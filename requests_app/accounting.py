@@ -22,9 +22,11 @@ from dags_app.services.units import (
     unit_unaccounted,
     units_to_account,
 )
-from outputs_app.services import blocks_advance, unit_register
+from outputs_app.blocks import blocks_advance, blocks_tend
+from outputs_app.services import unit_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
+from requests_app.block_limits import block_limits
 from requests_app.evaluation import Evaluation
 from requests_app.models import Event
 from requests_app.workflow_spec import spec_of
@@ -95,6 +97,7 @@ def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
             violation = violation or error
     if count:
         with evaluation.fenced():
+            blocks_tend(workflow_id=dag.workflow_id, limits=block_limits(evaluation.request.workflow))
             blocks_advance(workflow_id=dag.workflow_id, request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch)
             nudge(RUN_EFFECTS)
     if violation is not None:

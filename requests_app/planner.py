@@ -22,10 +22,11 @@ from dags_app.planning.pileup import jobs_at, mixed_after, pileup_sites
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import WrittenDag, dag_record_ready
+from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
-from outputs_app.services import blocks_open, units_join_blocks
 from outputs_app.values import Membership
 from requests_app.alerts import alert
+from requests_app.block_limits import block_limits
 from requests_app.evaluation import Evaluation
 from requests_app.input_places import locations_refresh
 from requests_app.ledger import ledger_check, ledger_of
@@ -167,7 +168,7 @@ def _blocks(workflow: Workflow, units: tuple[WorkUnitSpec, ...]) -> blocks.Block
             if b.open_index is not None
         ],
         block_counts={name: b.blocks for name, b in known.items()},
-        target_bytes=limit_int("block_target_bytes"),
+        target_bytes=block_limits(workflow).max_bytes,
     )
 
 

@@ -15,8 +15,8 @@ from dags_app.services.leavings import rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
+from outputs_app.blocks import units_leave_blocks
 from outputs_app.owning import lumis_give_back
-from outputs_app.services import units_leave_blocks
 from requests_app.accounting import account_again
 from requests_app.alerts import alert
 from requests_app.bad_input import bad_input_exclude, only_bad_input_left

@@ -181,6 +181,16 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockClosing:
+    """When the document wants a block of output to take no more (``BlockCloseMax…``); 0: it does not say."""
+
+    max_wait_seconds: int = 0
+    max_files: int = 0
+    max_events: int = 0
+    max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkflowSpec:
     """A request, typed: everything planning and rendering need, nothing ReqMgr2-shaped."""
 
@@ -201,6 +211,7 @@ class WorkflowSpec:
     min_merge_bytes: int = 2_147_483_648
     max_merge_bytes: int = 4_294_967_296
     max_merge_events: int = 100_000_000
+    block_closing: BlockClosing = BlockClosing()
     warnings: tuple[str, ...] = ()  # accepted with these, shown on the request for ever
 
 

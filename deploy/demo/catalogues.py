@@ -48,10 +48,17 @@ class Dbs:
             for row in self._get("blocks", dataset=dataset, detail=1)
         )
 
+    def parents(self, dataset: str) -> frozenset[str]:
+        """Datasets that it was made from."""
+        return frozenset(row["parent_dataset"] for row in self._get("datasetparents", dataset=dataset))
+
     def files(self, dataset: str, blocks: Iterable[DbsBlock]) -> tuple[DbsFile, ...]:
-        """Files of a dataset with their lumis, withdrawn files included."""
+        """Files of a dataset with lumis and parents, withdrawn files included; without both when no blocks are given."""
         lumis: dict[str, dict[LumiId, int | None]] = defaultdict(dict)
+        parents: dict[str, set[str]] = defaultdict(set)
         for block in blocks:
+            for row in self._get("fileparents", block_name=block.name):
+                parents[row["logical_file_name"]].add(row["parent_logical_file_name"])
             for row in self._get("filelumis", block_name=block.name):
                 numbers, counts = row["lumi_section_num"], row.get("event_count")
                 for position, lumi in enumerate(numbers if isinstance(numbers, list) else [numbers]):
@@ -66,6 +73,7 @@ class Dbs:
                 events=row["event_count"],
                 is_valid=row["is_file_valid"] == 1,
                 lumis=lumis[row["logical_file_name"]],
+                parents=frozenset(parents[row["logical_file_name"]]),
             )
             for row in self._get("files", dataset=dataset, detail=1)
         )

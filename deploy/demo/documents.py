@@ -11,7 +11,7 @@ from deploy.demo.facts import Asked, LumiId
 
 _PART = re.compile(r"(?:Step|Task)(\d+)", re.ASCII)
 #: Name of the one step of a document without steps, as ReqMgr2 calls it.
-_ONLY_STEP = "DataProcessing"
+ONLY_STEP = "DataProcessing"
 
 
 def merged(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def asked(document: Mapping[str, Any]) -> Asked:
     top = merged(document)
     numbered = sorted((int(found.group(1)), key) for key in top if (found := _PART.fullmatch(key)))
     steps = [top[key] for _, key in numbered]
-    kept = tuple(_name(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (_ONLY_STEP,)
+    kept = tuple(_name(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (ONLY_STEP,)
     first = steps[0] if steps else top
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
     if first.get("InputDataset"):

@@ -38,6 +38,7 @@ class DbsFile:
     events: int
     is_valid: bool
     lumis: dict[LumiId, int | None]
+    parents: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class DatasetFacts:
     rules: tuple[Rule, ...]
     on_disk: tuple[RootFile, ...]
     unregistered: tuple[str, ...]  # files in the dataset's directories that Rucio does not know
+    parents: frozenset[str] = frozenset()  # datasets it was made from, as DBS says
 
 
 @dataclass(frozen=True, slots=True)

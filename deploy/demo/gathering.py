@@ -109,6 +109,7 @@ def _dataset(name: str, sources: Sources) -> DatasetFacts:
             storage.open_file(file.lfn, rse, storage.path_of(pfn)) for file in rucio_files for rse, pfn in file.pfns.items()
         ),
         unregistered=_unregistered(rucio_files, sources.roots),
+        parents=sources.dbs.parents(name),
     )
 
 

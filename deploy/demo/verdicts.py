@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from deploy.demo.documents import ONLY_STEP
 from deploy.demo.facts import (
     Asked,
     CondorJob,
@@ -184,6 +185,12 @@ def dbs_as_on_disk(on_disk: Sequence[RootFile], dbs: Sequence[DbsFile]) -> list[
     return problems
 
 
+def parents_known(dataset: DatasetFacts, input_dataset: str) -> list[str]:
+    """What a request without steps read is a parent of its output in DBS, and files of it are parents of each file."""
+    problems = [] if input_dataset in dataset.parents else [f"{input_dataset} is no parent of it in DBS"]
+    return problems + [f"{file.lfn}: no parent in DBS" for file in dataset.dbs_files if not file.parents]
+
+
 def blocks_agree(dataset: DatasetFacts) -> list[str]:
     """DBS and Rucio have the same blocks with the same files; all closed, with an origin site that holds files of it."""
     problems = [] if dataset.in_dbs else [f"{dataset.name} is not in DBS"]
@@ -323,6 +330,9 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> list[Verdict]:
         verdicts.append(verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty]))
     for dataset in request.datasets:
         verdicts += judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)
+        if request.asked.input_dataset and request.asked.steps_kept == (ONLY_STEP,):
+            problems = parents_known(dataset, request.asked.input_dataset)
+            verdicts.append(Verdict(dataset.name, "parents in DBS", request.asked.input_dataset, tuple(problems)))
     return verdicts
 
 

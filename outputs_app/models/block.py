@@ -42,7 +42,7 @@ class OutputDataset(models.Model):
 
 
 class BlockStatus(models.TextChoices):
-    """OPEN takes units; sealed and every member done: COMPLETE; tape rule made: ARCHIVED."""
+    """OPEN waits for its units; sealed and every member done: COMPLETE; registered and its tape rule made: ARCHIVED."""
 
     OPEN = "open", "Open"
     COMPLETE = "complete", "Complete"
@@ -60,8 +60,8 @@ class ProcessingBlock(models.Model):
     block_index = models.PositiveIntegerField(help_text="0-based within the dataset")
     dataset_name = models.CharField(max_length=500)
     dbs_block_name = models.CharField(max_length=500, help_text="/Primary/Processed/TIER#uuid, fixed at creation")
-    dbs_block_open = models.BooleanField(default=False)
-    dbs_block_closed = models.BooleanField(default=False)
+    dbs_block_open = models.BooleanField(default=False, help_text="known to DBS")
+    dbs_block_closed = models.BooleanField(default=False, help_text="registered in DBS with all its files")
     total_work_units = models.PositiveIntegerField(default=0)
     planned_bytes = models.BigIntegerField(default=0, help_text="estimates of planned members, measured bytes of done ones")
     sealed_at = models.DateTimeField(null=True, blank=True, help_text="takes no more units")

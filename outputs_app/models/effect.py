@@ -10,14 +10,11 @@ from django.utils import timezone
 class EffectKind(models.TextChoices):
     """What is to be done outside; one handler each in ``outputs_app.effects``."""
 
-    DBS_DATASET = "dbs_dataset", "Create dataset in DBS"
-    DBS_BLOCK_OPEN = "dbs_block_open", "Open block in DBS"
-    DBS_FILES = "dbs_files", "Register files in DBS"
-    DBS_BLOCK_CLOSE = "dbs_block_close", "Close block in DBS"
     RUCIO_BLOCK = "rucio_block", "Create container and block in Rucio"
     RUCIO_FILES = "rucio_files", "Register replicas and attach to the block"
     RUCIO_PROTECT = "rucio_protect", "Protect files at their RSE"
     RUCIO_BLOCK_CLOSE = "rucio_block_close", "Close block in Rucio"
+    DBS_BLOCK = "dbs_block", "Register block in DBS"
     RUCIO_TAPE = "rucio_tape", "Tape rule for the block"
     INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
     RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"

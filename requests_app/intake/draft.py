@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dags_app.planning.specs import GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec
+from dags_app.planning.specs import BlockClosing, GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec
 from wms2.conf import Conf
 
 
@@ -101,6 +101,7 @@ class Draft:
     sites: Sites
     extra_requirements: str
     merge: MergeLimits
+    block_closing: BlockClosing
     declared_outputs: tuple[str, ...]
     config_url: str
     config_database: str

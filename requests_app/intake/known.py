@@ -42,6 +42,7 @@ USED_TOP = frozenset(PER_STEP) | {
     "Group", "Campaign", "PrepID", "Team", "RequestStatus", "TimePerEvent", "SizePerEvent", "FirstEvent", "FirstLumi",
     "PrimaryDataset", "SiteWhitelist", "SiteBlacklist", "MergedLFNBase", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize",
     "MaxMergeEvents", "OutputDatasets", "ConfigCacheUrl", "CouchDBName", "OpenRunningTimeout", "JobExtraMatchRequirements",
+    "BlockCloseMaxEvents", "BlockCloseMaxFiles", "BlockCloseMaxSize", "BlockCloseMaxWaitTime",
     *WORK, *ANYWHERE, *TRUST,
 }  # fmt: skip
 
@@ -53,7 +54,6 @@ _BOOKKEEPING = "ReqMgr2's own bookkeeping"
 _MONITORING = "a label of the old monitoring"
 _HARVESTING = "only read when DQM harvesting runs"
 _WATCHDOG = "WMS2 limits a job's time by its own max_wall_seconds"
-_BLOCKS = "WMS2 closes blocks by its own block_target_bytes"
 
 #: Fields that change nothing in WMS2, each with the reason.
 IRRELEVANT: Mapping[str, str] = {
@@ -68,7 +68,6 @@ IRRELEVANT: Mapping[str, str] = {
     "Dashboard": _MONITORING, "DashboardHost": _MONITORING, "DashboardPort": _MONITORING,
     "HardTimeout": _WATCHDOG, "SoftTimeout": _WATCHDOG, "GracePeriod": _WATCHDOG,
     "MaxWaitTime": "a work unit is merged when it is done",
-    "BlockCloseMaxEvents": _BLOCKS, "BlockCloseMaxFiles": _BLOCKS, "BlockCloseMaxSize": _BLOCKS, "BlockCloseMaxWaitTime": _BLOCKS,
     "RobustMerge": "a merge never leaves a file out", "EnableNewStageout": "WMS2 has one stage-out",
     "Override": "where the old agents archived job logs",
     "Scenario": "the configuration comes from ConfigCache",

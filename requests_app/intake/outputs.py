@@ -108,6 +108,7 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
         min_merge_bytes=draft.merge.min_bytes,
         max_merge_bytes=draft.merge.max_bytes,
         max_merge_events=draft.merge.max_events,
+        block_closing=draft.block_closing,
         warnings=draft.warnings,
     )
 

@@ -23,7 +23,14 @@ from requests_app.intake.known import OTHER_TYPES
 from requests_app.intake.pileup import read_trust, refuse_pileup_above_steps
 from requests_app.intake.primaries import read_primaries
 from requests_app.intake.requirements import requirements
-from requests_app.intake.resources import check_sites, fit_memory, read_merge_limits, read_resources, read_sites
+from requests_app.intake.resources import (
+    check_sites,
+    fit_memory,
+    read_block_closing,
+    read_merge_limits,
+    read_resources,
+    read_sites,
+)
 from requests_app.intake.steps import read_campaign, read_dropped, read_identity, read_request_name, read_steps
 from requests_app.intake.tasks import read_tasks
 from requests_app.intake.values import is_set, name, names, shown
@@ -149,6 +156,7 @@ def _draft(
             "JobExtraMatchRequirements", document.get("JobExtraMatchRequirements"), requirements, ""
         ),
         merge=read_merge_limits(document, findings),
+        block_closing=read_block_closing(document, findings),
         declared_outputs=findings.read("OutputDatasets", document.get("OutputDatasets"), names(lexicon.DATASET), ()),
         config_url=findings.read("ConfigCacheUrl", document.get("ConfigCacheUrl"), name(lexicon.URL), DEFAULT_CONFIG_URL).rstrip(
             "/"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from dags_app.planning.sizing import memory_window
-from dags_app.planning.specs import ResourceSpec
+from dags_app.planning.specs import BlockClosing, ResourceSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
 from requests_app.intake.draft import MemoryWindow, MergeLimits, Sites
@@ -86,6 +86,17 @@ def check_sites(document: Mapping[str, object], sites: Sites, known_sites: Colle
             findings.problem(key, f"unknown site(s): {', '.join(unknown)}")
     if sites.whitelist and not set(sites.whitelist) - set(sites.blacklist):
         findings.problem("SiteWhitelist", "every site of it is on SiteBlacklist, too")
+
+
+def read_block_closing(document: Mapping[str, object], findings: Findings) -> BlockClosing:
+    """When a block of output takes no more; 0 where the document does not say."""
+    most = whole(0, 2**53)
+    return BlockClosing(
+        max_wait_seconds=findings.read("BlockCloseMaxWaitTime", document.get("BlockCloseMaxWaitTime"), most, 0),
+        max_files=findings.read("BlockCloseMaxFiles", document.get("BlockCloseMaxFiles"), most, 0),
+        max_events=findings.read("BlockCloseMaxEvents", document.get("BlockCloseMaxEvents"), most, 0),
+        max_bytes=findings.read("BlockCloseMaxSize", document.get("BlockCloseMaxSize"), most, 0),
+    )
 
 
 def read_merge_limits(document: Mapping[str, object], findings: Findings) -> MergeLimits:

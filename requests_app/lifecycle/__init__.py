@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from requests_app.block_limits import blocks_look_after
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.held import handle_held
@@ -33,7 +34,8 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
 
 
 def evaluate(evaluation: Evaluation) -> None:
-    """Serve the request by its status, then look at the clock."""
+    """Look after its blocks, serve the request by its status, then look at the clock."""
+    blocks_look_after(evaluation)
     handler = HANDLERS.get(evaluation.request.status)
     if handler is not None:
         handler(evaluation)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dags_app.models import WorkUnit, WorkUnitState
+from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck
-from outputs_app.services import blocks_advance, blocks_seal
 from requests_app.accounting import account_again
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of

@@ -10,6 +10,7 @@ from typing import Any
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.selectors import dag_last
 from dags_app.services.failure_summary import failure_summary
+from requests_app.block_limits import blocks_let_failed_go
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus
@@ -25,6 +26,7 @@ def handle_partial(evaluation: Evaluation) -> None:
 
     A unit that DAGMan finished and that only lacks its account has not failed; nor has one that somebody removed from the queue.
     """
+    blocks_let_failed_go(evaluation)
     workflow = evaluation.request.workflow
     round_ = round_open(workflow)
     units = WorkUnit.objects.filter(round=round_)

@@ -125,4 +125,22 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds
         prep_id=request.prep_id,
         primary_ds_type=primary_ds_type,
         physics_group=conf().physics_group,
+        parents=_dataset_parents(spec, output),
     )
+
+
+def _dataset_parents(spec: WorkflowSpec, output: OutputSpec) -> tuple[str, ...]:
+    """For a chain of steps in one job: what the step read, or the nearest kept output before it, at last the input dataset.
+
+    No file of such a step tells its parents (ADR 0036); tasks and single steps know them by file, and answer nothing here.
+    """
+    if spec.tasks or len(spec.steps) == 1:
+        return ()
+    steps = {step.name: step for step in spec.steps}
+    step = steps[output.step]
+    while step.input_step is not None:
+        kept = [o.dataset for o in spec.outputs if (o.step, o.module) == (step.input_step, step.input_module)]
+        if kept:
+            return tuple(kept)
+        step = steps[step.input_step]
+    return (spec.input.dataset,) if spec.input is not None else ()

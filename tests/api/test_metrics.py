@@ -79,7 +79,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert value(found, "wms2_dag_progress", schedd="schedd@a") == 0.25
     assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
     assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1
-    assert value(found, "wms2_effects_open", kind="dbs_files", state="pending") == 0
+    assert value(found, "wms2_effects_open", kind="dbs_block", state="pending") == 0
     assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
     assert 7 <= value(found, "wms2_lifecycle_cycle_age_seconds") < 60
     assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)

@@ -97,7 +97,7 @@ def test_effects_are_listed_newest_first_and_filtered(reader: APIClient) -> None
     assert found(open="true") == [dead.pk, pending.pk]
     assert found(open="false") == [done.pk]
     assert found(state="dead,refused") == found(request=dead.request.request_name) == [dead.pk]
-    assert found(kind="dbs_files") == []
+    assert found(kind="dbs_block") == []
     assert found(ordering="id") == [pending.pk, dead.pk, done.pk]
 
 

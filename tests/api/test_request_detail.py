@@ -59,8 +59,8 @@ def test_a_generation_shows_its_account_units_dag_datasets_and_open_effects(read
     planned = unit_row(dag, 1)
     claim(workflow, done, ClaimSpec(ClaimKind.GENERATED, 1, 800, run=1, first_lumi=1, last_lumi=80))
     claim(workflow, planned, ClaimSpec(ClaimKind.GENERATED, 801, 1600, run=1, first_lumi=81, last_lumi=160))
-    Effect.objects.create(request=request, kind=EffectKind.DBS_DATASET, key="a", state=EffectState.REFUSED)
-    Effect.objects.create(request=request, kind=EffectKind.DBS_DATASET, key="b", state=EffectState.DONE)
+    Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key="a", state=EffectState.REFUSED)
+    Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key="b", state=EffectState.DONE)
 
     body = detail(reader, request)
 

@@ -101,7 +101,7 @@ def test_whatever_an_evaluation_says_names_its_request_and_live_dag(monkeypatch:
 def test_whatever_an_effect_says_names_its_request_and_the_dag_of_its_unit(monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
     unit = unit_row(dag_row(workflow_row(request_row(RequestStatus.ACTIVE))))
     request = unit.workflow.request
-    Effect.objects.create(request=request, unit=unit, kind=EffectKind.DBS_FILES, key="k", epoch=request.epoch)
+    Effect.objects.create(request=request, unit=unit, kind=EffectKind.DBS_BLOCK, key="k", epoch=request.epoch)
 
     def refused(_: Effect) -> dict[str, str]:
         logging.getLogger("somebody.below").warning("about to be refused")

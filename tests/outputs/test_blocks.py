@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
+from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
-from outputs_app.services import (
+from outputs_app.blocks import (
     blocks_advance,
+    blocks_due,
+    blocks_let_go,
+    blocks_open,
     blocks_seal,
-    effect_retry,
-    unit_register,
+    blocks_tend,
     units_join_blocks,
     units_leave_blocks,
 )
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.models import (
+    BlockStatus,
+    BlockWorkUnit,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
+from outputs_app.services import effect_retry, unit_register
+from outputs_app.values import BlockLimits, Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_row, workflow_row
 from wms2.errors import LedgerViolation
@@ -34,7 +47,7 @@ def _workflow() -> Workflow:
 def join(workflow: Workflow, *block_indexes: int) -> list[WorkUnit]:
     """New units, each in the block with that index of the workflow's only dataset."""
     dag = workflow.dags.first() or dag_row(workflow)
-    dataset = workflow.output_datasets.get().name
+    dataset = workflow.output_datasets.order_by("pk")[0].name
     units = [unit_row(dag, WorkUnit.objects.filter(dag=dag).count()) for _ in block_indexes]
     members = [Membership(unit.pk, dataset, index, 10) for unit, index in zip(units, block_indexes, strict=True)]
     units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
@@ -43,7 +56,7 @@ def join(workflow: Workflow, *block_indexes: int) -> list[WorkUnit]:
 
 def done(workflow: Workflow, unit: WorkUnit, *lfns: str) -> None:
     """The unit brought these files."""
-    dataset = workflow.output_datasets.get().name
+    dataset = workflow.output_datasets.order_by("pk")[0].name
     files = tuple(MergedFile(dataset, lfn, 100, "0000000a", 10, {"1": ((1, 10),)}) for lfn in lfns)
     outputs = UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files)
     unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
@@ -63,7 +76,7 @@ def test_a_sealed_block_whose_units_are_all_done_is_closed_and_archived(workflow
     done(workflow, second, "/store/b.root")
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0], "the second is not sealed yet"
-    assert Effect.objects.filter(kind=EffectKind.DBS_BLOCK_CLOSE).count() == 1
+    assert Effect.objects.filter(kind=EffectKind.DBS_BLOCK).count() == 1
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
@@ -75,7 +88,7 @@ def test_a_sealed_block_that_all_units_left_disappears_and_is_not_closed_anywher
     done(workflow, kept, "/store/b.root")
     advance(workflow)
     assert not ProcessingBlock.objects.filter(workflow=workflow, block_index=0).exists()
-    assert not Effect.objects.filter(kind=EffectKind.DBS_BLOCK_CLOSE).exists()
+    assert not Effect.objects.filter(kind=EffectKind.DBS_BLOCK).exists()
 
 
 def test_a_block_that_loses_a_unit_keeps_the_others(workflow: Workflow) -> None:
@@ -99,7 +112,7 @@ def test_a_block_whose_units_brought_no_file_disappears(workflow: Workflow) -> N
 def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_its_effect_is_retried(workflow: Workflow) -> None:
     first, second = join(workflow, 0, 0)
     done(workflow, first, "/store/a.root")
-    dead = Effect.objects.get(kind=EffectKind.DBS_FILES)
+    dead = Effect.objects.get(kind=EffectKind.RUCIO_FILES)
     Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
     ProcessingBlock.objects.update(status=BlockStatus.FAILED)
     done(workflow, second, "/store/b.root")
@@ -110,32 +123,190 @@ def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_
     advance(workflow)
 
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]
-    closing = (EffectKind.DBS_BLOCK_CLOSE, EffectKind.RUCIO_BLOCK_CLOSE, EffectKind.RUCIO_TAPE)
+    closing = (EffectKind.DBS_BLOCK, EffectKind.RUCIO_BLOCK_CLOSE, EffectKind.RUCIO_TAPE)
     assert Effect.objects.filter(kind__in=closing, state=EffectState.PENDING).count() == 3
 
 
-def test_files_wait_for_the_registration_of_their_parents_from_the_same_unit(workflow: Workflow) -> None:
+def two_datasets(workflow: Workflow, **registration: object) -> tuple[OutputDataset, OutputDataset]:
+    """The workflow's dataset and another one."""
+    child = OutputDataset.objects.create(
+        workflow=workflow, name="/A/B-v1/AODSIM", step="Reco", module="AOD", tier="AODSIM", registration=registration
+    )
+    return workflow.output_datasets.exclude(pk=child.pk).get(), child
+
+
+CONTENT = (100, "0000000a", 10, {"1": ((1, 10),)})
+
+
+def registrations() -> dict[str, Effect]:
+    return {e.block.dataset_name: e for e in Effect.objects.filter(kind=EffectKind.DBS_BLOCK) if e.block}
+
+
+def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Workflow) -> None:
     (unit,) = join(workflow, 0)
-    parent = workflow.output_datasets.get()
-    child = OutputDataset.objects.create(workflow=workflow, name="/A/B-v1/AODSIM", step="Reco", module="AOD", tier="AODSIM")
-    members = [Membership(unit.pk, child.name, 0, 10)]
+    parent, child = two_datasets(workflow)
+    other = unit_row(workflow.dags.get(), 7)
+    members = [Membership(unit.pk, child.name, 0, 10), Membership(other.pk, parent.name, 0, 10)]
     units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
-    content = (100, "0000000a", 10, {"1": ((1, 10),)})
     files = (
-        MergedFile(child.name, "/store/mc/child.root", *content, parents=("/store/mc/parent.root",)),
-        MergedFile(parent.name, "/store/mc/parent.root", *content, parents=("/store/data/input.root",)),
+        MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
+        MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/data/input.root",)),
     )
     register = partial(unit_register, request_id=workflow.request.pk, request_epoch=1)
-
     register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files))
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+    assert registrations() == {}, "the child's block is whole, its parents' is not"
 
-    registered = {e.block.dataset_name: e for e in Effect.objects.filter(kind=EffectKind.DBS_FILES) if e.block}
-    assert registered[parent.name] in registered[child.name].depends_on.all()
-    assert registered[child.name] not in registered[parent.name].depends_on.all()
+    done(workflow, other)
+    advance(workflow)
+    asked = registrations()
+    assert asked[parent.name] in asked[child.name].depends_on.all()
+    assert asked[child.name] not in asked[parent.name].depends_on.all()
 
-    each_other = (files[0], replace(files[1], parents=("/store/mc/child.root",)))
+
+def test_files_that_are_parents_of_each_other_are_refused(workflow: Workflow) -> None:
+    (unit,) = join(workflow, 0)
+    parent, child = two_datasets(workflow)
+    members = [Membership(unit.pk, child.name, 0, 10)]
+    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    files = (
+        MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
+        MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/mc/child.root",)),
+    )
     with pytest.raises(LedgerViolation, match="parents of each other"):
-        register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", each_other))
+        unit_register(
+            request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files)
+        )
+
+
+def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(workflow: Workflow) -> None:
+    (unit,) = join(workflow, 0)
+    parent, child = two_datasets(workflow, parents=[workflow.output_datasets.get().name, "/In/Put-v1/RAW"])
+    late = unit_row(workflow.dags.get(), 7)
+    members = [Membership(late.pk, child.name, 0, 10)]
+    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    outputs = (MergedFile(child.name, "/store/mc/child.root", *CONTENT),)
+    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(late.pk, late.name, "T2_CH_CERN", outputs))
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+    assert registrations() == {}
+    done(workflow, unit, "/store/mc/parent.root")
+    advance(workflow)
+    asked = registrations()
+    assert list(asked[child.name].depends_on.filter(kind=EffectKind.DBS_BLOCK)) == [asked[parent.name]]
+
+
+def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tape_last(workflow: Workflow) -> None:
+    first, second = join(workflow, 0, 0)
+    done(workflow, first, "/store/a.root")
+    done(workflow, second, "/store/b.root")
+    assert not Effect.objects.filter(kind__startswith="dbs").exists(), "nothing is told to DBS before the block is whole"
+    blocks_seal(workflow_id=workflow.pk)
+    for _ in range(2):
+        advance(workflow)
+    (registered,) = Effect.objects.filter(kind=EffectKind.DBS_BLOCK)
+    assert set(registered.depends_on.values_list("unit", flat=True)) == {first.pk, second.pk}
+    tape = Effect.objects.get(kind=EffectKind.RUCIO_TAPE)
+    assert set(tape.depends_on.values_list("kind", flat=True)) == {EffectKind.DBS_BLOCK, EffectKind.RUCIO_BLOCK_CLOSE}
+
+
+def limits(**changes: float) -> BlockLimits:
+    values = {"max_bytes": 1000, "max_files": 500, "max_events": 10**9, "max_wait_seconds": 3600, "unit_patience_seconds": 86400}
+    return BlockLimits(**(values | changes))  # type: ignore[arg-type]
+
+
+def age(**hours: float) -> None:
+    """Let the first block's files and seal be so old."""
+    block = ProcessingBlock.objects.get(block_index=0)
+    if "files" in hours:
+        OutputFile.objects.filter(block=block).update(created_at=timezone.now() - timedelta(hours=hours["files"]))
+    if "seal" in hours:
+        ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=timezone.now() - timedelta(hours=hours["seal"]))
+
+
+def tend(workflow: Workflow, **changes: float) -> int:
+    due = blocks_due(workflow_id=workflow.pk, limits=limits(**changes))
+    moved = blocks_tend(workflow_id=workflow.pk, limits=limits(**changes))
+    assert due or not moved or "max_files" in changes or "max_events" in changes, "time alone must be seen without an account"
+    return moved
+
+
+@pytest.mark.parametrize("limit", [{"max_files": 2}, {"max_events": 20}])
+def test_a_block_with_enough_files_or_events_is_sealed_and_registered_without_the_units_that_are_not_done(
+    workflow: Workflow, limit: dict[str, float]
+) -> None:
+    done_unit, open_unit = join(workflow, 0, 0)
+    done(workflow, done_unit, "/store/a.root")
+    assert tend(workflow, **limit) == 0
+    more = join(workflow, 0)[0]
+    done(workflow, more, "/store/b.root")
+    assert tend(workflow, **limit) == 1
+    advance(workflow)
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
+    assert BlockWorkUnit.objects.get(unit=open_unit).block.block_index == 1
+    assert blocks_open(workflow_id=workflow.pk)[workflow.output_datasets.get().name].open_index == 1
+
+
+def test_a_block_whose_first_file_is_old_is_sealed(workflow: Workflow) -> None:
+    done_unit, _ = join(workflow, 0, 0)
+    done(workflow, done_unit, "/store/a.root")
+    assert tend(workflow) == 0
+    age(files=1.1)
+    assert tend(workflow) == 1
+    advance(workflow)
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
+
+
+def test_a_unit_that_keeps_a_sealed_block_waiting_for_a_day_leaves_it_and_comes_with_a_later_one(workflow: Workflow) -> None:
+    done_unit, stuck, later = join(workflow, 0, 0, 1)
+    done(workflow, done_unit, "/store/a.root")
+    age(seal=23)
+    assert tend(workflow) == 0
+    age(seal=25)
+    assert tend(workflow) == 1
+    advance(workflow)
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
+    done(workflow, stuck, "/store/b.root")
+    done(workflow, later, "/store/c.root")
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
+    assert set(OutputFile.objects.filter(block__block_index=1).values_list("lfn", flat=True)) == {
+        "/store/b.root",
+        "/store/c.root",
+    }
+
+
+def test_units_that_move_respect_the_target_size_of_the_next_block(workflow: Workflow) -> None:
+    done_unit, *stuck = join(workflow, 0, 0, 0, 0)
+    done(workflow, done_unit, "/store/a.root")
+    age(files=2)
+    assert tend(workflow, max_bytes=20) == 3
+    assert [BlockWorkUnit.objects.get(unit=unit).block.block_index for unit in stuck] == [1, 1, 2]
+
+
+def test_a_sealed_block_without_any_file_keeps_its_units(workflow: Workflow) -> None:
+    join(workflow, 0, 1)
+    age(seal=48)
+    assert tend(workflow) == 0
+    assert blocks_let_go(workflow_id=workflow.pk, limits=limits()) == 0
+
+
+def test_when_nothing_runs_units_that_are_not_done_leave_at_once(workflow: Workflow) -> None:
+    done_unit, _, _ = join(workflow, 0, 0, 1)
+    done(workflow, done_unit, "/store/a.root")
+    assert blocks_let_go(workflow_id=workflow.pk, limits=limits()) == 1
+    advance(workflow)
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
+
+
+def test_no_unit_brings_files_to_a_block_that_is_registered(workflow: Workflow) -> None:
+    (unit,) = join(workflow, 0)
+    ProcessingBlock.objects.update(dbs_block_open=True, dbs_block_closed=True)
+    with pytest.raises(LedgerViolation, match="is registered already"):
+        done(workflow, unit, "/store/a.root")
+    assert not OutputFile.objects.exists()
 
 
 def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_effect_is_retried(workflow: Workflow) -> None:
@@ -143,7 +314,7 @@ def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_eff
     done(workflow, unit, "/store/a.root")
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
-    dead = Effect.objects.get(kind=EffectKind.DBS_BLOCK_CLOSE)
+    dead = Effect.objects.get(kind=EffectKind.DBS_BLOCK)
     Effect.objects.exclude(pk=dead.pk).update(state=EffectState.DONE)
     Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
     ProcessingBlock.objects.update(status=BlockStatus.FAILED, tape_rule_id="rule-tape")

@@ -9,9 +9,10 @@ import pytest
 from django.utils import timezone
 
 from outputs_app import executor, turns
+from outputs_app.blocks import units_join_blocks
 from outputs_app.effects import Handler
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
-from outputs_app.services import effect_retry, units_join_blocks
+from outputs_app.services import effect_retry
 from outputs_app.values import Membership
 from requests_app.models import Request, RequestStatus
 from tests.support.faults import fault

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from outputs_app.services import blocks_advance, blocks_seal, unit_register, units_join_blocks
+from outputs_app.services import unit_register
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.faults import fault

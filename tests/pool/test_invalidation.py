@@ -23,8 +23,8 @@ S = RequestStatus
 WHO = {"actor": "olga", "reason": "wrong global tag"}
 KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 POINTS = tuple(f"{kind}.{point}" for kind in KINDS for point in ("claimed", "called", "recorded"))
-#: One work unit at a time, so that one is registered while the other is still to be done.
-ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1"}
+#: One work unit at a time and a block for each, so that one is registered while the other is still to be done.
+ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "1"}
 
 
 def imported() -> Request:
@@ -64,7 +64,7 @@ def assert_untouched(request: Request, document: dict[str, Any]) -> None:
     assert listed_rules(document) == {rule.rule_id for rule in rules(request)}
     assert all(rule.expires_at is None for rule in rules(request))
     for block in ProcessingBlock.objects.filter(workflow__request=request):
-        assert block.status == BlockStatus.FAILED
+        assert block.status == (BlockStatus.ARCHIVED if block.dbs_block_closed else BlockStatus.FAILED)
         assert all(file.is_valid for file in factory.dbs().block_files(block.dbs_block_name))
 
 
@@ -85,7 +85,7 @@ def assert_taken_back(request: Request, document: dict[str, Any]) -> None:
         assert in_dbs.access_type == "INVALID"
         for block in ProcessingBlock.objects.filter(dataset=dataset):
             files = factory.dbs().block_files(block.dbs_block_name)
-            assert files
+            assert {file.lfn for file in files} == set(block.files.values_list("lfn", flat=True))
             assert not any(file.is_valid for file in files)
             assert (block.status, block.tape_rule_id) == (BlockStatus.INVALIDATED, "")
         rows = OutputFile.objects.filter(dataset=dataset)

@@ -339,6 +339,12 @@ def test_a_restart_of_a_running_request_waits_for_its_dag_and_a_stronger_abort_t
 
 def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_version_is_complete(world: World) -> None:
     request = held(world)
+    assert world.dbs.registered == {}, "its blocks are not whole"
+    world.clock.advance(DAY_SECONDS)
+    for _ in range(3):
+        world.cycle()
+    known = {lfn for block in world.dbs.registered.values() for lfn in block.files}
+    assert known == set(OutputFile.objects.values_list("lfn", flat=True)) != set(), "units that wait hide no block for ever"
     new = request_restart(request=request, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP, **BY)
     old_rules = {rule for ids in world.rucio.rules.values() for rule in ids}
     assert run_on(world, new) is S.COMPLETED
@@ -350,6 +356,7 @@ def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_ver
     assert not old_rules & left
     assert OutputFile.objects.filter(dataset__workflow__request=new).exclude(rule_id="").count() > 0
     assert set(ProcessingBlock.objects.filter(workflow__request=request).values_list("status", flat=True)) == {"invalidated"}
+    assert known <= world.dbs.invalid
     assert world.dbs.access == dict.fromkeys(
         OutputDataset.objects.filter(workflow__request=request).values_list("name", flat=True), "INVALID"
     )

@@ -107,7 +107,7 @@ def test_what_was_to_be_registered_of_outputs_that_are_taken_back_is_not_tried_a
         world.evaluate(request)
     request_fail(request=fresh(request), **BY)
     request_invalidate(request=fresh(request), **BY)
-    effect = Effect.objects.filter(request=request, kind=EffectKind.DBS_FILES)[0]
+    effect = Effect.objects.filter(request=request, kind=EffectKind.RUCIO_FILES)[0]
     with pytest.raises(InvalidTransition, match="taken back"):
         effect_retry_now(effect=effect, **BY)
 
@@ -131,7 +131,7 @@ def test_a_registration_that_is_tried_again_opens_no_block_of_a_failed_request(w
     world.schedd.unit_done(job, "mg_000000")
     world.observe()
     world.evaluate(request)
-    effect = Effect.objects.filter(request=request, kind=EffectKind.DBS_FILES).order_by("id")[0]
+    effect = Effect.objects.filter(request=request, kind=EffectKind.RUCIO_FILES).order_by("id")[0]
     Effect.objects.filter(pk=effect.pk).update(state=EffectState.DEAD)
     request_fail(request=fresh(request), **BY)
     world.observe()

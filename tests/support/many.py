@@ -96,6 +96,6 @@ def _unit(dag: DAG, index: int) -> WorkUnit:
 def _effect(block: ProcessingBlock, number: int) -> Effect:
     request = block.workflow.request
     return Effect(
-        request=request, block=block, kind=EffectKind.DBS_FILES, key=f"dbs_files:{block.pk}", payload={"files": "x" * 2000},
+        request=request, block=block, kind=EffectKind.DBS_BLOCK, key=f"dbs_block:{block.pk}", payload={"files": "x" * 2000},
         state=EffectState.REFUSED if number % (REFUSED // WITH_WORK) == 3 else EffectState.DONE,
     )  # fmt: skip

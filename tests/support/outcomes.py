@@ -144,7 +144,8 @@ def _assert_registered_once(request: Request) -> None:
         assert all(f.rule_id for f in files)
         wanted.update(f.lfn for f in files)
         wanted[block.dbs_block_name] += 1
-        assert len(list(factory.dbs().blocks(block.dataset_name))) == 1, "one block in DBS for the dataset"
+        rows = ProcessingBlock.objects.filter(dataset_id=block.dataset_id)
+        assert len(list(factory.dbs().blocks(block.dataset_name))) == rows.count(), "a block in DBS for each of the dataset"
     rules = factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
     assert Counter(rule.name for rule in rules) == wanted, "one rule a file, one tape rule a block"
 

@@ -208,7 +208,7 @@ def _blocks(workflow: Workflow, dataset: OutputDataset, units: list[WorkUnit]) -
 
 
 def _done_effects(request: Request, block: ProcessingBlock) -> None:
-    kinds = (EffectKind.DBS_BLOCK_OPEN, EffectKind.DBS_FILES, EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES)
+    kinds = (EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES, EffectKind.RUCIO_PROTECT, EffectKind.DBS_BLOCK)
     common = {"request": request, "block": block, "state": EffectState.DONE, "attempts": 1, "done_at": timezone.now()}
     Effect.objects.bulk_create(Effect(kind=kind, key=f"{kind}:{block.pk}", **common) for kind in kinds)
 
@@ -244,9 +244,9 @@ def _stuck_effect(request: Request, now: datetime) -> None:
     block = ProcessingBlock.objects.filter(workflow__request=request).order_by("block_index").first()
     common = {"request": request, "block": block}
     Effect.objects.create(
-        **common, kind=EffectKind.DBS_FILES, key=f"dbs_files:late:{request.pk}", state=EffectState.REFUSED, attempts=1,
+        **common, kind=EffectKind.DBS_BLOCK, key=f"dbs_block:late:{request.pk}", state=EffectState.REFUSED, attempts=1,
         first_failed_at=now - timedelta(minutes=52),
-        last_error="dbs register_files: output configuration CMSSW_14_0_19 is not known to the dataset (code 103)",
+        last_error="dbs register_block: its files are in another block (code 310)",
     )  # fmt: skip
     Effect.objects.create(
         **common, kind=EffectKind.RUCIO_PROTECT, key=f"rucio_protect:late:{request.pk}", state=EffectState.PENDING, attempts=3,

@@ -30,7 +30,7 @@ def shown(client: Client, path: str = "/", part: str | None = None) -> str:
 
 
 def effect(request: Request, state: EffectState, **fields: Any) -> Effect:
-    return Effect.objects.create(request=request, kind=EffectKind.DBS_FILES, key=f"{state}{request.pk}", state=state, **fields)
+    return Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key=f"{state}{request.pk}", state=state, **fields)
 
 
 def test_an_empty_installation_says_so_and_that_nobody_drives_it(reader: Client) -> None:

@@ -189,7 +189,7 @@ def test_it_costs_the_same_for_any_size(reader: Client, units: int, django_asser
     dag = dag_row(workflow_row(request), total_work_units=units)
     for index in range(units):
         unit_row(dag, index)
-        Effect.objects.create(request=request, kind=EffectKind.DBS_FILES, key=f"{request.pk}{index}", state=EffectState.REFUSED)
+        Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key=f"{request.pk}{index}", state=EffectState.REFUSED)
     with django_assert_num_queries(PAGE_QUERIES) as captured:
         reader.get(f"/requests/{request.request_name}/")
     for query in captured.captured_queries:

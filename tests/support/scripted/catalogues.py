@@ -15,14 +15,13 @@ from tests.support.scripted.faults import Script
 from wms2.adapters.rucio import RucioFile
 from wms2.adapters.types import (
     BlockInfo,
+    BlockSpec,
     ConfigDocument,
     DatasetInfo,
-    DatasetSpec,
     DbsFile,
     DbsFileInfo,
     FileLumi,
     FileParent,
-    FilesRegistered,
 )
 from wms2.errors import NotFoundInService, ServiceRejected
 
@@ -82,7 +81,6 @@ class Source:
 class _Block:
     dataset: str
     files: dict[str, DbsFile] = field(default_factory=dict)
-    open: bool = True
 
 
 class ScriptedDbs:
@@ -125,41 +123,20 @@ class ScriptedDbs:
 
     # --- outputs
 
-    def ensure_dataset(self, spec: DatasetSpec) -> DatasetInfo:
-        def act() -> DatasetInfo:
-            self.datasets.add(spec.dataset)
-            return DatasetInfo(spec.dataset, "PRODUCTION", "mc")
-
-        return self.script.call("ensure_dataset", act, spec.dataset)
-
-    def open_block(self, block_name: str, origin_site: str) -> BlockInfo:
-        def act() -> BlockInfo:
-            dataset = block_name.partition("#")[0]
-            if dataset not in self.datasets:
-                raise ServiceRejected("dbs", "open_block", f"{dataset} does not exist")
-            block = self.registered.setdefault(block_name, _Block(dataset))
-            if not block.open:
-                raise ServiceRejected("dbs", "open_block", f"{block_name} exists and is closed")
-            return BlockInfo(block_name, True, len(block.files), 0, origin_site)
-
-        return self.script.call("open_block", act, block_name)
-
-    def register_files(self, block_name: str, dataset: str, files: Sequence[DbsFile]) -> FilesRegistered:
-        def act() -> FilesRegistered:
-            block = self.registered.get(block_name)
-            if block is None:
-                raise NotFoundInService("dbs", "register_files", f"{block_name} does not exist")
-            new = [f for f in files if f.lfn not in block.files]
-            if new and not block.open:
-                raise ServiceRejected("dbs", "register_files", f"{block_name} is closed")
-            for file in new:
-                elsewhere = [name for name, other in self.registered.items() if file.lfn in other.files]
+    def register_block(self, block: BlockSpec) -> None:
+        def act() -> None:
+            known = self.registered.get(block.block_name)
+            if known is not None and known.files != {file.lfn: file for file in block.files}:
+                raise ServiceRejected("dbs", "register_block", f"{block.block_name} is registered with other files")
+            for file in block.files:
+                others = {name: held.files for name, held in self.registered.items() if name != block.block_name}
+                elsewhere = [name for name, files in others.items() if file.lfn in files]
                 if elsewhere:
-                    raise ServiceRejected("dbs", "register_files", f"{file.lfn} is in {elsewhere}")
-                block.files[file.lfn] = file
-            return FilesRegistered(len(new), len(files) - len(new))
+                    raise ServiceRejected("dbs", "register_block", f"{file.lfn} is in {elsewhere}")
+            self.datasets.add(block.dataset.dataset)
+            self.registered[block.block_name] = _Block(block.dataset.dataset, {file.lfn: file for file in block.files})
 
-        return self.script.call("register_files", act, ",".join(sorted(f.lfn for f in files)))
+        self.script.call("register_block", act, block.block_name)
 
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         def act() -> list[DbsFileInfo]:
@@ -191,14 +168,6 @@ class ScriptedDbs:
             self.access[dataset] = access_type
 
         self.script.call("set_dataset_access_type", act, dataset)
-
-    def close_block(self, block_name: str, origin_site: str | None = None) -> None:
-        def act() -> None:
-            if block_name not in self.registered:
-                raise NotFoundInService("dbs", "close_block", f"{block_name} does not exist")
-            self.registered[block_name].open = False
-
-        self.script.call("close_block", act, block_name)
 
 
 @dataclass

@@ -1,0 +1,54 @@
+"""When a workflow's blocks are whole: the document's wishes and the settings, and the looking after blocks between accounts."""
+
+from __future__ import annotations
+
+from dags_app.planning.specs import BlockClosing
+from outputs_app.blocks import blocks_advance, blocks_due, blocks_let_go, blocks_tend
+from outputs_app.values import BlockLimits
+from requests_app.evaluation import Evaluation
+from requests_app.limits import limit_int
+from requests_app.models import Workflow
+from requests_app.workflow_spec import spec_of
+from wms2.conf import conf
+from wms2.nudge import RUN_EFFECTS, nudge
+
+
+def block_limits(workflow: Workflow) -> BlockLimits:
+    """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
+    closing: BlockClosing = spec_of(workflow).block_closing
+    knobs = conf()
+
+    def least(setting: float, wish: int) -> float:
+        return min(setting, wish) if wish else setting
+
+    return BlockLimits(
+        max_bytes=int(least(limit_int("block_target_bytes"), closing.max_bytes)),
+        max_files=int(least(knobs.block_max_files, closing.max_files)),
+        max_events=int(least(knobs.block_max_events, closing.max_events)),
+        max_wait_seconds=least(knobs.block_max_wait_seconds, closing.max_wait_seconds),
+        unit_patience_seconds=knobs.block_unit_patience_seconds,
+    )
+
+
+def blocks_look_after(evaluation: Evaluation) -> None:
+    """Time passes for blocks in every status: seal the old, let units go that keep others waiting, register what is whole."""
+    request = evaluation.request
+    workflow = Workflow.objects.filter(request=request).first()
+    if workflow is None:
+        return
+    limits = block_limits(workflow)
+    if not blocks_due(workflow_id=workflow.pk, limits=limits):
+        return
+    with evaluation.fenced():
+        blocks_tend(workflow_id=workflow.pk, limits=limits)
+        blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+        nudge(RUN_EFFECTS)
+
+
+def blocks_let_failed_go(evaluation: Evaluation) -> None:
+    """The DAG has ended and not all units are done: those do not keep sealed blocks waiting for the next attempt."""
+    request = evaluation.request
+    with evaluation.fenced():
+        if blocks_let_go(workflow_id=request.workflow.pk, limits=block_limits(request.workflow)):
+            blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+            nudge(RUN_EFFECTS)
