@@ -137,7 +137,7 @@ def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_ne
         running.wait(lambda: ended(new), seconds=240)
         document = manifest(old)
         running.wait(lambda: invalidated(old), seconds=120)
-    assert_completed_once(new)
+    assert_completed_once(new, blocks_each=2)
     assert_taken_back(old, document)
     assert {dataset.state for dataset in new.workflow.output_datasets.all()} == {DatasetState.ACTIVE}
     assert all(rule.expires_at is None for rule in rules(new))

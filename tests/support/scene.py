@@ -246,7 +246,7 @@ def _stuck_effect(request: Request, now: datetime) -> None:
     Effect.objects.create(
         **common, kind=EffectKind.DBS_BLOCK, key=f"dbs_block:late:{request.pk}", state=EffectState.REFUSED, attempts=1,
         first_failed_at=now - timedelta(minutes=52),
-        last_error="dbs register_block: its files are in another block (code 310)",
+        last_error="dbs register_block: it is registered, and not as it should be: it lacks 1 files, first f1.root",
     )  # fmt: skip
     Effect.objects.create(
         **common, kind=EffectKind.RUCIO_PROTECT, key=f"rucio_protect:late:{request.pk}", state=EffectState.PENDING, attempts=3,

@@ -207,7 +207,7 @@ def a_new_version(world: World) -> None:
     third = Request.objects.get(previous_version_request=fresh(second))
     job = runs(world, third)
     world.schedd.unit_done(job, job.open_nodes[0])
-    world.dbs.script.waiting = [Mode.REFUSED]
+    world.rucio.script.waiting = [Mode.REFUSED]
     world.cycle()
     said(world, "drain", third, S.STOPPING)
     world.cycle()
