@@ -328,6 +328,19 @@ def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs,
     dbs.register_block(block)  # it is still the same block
 
 
+def test_valid_files_of_a_dataset_are_counted_whoever_registered_them(simulator: Simulators, dbs: Dbs, primary: str) -> None:
+    """``/filesummaries``, which a server over SQLite does not answer."""
+    block = block_of(primary, 0, 1, 2)
+    dataset = block.dataset.dataset
+    assert dbs.valid_files(dataset) == 0
+    dbs.register_block(block)
+    assert dbs.valid_files(dataset) == 3
+    dbs.invalidate_files([lfn(primary, 1)])
+    assert dbs.valid_files(dataset) == 2
+    dbs.invalidate_files([lfn(primary, 0), lfn(primary, 2)])
+    assert dbs.valid_files(dataset) == 0
+
+
 NO_FILE_NAME = st.one_of(
     st.none(), st.booleans(), st.integers(), st.text(), st.lists(st.text()), st.just([lfn("P", 1)]), st.just((lfn("P", 1),)),
     st.dictionaries(st.text(), st.text()), st.just(lfn("P", 1) + "\n"), st.just(lfn("P*", 1)), st.just("/store/mc/*"),

@@ -1,4 +1,4 @@
-"""What the change to registration by block makes of blocks that were begun file by file (migration 0004)."""
+"""What the change to registration by block makes of blocks that were begun file by file (migration 0005)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_row, workflow_row
 
 pytestmark = pytest.mark.django_db
-MIGRATION = importlib.import_module("outputs_app.migrations.0004_dbs_by_block")
+MIGRATION = importlib.import_module("outputs_app.migrations.0005_dbs_by_block")
 
 
 @pytest.fixture(name="workflow")

@@ -105,7 +105,7 @@ class Migration(migrations.Migration):
     """New kinds after the old rows are gone."""
 
     dependencies = [
-        ("outputs_app", "0003_dataset_state_and_invalidation"),
+        ("outputs_app", "0004_dataset_owners"),
         ("requests_app", "0001_initial"),
         ("dags_app", "0001_initial"),
     ]
