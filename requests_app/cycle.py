@@ -16,6 +16,7 @@ from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG
+from dags_app.services.strays import strays_look
 from dags_app.services.watch import schedd_observe
 from requests_app.audit import audit
 from requests_app.evaluation import ACTOR
@@ -103,6 +104,10 @@ def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
                 old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
             )  # fmt: skip
     strays_remove(schedd, seen.strays, fenced)
+    now = clock.now()
+    look_again = now - timedelta(seconds=conf().stray_look_seconds)
+    if seen.answered and (schedd.strays_asked_at is None or schedd.strays_asked_at <= look_again):
+        strays_look(schedd=schedd, now=now, fenced=fenced)
 
 
 def _cycle(leadership: Leadership) -> None:

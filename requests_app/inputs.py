@@ -15,7 +15,7 @@ from dags_app.planning import lumis
 from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges
 from requests_app.input_places import Places, WaitingFile
 from requests_app.ledger import files_left
-from requests_app.models import InputFile, Workflow
+from requests_app.models import BY_BYTES, InputFile, Workflow
 from wms2 import clock
 
 _CHUNK = 2000
@@ -32,7 +32,7 @@ def lumi_specs(workflow: Workflow, places: Places, left: LumiRanges) -> Iterator
 
     A lumi is dealt once, with all files that hold it (docs/adr/0030): while one of them waits, the lumi waits.
     """
-    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by("lfn")
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by(BY_BYTES)
     specs: list[InputFileSpec] = []
     for row in rows.iterator(chunk_size=_CHUNK):
         mine = lumis.intersect(lumis.from_json(row.lumis), left)

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import WorkflowSpec
 from requests_app.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
-from requests_app.models import InputFile, Workflow
+from requests_app.models import BY_BYTES, InputFile, Workflow
 from requests_app.workflow_spec import spec_of
 from wms2.errors import LedgerViolation
 
@@ -131,7 +131,7 @@ def _check_lumis(ledger: Ledger) -> None:
 
 def files_left(workflow: Workflow) -> QuerySet[Any]:
     """Files with events that nobody has claimed, fresh ones before those of failed units (error-handling 5.2)."""
-    return _files(workflow).filter(excluded_at__isnull=True, unclaimed__gt=0).order_by("tried", "lfn")
+    return _files(workflow).filter(excluded_at__isnull=True, unclaimed__gt=0).order_by("tried", BY_BYTES)
 
 
 def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:

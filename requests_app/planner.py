@@ -201,6 +201,7 @@ def _write(evaluation: Evaluation, dag_spec: DagSpec, dag_id: uuid.UUID) -> Writ
         files_sha256=directory.files_sha256,
         node_counts={"Processing": processing, "Merge": len(units), "Cleanup": len(units), "Landing": len(units)},
         total_edges=sum(edge_count(unit) for unit in units),
+        merge_groups=min(dag_spec.limits.max_merge_groups, len(units)),
     )
 
 

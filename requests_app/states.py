@@ -131,6 +131,8 @@ _MAY_CHANGE = frozenset(
         "waiting_for",
         "priority",
         "production_steps",
+        "reserved_schedd",
+        "reserved_slots",
     }
 )
 

@@ -80,6 +80,7 @@ class Conf(BaseModel):
         120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
     )
     schedd_suspicion_seconds: int = 900
+    stray_look_seconds: float = Field(600.0, gt=0, description="pause between two looks for jobs that no live DAG knows")
 
     # --- admission (spec 4.4)
     max_active_dags: int = Field(300, ge=1, description="DAGs that may be live at the same time, in all")

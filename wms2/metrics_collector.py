@@ -78,14 +78,16 @@ def _admission() -> Iterator[Metric]:
 
 
 def _dags() -> Iterator[Metric]:
-    live, suspected, up = Counter[str](), Counter[str](), dict[str, float]()
+    live, suspected, strays, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
     for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
+        strays[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.strays_told)
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since else 1.0)
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
+    yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", strays.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min("observed_at")))

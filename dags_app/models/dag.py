@@ -91,6 +91,7 @@ class DAG(models.Model):
     nodes_failed = models.IntegerField(default=0)
     nodes_held = models.IntegerField(default=0)
     total_work_units = models.IntegerField(default=0)
+    merge_groups = models.PositiveIntegerField(default=10, help_text="units that it runs at the same time at most, as rendered")
     units_done = models.IntegerField(default=0)
     units_failed = models.IntegerField(default=0)
     observed = models.JSONField(default=dict, blank=True, help_text="counts of the last DAGMan job ad")

@@ -55,7 +55,8 @@ def dag_outcome(dag: DAG) -> Outcome:
     """
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd")
-    ad = factory.htcondor(dag.schedd.name, dag.schedd.collector).history(int(dag.dagman_cluster_id), str(dag.pk))
+    condor = factory.htcondor(dag.schedd.name, dag.schedd.collector)
+    ad = condor.history(int(dag.dagman_cluster_id), str(dag.pk), dag.created_at)
     return judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None)
 
 

@@ -25,6 +25,7 @@ class WrittenDag:
     files_sha256: str
     node_counts: dict[str, int]
     total_edges: int
+    merge_groups: int
 
 
 def dag_record_ready(
@@ -58,6 +59,7 @@ def dag_record_ready(
         total_edges=written.total_edges,
         node_counts=written.node_counts,
         total_work_units=len(units),
+        merge_groups=written.merge_groups,
         status=DAGStatus.READY,
     )
     rows = WorkUnit.objects.bulk_create(
@@ -111,6 +113,7 @@ def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority:
         total_edges=failed.total_edges,
         node_counts=failed.node_counts,
         total_work_units=failed.total_work_units,
+        merge_groups=failed.merge_groups,
         units_done=failed.units_done,
         status=DAGStatus.READY,
     )

@@ -1,20 +1,30 @@
 """DAGMan jobs of DAGs that have ended: a queue that was given up has come back, or a submission turned up after its grace.
 
-Owns recognizing them, and noticing that a lost DAG's job is proved gone. Removing them is the cycle's.
+Owns recognizing them, and noticing that a lost DAG's job is proved gone. Removing them is the cycle's. Also: jobs of ours that
+name a DAG nobody runs (no row knows it, or its outer DAGMan has died and left the others), which are told and left to people.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 
+import structlog
 from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG
 from sites_app.models import Schedd
+from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus
+from wms2.conf import conf
+from wms2.errors import ServiceUnavailable
+from wms2.locks import Fenced
+
+log = structlog.get_logger(__name__)
+#: Why jobs are strays.
+UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan has gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,31 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
     there = set(in_queue)
     gone = [pk for pk in waiting.exclude(status__in=LIVE_DAG).values_list("pk", flat=True) if str(pk) not in there]
     DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
+
+
+def strays_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
+    """Ask the schedd for jobs of ours that no live DAG knows, and write down what it says; its silence changes nothing."""
+    suspicious = now - timedelta(seconds=conf().schedd_suspicion_seconds)
+    live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).exclude(missing_since__lt=suspicious)
+    # the outer job's ad has the row's own id, all others that of the first submission of the directory
+    known = {str(key) for keys in live.values_list("pk", "directory_id") for key in keys}
+    try:
+        found = factory.htcondor(schedd.name, schedd.collector).strays(known)
+    except ServiceUnavailable as error:
+        log.warning("strays not looked for, next time again", schedd=schedd.name, error=str(error))
+        return
+    rows = DAG.objects.filter(directory_id__in=[each.dag_id for each in found if _is_uuid(each.dag_id)])
+    ended = {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
+    before = {each["dag_id"]: each for each in schedd.strays}
+    seen = []
+    for each in found:
+        last = before.get(each.dag_id, {"since": now.isoformat(), "looks": 0})
+        why = ENDED if each.dag_id in ended else UNKNOWN
+        seen.append(asdict(each) | {"why": why, "since": last["since"], "looks": last["looks"] + 1})
+        log.error("jobs that no live DAG knows", schedd=schedd.name, **seen[-1])
+    with fenced():
+        Schedd.objects.filter(pk=schedd.pk).update(strays=seen, strays_asked_at=now)
+    schedd.strays, schedd.strays_asked_at = seen, now
 
 
 def _is_uuid(text: str) -> bool:

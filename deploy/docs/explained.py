@@ -70,6 +70,7 @@ KNOBS: dict[str, dict[str, str]] = {
         " and `submit_timeout_seconds` have passed.",
         "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and"
         " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
+        "stray_look_seconds": "Pause between two looks into a schedd's queue for jobs of ours that no live DAG knows.",
     },
     "Admission": {
         "max_active_dags": limit("max_active_dags"),

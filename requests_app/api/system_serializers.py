@@ -66,6 +66,17 @@ class LimitsInForceSerializer(serializers.Serializer):
     limits = LimitSerializer(many=True)
 
 
+class StraySerializer(serializers.Serializer):
+    """Jobs in a schedd's queue that name a DAG nobody runs; nothing removes them."""
+
+    dag_id = serializers.CharField(allow_blank=True)
+    request_name = serializers.CharField(allow_blank=True)
+    dagmans = serializers.IntegerField()
+    jobs = serializers.IntegerField()
+    why = serializers.CharField()
+    since = serializers.DateTimeField()
+
+
 class ScheddSerializer(serializers.Serializer):
     """A schedd as last seen."""
 
@@ -76,6 +87,7 @@ class ScheddSerializer(serializers.Serializer):
     live_dags = serializers.IntegerField()
     max_dags = serializers.IntegerField(allow_null=True)
     dagmans_running = serializers.IntegerField()
+    strays = StraySerializer(source="strays_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
     max_dagman_slots = serializers.IntegerField()
     last_answer_at = serializers.DateTimeField(allow_null=True)
     unreachable_since = serializers.DateTimeField(allow_null=True)

@@ -11,7 +11,7 @@ from typing import Any
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
-from requests_app.admission import choose_schedd
+from requests_app.admission import schedd_for
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -23,6 +23,7 @@ from requests_app.rounds import dag_discard, rescue_prepare
 from requests_app.states import hold_changes
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
+from wms2.locks import LockKey, transaction_lock
 
 S = RequestStatus
 
@@ -67,17 +68,25 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:
-    if dag.schedd is None:
-        decision = choose_schedd()
-        if decision.schedd is None:
-            raise ServiceUnavailable("htcondor", "place", f"waits for {decision.waits_for}")
-        dag_place(dag=dag, schedd=decision.schedd, why=decision.placement or {})
+    if dag.submit_intent_at is None:
+        _place(evaluation, dag)
     request = evaluation.request
     outcome = dag_submit(dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced)
     if isinstance(outcome, NotYet):
         evaluation.note(waiting_for=outcome.reason)
     else:
         record_submission(evaluation, dag, outcome)
+
+
+def _place(evaluation: Evaluation, dag: DAG) -> None:
+    """Where it was admitted to, or, if that is no longer to be had, elsewhere; a rescue has its schedd and only asks for room."""
+    with transaction_lock(LockKey.ADMISSION):
+        decision = schedd_for(evaluation.request)
+        if decision.schedd is None:
+            raise ServiceUnavailable("htcondor", "place", f"waits for {decision.waits_for}")
+        evaluation.note(reserved_schedd=decision.schedd, reserved_slots=decision.slots)
+        if dag.schedd is None:
+            dag_place(dag=dag, schedd=decision.schedd, why=decision.placement or {})
 
 
 def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:

@@ -18,7 +18,13 @@ def handle_queued(evaluation: Evaluation) -> None:
     with transaction_lock(LockKey.ADMISSION):
         decision = decide(evaluation.request)
         if decision.admitted:
-            evaluation.transition(S.PLANNING, "admitted: a DAG slot is free and it is this request's turn", decision.placement)
+            evaluation.transition(
+                S.PLANNING,
+                "admitted: a DAG slot is free and it is this request's turn",
+                decision.placement,
+                reserved_schedd=decision.schedd,
+                reserved_slots=decision.slots,
+            )
         else:
             evaluation.note(waiting_for=decision.waits_for)
 

@@ -123,7 +123,7 @@ def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:
     """READY: either it runs unrecorded (adopt it, then stop it), or its absence is proved (discard it)."""
     if dag.submit_intent_at is not None and dag.schedd is not None:
-        found = factory.htcondor(dag.schedd.name, dag.schedd.collector).find_dag(str(dag.pk))
+        found = factory.htcondor(dag.schedd.name, dag.schedd.collector).find_dag(str(dag.pk), dag.created_at)
         if found is not None:
             with evaluation.fenced():
                 dag_record_submission(dag=dag, submitted=Submitted(cluster=found.cluster, adopted=True))

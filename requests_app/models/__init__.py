@@ -2,12 +2,13 @@
 
 from requests_app.models.audit import AuditEntry, Event, RequestTransition
 from requests_app.models.control import Installation, Lease, Limit
-from requests_app.models.inputs import ExcludedBecause, InputFile, InputLumis, LumiFate
+from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.models.workflow import Round, Workflow, WorkflowStatus
 
 __all__ = [
+    "BY_BYTES",
     "EVALUATED",
     "TERMINAL",
     "AuditEntry",

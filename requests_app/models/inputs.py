@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.contrib.postgres.fields import BigIntegerRangeField
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Collate
 from django.utils import timezone
 
 from dags_app.planning.specs import ExclusionKind
@@ -22,6 +23,10 @@ class ExcludedBecause(models.TextChoices):
     LOST = ExclusionKind.LOST, "Could not be read"
     OPERATOR = ExclusionKind.OPERATOR, "Left out by an operator"
     ACCEPTED = ExclusionKind.ACCEPTED, "Accepted by an operator"
+
+
+#: Order of LFNs as Python, and so the splitters, compare them. The database's own may put "a" before "B".
+BY_BYTES = Collate("lfn", "C")
 
 
 class InputFile(models.Model):

@@ -125,6 +125,11 @@ class Request(models.Model):
     alert_code = models.CharField(max_length=50, blank=True)
     alerted_at = models.DateTimeField(null=True, blank=True)
 
+    reserved_schedd = models.ForeignKey(
+        "sites_app.Schedd", on_delete=models.SET_NULL, null=True, blank=True, related_name="+",
+        help_text="where it was admitted to; counts while it plans and its DAG has no schedd yet",
+    )  # fmt: skip
+    reserved_slots = models.PositiveIntegerField(default=0, help_text="DAGMan slots that its DAG will take there")
     epoch = models.BigIntegerField(default=1)
     lease_owner = models.CharField(max_length=200, blank=True)
     lease_epoch = models.BigIntegerField(default=0)

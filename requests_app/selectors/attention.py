@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import Case, Q, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
@@ -51,6 +51,7 @@ class Attention:
     requests: tuple[Needing, ...]
     more: bool
     silent_schedds: tuple[Schedd, ...]
+    stray_schedds: tuple[Schedd, ...]
 
     @property
     def request_ids(self) -> list[uuid.UUID]:
@@ -64,10 +65,12 @@ def attention() -> Attention:
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
     units = unit_counts([row.workflow.pk for row in shown if hasattr(row, "workflow")])
+    schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(strays=[])).order_by("unreachable_since", "pk")
     return Attention(
         requests=tuple(_needing(row, effects[row.pk], units) for row in shown),
         more=len(rows) > MOST,
-        silent_schedds=tuple(Schedd.objects.filter(unreachable_since__isnull=False).order_by("unreachable_since")),
+        silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
+        stray_schedds=tuple(row for row in schedds if row.strays_told),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 
@@ -36,6 +38,10 @@ class Schedd(models.Model):
     collector_says = models.CharField(
         max_length=300, blank=True, help_text="while it is silent: what the collector knows of it; kept as evidence"
     )
+    strays = models.JSONField(
+        default=list, blank=True, help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name"
+    )
+    strays_asked_at = models.DateTimeField(null=True, blank=True)
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -49,6 +55,11 @@ class Schedd(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def strays_told(self) -> list[dict[str, Any]]:
+        """Strays that were there at two looks: what a DAG leaves for a moment when it ends is none."""
+        return [each for each in self.strays if each["looks"] > 1]
 
 
 class QueueChange(models.Model):

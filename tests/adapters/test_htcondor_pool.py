@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import htcondor2
@@ -54,7 +55,35 @@ def test_a_submitted_dag_is_found_by_its_id_in_the_queue_and_later_in_the_histor
     assert (gone.cluster, gone.fence, gone.job_status) == (cluster, 3, 3)
     assert gone.history.remove_reason.startswith("stopped by 'an operator'")
     assert gone.history == adapter.history(cluster)
+    began = datetime.fromtimestamp(gone.history.queued_at_seconds, UTC)
+    assert adapter.find_dag(dag.dag_id, began) == gone, "the history is read back to then"
     assert adapter.remove(cluster, "again") == 0
+
+
+def test_the_history_is_read_back_to_the_first_job_of_ours_that_ended_before(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag(seconds=0)
+    cluster = dag.submit(adapter)
+    until(lambda: adapter.history(cluster) is not None)
+    ended = adapter.history(cluster)
+    assert ended is not None and ended.ended_at_seconds is not None
+    moment = datetime.fromtimestamp(ended.ended_at_seconds, UTC)
+    assert adapter.find_dag(dag.dag_id, moment) is not None, "clocks may differ by up to an hour"
+    assert adapter.history(cluster, dag.dag_id, moment) == ended
+    later = moment + timedelta(hours=2)
+    assert adapter.find_dag(dag.dag_id, later) is None
+    assert adapter.history(cluster, dag.dag_id, later) is None
+
+
+def test_jobs_of_no_known_dag_are_counted_with_their_dagmans(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag, known = pool.dag(), pool.dag()
+    cluster = dag.submit(adapter)
+    known.submit(adapter)
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 2)
+    (found,) = adapter.strays([known.dag_id])
+    assert (found.dag_id, found.request_name, found.dagmans, found.jobs) == (dag.dag_id, "user_Task_1", 1, 1)
+    assert adapter.strays([dag.dag_id, known.dag_id]) == []
+    adapter.remove(cluster, "end of test")
+    until(lambda: adapter.strays([known.dag_id]) == [])
 
 
 def test_another_instance_neither_sees_nor_touches_the_dag(pool: Pool, adapter: HtcondorAdapter) -> None:

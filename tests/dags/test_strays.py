@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
+from contextlib import nullcontext
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from dags_app.services.strays import strays_among
-from tests.support.rows import dag_row, request_row, workflow_row
-from wms2.adapters.types import DagmanAd, JobStatus
+from dags_app.services.strays import ENDED, UNKNOWN, strays_among, strays_look
+from requests_app.selectors.attention import attention
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.adapters import factory
+from wms2.adapters.types import DagmanAd, JobStatus, StrayJobs
+from wms2.errors import ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -45,3 +52,45 @@ def test_one_that_is_on_its_way_out_says_so() -> None:
     dag = dag_row(workflow_row(request_row()), DAGStatus.STOPPED, dagman_cluster_id="5", fence=1)
     (found,) = strays_among([job(dag.pk, 5, 1, JobStatus.REMOVED)])
     assert found.being_removed
+
+
+class Queue:
+    """A schedd's answers to a look for strays."""
+
+    def __init__(self, *answers: list[StrayJobs] | ServiceUnavailable) -> None:
+        self.answers, self.known = list(answers), set[str]()
+
+    def strays(self, known: Collection[str]) -> list[StrayJobs]:
+        self.known = set(known)
+        answer = self.answers.pop(0)
+        if isinstance(answer, ServiceUnavailable):
+            raise answer
+        return answer
+
+
+def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, schedd = timezone.now(), schedd_row("schedd@a")
+    live = dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, directory_id=uuid.uuid4())
+    headless = dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, missing_since=now - timedelta(hours=1))
+    ended = dag_row(workflow_row(request_row()), DAGStatus.REMOVED, schedd=schedd)
+    nobody = str(uuid.uuid4())
+    left = [
+        StrayJobs(nobody, "r", 1, 20), StrayJobs(str(ended.directory_id), "r", 2, 8), StrayJobs(str(headless.pk), "r", 3, 9),
+        StrayJobs("", "", 0, 1),
+    ]  # fmt: skip
+    queue = Queue(left, ServiceUnavailable("htcondor", "strays", "silent"), left, left[:1])
+    monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
+    strays_look(schedd=schedd, fenced=nullcontext, now=now)
+    assert queue.known == {str(live.pk), str(live.directory_id)}
+    assert schedd.strays_told == [], "a DAG that ends leaves some for a moment"
+    strays_look(schedd=schedd, fenced=nullcontext, now=now)
+    assert len(schedd.strays) == 4, "a silent schedd says nothing"
+    strays_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=10))
+    schedd.refresh_from_db()
+    assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.strays_told] == [
+        (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
+    ]  # fmt: skip
+    assert {each["since"] for each in schedd.strays} == {now.isoformat()}
+    assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
+    strays_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=20))
+    assert [each["dag_id"] for each in schedd.strays_told] == [nobody]

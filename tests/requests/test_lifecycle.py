@@ -114,7 +114,7 @@ def test_planning_that_times_out_discards_a_dag_that_was_never_submitted(world: 
         raise RuntimeError("nobody expected this")
 
     request = world.request(documents.generation())
-    monkeypatch.setattr(planning, "choose_schedd", broken)
+    monkeypatch.setattr(planning, "schedd_for", broken)
     world.cycle()
     world.clock.advance(3601)
     world.cycle()

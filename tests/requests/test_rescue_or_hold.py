@@ -165,6 +165,17 @@ def test_stops_and_failures_make_one_chain_of_rescues_in_one_directory(tmp_path:
     assert WorkUnit.objects.filter(workflow__request=request, state="done").count() == UNITS
 
 
+def test_a_rescue_goes_to_its_own_schedd_whatever_room_there_is_elsewhere(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    Schedd.objects.update(max_dagman_slots=12)
+    Schedd.objects.create(
+        name="other@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
+    )
+    cycles(world, 6)
+    assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "schedd@test"]
+
+
 def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="the schedd is taken out of service")

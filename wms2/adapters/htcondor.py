@@ -8,14 +8,15 @@ Only jobs that carry this instance's stamp are ever touched.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.htcondor_process import SERVICE, Place, ask
 from wms2.adapters.observe import observed
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots, StrayJobs
 from wms2.circuits import CircuitBreaker
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.retry import retry_call
@@ -88,8 +89,11 @@ class HtcondorAdapter:
         (cluster,) = self._once([call], "submit_dag", self._submit_timeout_seconds)
         return int(cluster)
 
-    def find_dag(self, dag_id: str) -> FoundDag | None:
+    def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
         """The DAG's outer DAGMan job, in the queue or in the history; None when both answered and neither has one.
+
+        Args:
+            since: no job of the DAG can have ended before; the history is read back to then, not to its beginning.
 
         Raises:
             ServiceUnavailable: one of them did not answer; nothing may be concluded.
@@ -99,7 +103,7 @@ class HtcondorAdapter:
         queue, history = self._ask(
             [
                 {"op": "query", "constraint": constraint, "projection": ads.DAGMAN_PROJECTION},
-                {"op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": _MAX_SUBMISSIONS},
+                self._in_history(constraint, _MAX_SUBMISSIONS, since),
             ],
             "find_dag",
         )
@@ -128,16 +132,27 @@ class HtcondorAdapter:
         schedd, rows = self._once(calls, "watch", self._timeout_seconds)
         return ads.schedd_ad(schedd), ads.dagman_ads(rows, instance)
 
-    def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:
+    def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
 
         With ``dag_id`` only the job that ran this DAG: another one may have had the number in another queue of the schedd.
+        ``since`` as in ``find_dag``.
         """
         constraint = ads.of_cluster(cluster, self._instance, dag_id)
-        (rows,) = self._ask(
-            [{"op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": 1}], "history"
-        )
+        (rows,) = self._ask([self._in_history(constraint, 1, since)], "history")
         return ads.history_ad(rows[0]) if rows else None
+
+    def _in_history(self, constraint: str, limit: int, since: datetime | None) -> dict[str, Any]:
+        end = None if since is None else ads.ended_before(int(since.timestamp()), self._instance)
+        return {
+            "op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": limit, "since": end,
+        }  # fmt: skip
+
+    def strays(self, known_dag_ids: Collection[str]) -> list[StrayJobs]:
+        """Jobs of ours in the queue that are of none of these DAGs: DAGMans and node jobs, counted by the DAG they name."""
+        call = {"op": "query", "constraint": ads.strays(self._instance, known_dag_ids), "projection": ads.STRAY_PROJECTION}
+        (rows,) = self._ask([call], "strays")
+        return ads.stray_jobs(rows)
 
     def ping(self) -> ScheddAd:
         """What the schedd says about itself, asked of itself."""

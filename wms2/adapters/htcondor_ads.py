@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wms2.adapters.types import DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots
+from wms2.adapters.types import DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -18,7 +18,8 @@ STAMPS = (INSTANCE, REQUEST, DAG_ID, FENCE)
 SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
 UNKNOWN_SITE = "Unknown"
 # DAGMan jobs run in the scheduler universe; an inner one knows its outer's cluster.
-_DAGMAN = "JobUniverse == 7"
+_SCHEDULER_UNIVERSE = 7
+_DAGMAN = f"JobUniverse == {_SCHEDULER_UNIVERSE}"
 _OUTER = f"{_DAGMAN} && DAGManJobId =?= undefined"
 # HoldReasonCode of condor_hold. The submit files' periodic_remove spares these jobs, for as long as it takes.
 _BY_USER = 1
@@ -52,6 +53,7 @@ HISTORY_PROJECTION = [
     "CompletionDate",
     "EnteredCurrentStatus",
 ]
+STRAY_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 SCHEDD_PROJECTION = [
     "Name",
     "CondorVersion",
@@ -65,6 +67,8 @@ SCHEDD_PROJECTION = [
 ]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
 
+# The schedd's clock may differ from ours, and a job may take a while from its end to the history.
+_HISTORY_MARGIN_SECONDS = 3600
 _MAX_REASON = 500
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -115,6 +119,16 @@ def of_cluster(cluster: int, instance: str, dag_id: str = "") -> str:
     return f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
 
 
+def ended_before(moment_seconds: int, instance: str) -> str:
+    """Where a search of the history, latest first, may end: at a job of ours that completed before this moment.
+
+    Only of ours, which leave the queue when they complete: others' may stay for days and come into the history late. Removed
+    ones do not count either: they may linger until a lost machine is given up.
+    """
+    mine = f"{INSTANCE} =?= {literal(instance)} && JobStatus == {JobStatus.COMPLETED.value}"
+    return f"{mine} && CompletionDate > 0 && CompletionDate < {int(moment_seconds) - _HISTORY_MARGIN_SECONDS}"
+
+
 def of_schedd(name: str) -> str:
     """Constraint: the ad of one schedd in the collector."""
     return f"Name == {literal(name)}"
@@ -134,6 +148,29 @@ def all_dagmans(instance: str) -> str:
 def node_jobs(dag_id: str, instance: str) -> str:
     """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
     return f"JobUniverse != 7 && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def strays(instance: str, known_dag_ids: Iterable[str]) -> str:
+    """Constraint: jobs of ours, DAGMans included, that are of none of these DAGs and are not on their way out."""
+    known = ",".join(sorted(known_dag_ids))
+    mine = f'{INSTANCE} =?= {literal(instance)} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
+    return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
+
+
+def stray_jobs(ads: Iterable[Ad]) -> list[StrayJobs]:
+    """Jobs by the DAG id that they carry."""
+    found: dict[str, list[Ad]] = {}
+    for ad in ads:
+        found.setdefault(str(ad.get(DAG_ID) or ""), []).append(ad)
+    return [
+        StrayJobs(
+            dag_id,
+            next((str(ad[REQUEST]) for ad in rows if ad.get(REQUEST)), ""),
+            dagmans=sum(ad.get("JobUniverse") == _SCHEDULER_UNIVERSE for ad in rows),
+            jobs=sum(ad.get("JobUniverse") != _SCHEDULER_UNIVERSE for ad in rows),
+        )
+        for dag_id, rows in sorted(found.items())
+    ]
 
 
 def waiting_jobs(dag_id: str, instance: str) -> str:

@@ -51,8 +51,9 @@ class Client:
         return [plain(ad) for ad in self.schedd().query(call["constraint"], call["projection"])]
 
     def history(self, call: Call) -> list[dict[str, Any]]:
-        """Job ads that left the queue, latest first, at most ``limit``."""
-        return [plain(ad) for ad in self.schedd().history(call["constraint"], call["projection"], call["limit"])]
+        """Job ads that left the queue, latest first, at most ``limit``; none from the first on that ``since`` is true of."""
+        found = self.schedd().history(call["constraint"], call["projection"], call["limit"], call.get("since"))
+        return [plain(ad) for ad in found]
 
     def act(self, call: Call) -> dict[str, Any]:
         """Remove, hold or release what matches; the totals."""

@@ -295,6 +295,16 @@ class ScheddAd:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayJobs:
+    """Jobs of ours in a queue that name a DAG nobody runs: ``dagmans`` of either level, and node ``jobs``."""
+
+    dag_id: str
+    request_name: str
+    dagmans: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
 class SiteSlots:
     """A site's slots in the pool, summed over its partitionable and static slots (dynamic ones are parts of those)."""
 

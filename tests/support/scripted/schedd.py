@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +18,7 @@ from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, ScheddAd, SiteSlots
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class ScriptedSchedd:
     def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
         return self._ask("submit_dag", lambda: self._submit(submit_dir, attributes, priority))
 
-    def find_dag(self, dag_id: str) -> FoundDag | None:
+    def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
         def act() -> FoundDag | None:
             mine = [job for job in self.jobs if job.dag_id == dag_id]
             live = [job for job in mine if job.live]
@@ -146,12 +147,19 @@ class ScriptedSchedd:
             raise ServiceUnavailable("htcondor", "collector_ad", "scripted: silent", "timeout")
         return replace(self._about(), heard_at_seconds=1_795_187_247) if self.collector_has_ad else None
 
-    def history(self, cluster: int, dag_id: str = "") -> HistoryAd | None:
+    def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         def act() -> HistoryAd | None:
             gone = [job for job in self.jobs if job.cluster == cluster and job.dag_id == dag_id and not job.live]
             return self._shown(gone[-1]) if gone else None  # numbers begin again in a queue that was lost
 
         return self._ask("history", act)
+
+    def strays(self, known_dag_ids: Collection[str]) -> list[StrayJobs]:
+        def act() -> list[StrayJobs]:
+            live = Counter(job.dag_id for job in self.jobs if job.live and job.dag_id not in known_dag_ids)
+            return [StrayJobs(dag_id, "", number, 0) for dag_id, number in live.items()]
+
+        return self._ask("strays", act)
 
     def remove(self, cluster: int, reason: str, dag_id: str = "") -> int:
         def act() -> int:
