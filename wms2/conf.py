@@ -64,11 +64,14 @@ class Conf(BaseModel):
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
     timeout_submitted_seconds: int = 3600
     timeout_queued_seconds: int = Field(
-        7 * 86400, description="A request that is QUEUED for longer raises an alert, and goes on waiting"
+        7 * 86400,
+        ge=60,
+        le=10 * 365 * 86400,
+        description="A request that is QUEUED for longer raises an alert, and goes on waiting",
     )
     timeout_planning_seconds: int = 3600
     timeout_active_seconds: int = Field(
-        30 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
+        30 * 86400, ge=60, le=10 * 365 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
     )
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
@@ -83,14 +86,16 @@ class Conf(BaseModel):
     stray_look_seconds: float = Field(600.0, gt=0, description="pause between two looks for jobs that no live DAG knows")
 
     # --- admission (spec 4.4)
-    max_active_dags: int = Field(300, ge=1, description="DAGs that may be live at the same time, in all")
+    max_active_dags: int = Field(300, ge=1, le=100_000, description="DAGs that may be live at the same time, in all")
     max_dagman_slots_per_schedd: int = Field(500, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
-    idle_job_budget: int = Field(1_000_000, ge=1, description="Jobs that may wait in the pool, estimated over all live DAGs")
+    idle_job_budget: int = Field(
+        1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, estimated over all live DAGs"
+    )
 
     # --- planning
-    jobs_per_work_unit: int = Field(8, ge=1, description="Processing jobs that are merged together in the first round")
+    jobs_per_work_unit: int = Field(8, ge=1, le=10_000, description="Processing jobs that are merged together in the first round")
     block_target_bytes: int = Field(
-        10**12, ge=1, description="A processing block takes work units until the next one would pass this size"
+        10**12, ge=1, le=10**16, description="A processing block takes work units until the next one would pass this size"
     )
     block_max_files: int = Field(500, ge=1)
     block_max_events: int = Field(25_000_000, ge=1)
@@ -115,7 +120,7 @@ class Conf(BaseModel):
         0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
     )
     generation_excess_factor: float = Field(2.0, ge=1.0)
-    dag_max_merge_groups: int = Field(10, ge=1, description="Work units of one DAG that run at the same time")
+    dag_max_merge_groups: int = Field(10, ge=1, le=1000, description="Work units of one DAG that run at the same time")
     dag_max_processing: int = 5000
     dag_max_merge: int = 100
     dag_max_cleanup: int = 50
@@ -134,7 +139,7 @@ class Conf(BaseModel):
         description="Share of a round's work units, above 0 and at most 1, that hold the request when they fail",
     )
     error_max_rescue_attempts: int = Field(
-        3, ge=0, description="Rescues after failures that a round gets, counted from the last release"
+        3, ge=0, le=100, description="Rescues after failures that a round gets, counted from the last release"
     )
     error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
     alert_failed_attempts: int = Field(

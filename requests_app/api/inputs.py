@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
@@ -142,8 +142,10 @@ def _limit_field(name: str) -> serializers.Field:
     what = Conf.model_fields[name].description or "see docs/configuration.md"
     if Conf.model_fields[name].annotation is float:
         return serializers.FloatField(required=False, min_value=0, max_value=1, help_text=what)
-    least = next((int(str(bound.ge)) for bound in Conf.model_fields[name].metadata if isinstance(bound, Ge)), 0)
-    return serializers.IntegerField(required=False, min_value=least, max_value=MAX_LIMIT, help_text=what)
+    bounds = Conf.model_fields[name].metadata
+    least = next((int(str(bound.ge)) for bound in bounds if isinstance(bound, Ge)), 0)
+    most = next((int(str(bound.le)) for bound in bounds if isinstance(bound, Le)), MAX_LIMIT)
+    return serializers.IntegerField(required=False, min_value=least, max_value=most, help_text=what)
 
 
 @extend_schema_serializer(component_name="AdmissionConfigChange")

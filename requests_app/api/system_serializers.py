@@ -49,12 +49,20 @@ class AdmissionQueueSerializer(AdmissionCountsSerializer):
     queue = QueuedSerializer(many=True)
 
 
+class NumberField(serializers.FloatField):
+    """A number as it is: a whole one without a fraction."""
+
+    def to_representation(self, value: Any) -> Any:
+        """``10``, not ``10.0``."""
+        return value if isinstance(value, int) else super().to_representation(value)
+
+
 class LimitSerializer(serializers.Serializer):
     """One limit in force."""
 
     name = serializers.CharField()
-    value = serializers.FloatField()
-    default = serializers.FloatField()
+    value = NumberField()
+    default = NumberField()
     changed_by = serializers.CharField(allow_blank=True)
     reason = serializers.CharField(allow_blank=True)
     changed_at = serializers.DateTimeField(allow_null=True)

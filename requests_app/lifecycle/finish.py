@@ -18,6 +18,7 @@ from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from wms2.errors import LedgerViolation
 from wms2.nudge import RUN_EFFECTS, nudge
+from wms2.words import counted
 
 S = RequestStatus
 
@@ -106,7 +107,7 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
             if failing
             else ""
         )
-        evaluation.note(waiting_for=f"{count} registrations in DBS and Rucio{why}"[:4000])
+        evaluation.note(waiting_for=f"{counted(count, 'registration')} in DBS and Rucio{why}"[:4000])
         return
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
     unfinished = blocks.exclude(status=BlockStatus.ARCHIVED)

@@ -80,7 +80,7 @@ def _limit(name: str, row: Limit | None) -> LimitInForce:
     default = getattr(conf(), name)
     if row is None:
         return LimitInForce(name, default, default, "", "", None)
-    return LimitInForce(name, row.value, default, row.actor, row.reason, row.updated_at)
+    return LimitInForce(name, type(default)(row.value), default, row.actor, row.reason, row.updated_at)
 
 
 def _shown(rows: QuerySet[Request]) -> QuerySet[Request]:

@@ -158,3 +158,10 @@ def test_what_nobody_foresaw_is_a_problem_below_api_and_a_page_elsewhere() -> No
     assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
     assert json.loads(answer.content)["code"] == "internal_error"
     assert server_error(RequestFactory().get("/admin/"))["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/requests", "/api/v1/sites", "/api/v1/admission/queue"])
+def test_allow_lists_only_methods_that_are_answered(operator: APIClient, path: str) -> None:
+    refused = operator.options(path)
+    assert refused.status_code == 405
+    assert "GET" in refused["Allow"] and "OPTIONS" not in refused["Allow"]

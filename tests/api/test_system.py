@@ -92,6 +92,7 @@ def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator:
     assert response.status_code == 200
     after = {row["name"]: row for row in response.json()["limits"]}["max_active_dags"]
     assert (after["value"], after["default"], after["changed_by"], after["reason"]) == (20, 300, "olga", "schedd upgrade")
+    assert (type(after["value"]), type(before["error_hold_threshold"]["value"])) == (int, float), "20, not 20.0"
     assert limit_int("max_active_dags") == 20
     assert set(AuditEntry.objects.values_list("action", "target")) == {
         ("limit_set", "max_active_dags"),
@@ -116,6 +117,8 @@ def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator:
         ({"reason": "r", "cycle_seconds": 1}, "cycle_seconds"),
         ({"reason": "r", "no_such_limit": 1}, "no_such_limit"),
         ({"reason": "r", "timeout_active_seconds": -1}, "timeout_active_seconds"),
+        ({"reason": "r", "error_max_rescue_attempts": 2400}, "error_max_rescue_attempts"),
+        ({"reason": "r", "dag_max_merge_groups": 10**6}, "dag_max_merge_groups"),
     ],
     ids=lambda value: str(value)[:60],
 )

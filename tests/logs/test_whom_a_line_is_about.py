@@ -130,3 +130,13 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
     watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)
     line = lines.of("DAGMan job no longer in the queue; how it ended is looked for")
     assert (line["request_name"], line["dag_id"]) == (dag.workflow.request.request_name, str(dag.pk))
+
+
+def test_a_refused_request_is_one_line_and_a_plain_403_has_no_traceback(lines: Lines, client: Any) -> None:
+    client.force_login(User.objects.create_user("nobody"))
+    answers = [client.get("/api/v1/requests/none"), client.get("/nowhere")]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    told = [line for line in lines.found if line.get("status") == 404 or line["logger"] == "django.request"]
+    assert [(line["event"], line["path"]) for line in told] == [("http", "/api/v1/requests/none"), ("http", "/nowhere")]
+    logging.getLogger("django.request").warning("Forbidden (Permission denied): %s", "/admin/", exc_info=True)
+    assert all(line["logger"] != "django.request" for line in lines.found)

@@ -143,7 +143,6 @@ def test_classify_failure_uses_the_rules_of_the_database_or_the_shipped_ones(tmp
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (None, "cannot be read: No such file or directory"),
         ("", "is empty"),
         ("no report at all", "is cut off or damaged"),
         ("<html><body>404</body></html>", "no FrameworkJobReport: its first element is html"),
@@ -152,19 +151,23 @@ def test_classify_failure_uses_the_rules_of_the_database_or_the_shipped_ones(tmp
         ('{"steps_of": "something"}', "is no job report of a known form"),
         ("[1, 2]", "is no job report"),
     ],
-    ids=["missing", "empty", "text", "another xml", "cut off xml", "cut off json", "another json", "a list"],
+    ids=["empty", "text", "another xml", "cut off xml", "cut off json", "another json", "a list"],
 )
 def test_classify_failure_says_what_is_wrong_with_a_report(
-    tmp_path: Path, rules: None, capsys: pytest.CaptureFixture[str], text: str | None, problem: str
+    tmp_path: Path, rules: None, capsys: pytest.CaptureFixture[str], text: str, problem: str
 ) -> None:
     report, out = tmp_path / "report", io.StringIO()
-    if text is not None:
-        report.write_text(text)
+    report.write_text(text)
     call_command("classify_failure", "--report", report, "--json", stdout=out)
     told = capsys.readouterr().err
     assert (json.loads(out.getvalue())["category"], json.loads(out.getvalue())["code"]) == ("transient", 99303)
     assert f"{report}: " in told
     assert problem in told
+
+
+def test_classify_failure_ends_with_an_error_when_there_is_nothing_to_judge_by(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"absent\.xml: no such file"):
+        call_command("classify_failure", "--shipped", "--report", str(tmp_path / "absent.xml"))
 
 
 def test_classify_failure_names_a_stderr_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

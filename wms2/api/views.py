@@ -35,6 +35,8 @@ class KnownQueryMixin(APIView):
     """Refuses unknown, empty and repeated query parameters: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
+    # Without metadata OPTIONS is answered 405: `Allow` must not promise it.
+    http_method_names: ClassVar[list[str]] = [name for name in APIView.http_method_names if name != "options"]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Sign-in and permissions first, then the query string."""

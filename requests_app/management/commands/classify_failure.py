@@ -45,10 +45,12 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the verdict; a report that is missing or damaged is judged by what remains."""
+        """Print the verdict; a report that is missing or damaged is judged by what else is given."""
         stderr: Path | None = options["stderr_file"]
         if stderr is not None and not stderr.is_file():
             raise CommandError(f"{stderr}: no such file")
+        if stderr is None and options["exit_code"] is None and not options["report"].is_file():
+            raise CommandError(f"{options['report']}: no such file, and neither --exit-code nor --stderr to judge by")
         tail = tail_text(stderr, STDERR_LINES) if stderr is not None else ""
         reading = read_report(options["report"])
         if reading.problem:  # the verdict alone would not show a path that was mistyped
