@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from dags_app.planning.specs import SplittingAlgo
+from requests_app.input_places import Places
 from requests_app.inputs import lumi_specs
 from requests_app.ledger import ledger_of
 from requests_app.models import InputFile, Workflow
@@ -16,6 +17,7 @@ from tests.support.rows import input_spec, workflow_row
 
 pytestmark = pytest.mark.django_db
 
+SPEC = input_spec(algorithm=SplittingAlgo.FILE_BASED, files_per_job=2)
 #: Every other collation than bytes puts "a" before "B" or skips the punctuation.
 LFNS = ["/store/B.root", "/store/a-1.root", "/store/a.root", "/store/a_1.root", "/store/é.root"]
 
@@ -23,7 +25,7 @@ LFNS = ["/store/B.root", "/store/a-1.root", "/store/a.root", "/store/a_1.root", 
 @pytest.fixture(name="workflow")
 def _workflow() -> Workflow:
     SiteRse.objects.create(site=Site.objects.create(name="T2_CH_CERN"), rse="T2_CH_CERN", seen_at="2026-01-01T00:00:00Z")
-    workflow = workflow_row(spec=input_spec(algorithm=SplittingAlgo.FILE_BASED, files_per_job=2))
+    workflow = workflow_row(spec=SPEC)
     for lfn in reversed(LFNS):
         InputFile.objects.create(
             workflow=workflow, lfn=lfn, block_name="/a/b/c#1", size_bytes=1, events=10, rses=["T2_CH_CERN"],
@@ -34,18 +36,17 @@ def _workflow() -> Workflow:
 
 def test_files_are_planned_in_byte_order(workflow: Workflow) -> None:
     left = LeftOut()
-    jobs = jobs_left(workflow, input_spec(algorithm=SplittingAlgo.FILE_BASED, files_per_job=2), ledger_of(workflow), left)
+    jobs = jobs_left(workflow, SPEC, ledger_of(workflow), left)
     assert [file.lfn for job in jobs or () for file in job.files] == LFNS
     assert not left
-    assert [file.lfn for file in lumi_specs(workflow, {1: ((1, 1),)}, anywhere=False)] == LFNS
+    assert [file.lfn for file in lumi_specs(workflow, Places(workflow, SPEC), {1: ((1, 1),)})] == LFNS
 
 
 def test_the_order_is_asked_for_by_name_since_a_database_may_have_another(workflow: Workflow) -> None:
     """The test stack's PostgreSQL knows no other collation to try it with."""
     with CaptureQueriesContext(connection) as queries:
-        spec = input_spec(algorithm=SplittingAlgo.FILE_BASED, files_per_job=2)
-        list(jobs_left(workflow, spec, ledger_of(workflow), LeftOut()) or ())
-        list(lumi_specs(workflow, {1: ((1, 1),)}, anywhere=False))
+        list(jobs_left(workflow, SPEC, ledger_of(workflow), LeftOut()) or ())
+        list(lumi_specs(workflow, Places(workflow, SPEC), {1: ((1, 1),)}))
     orders = [query["sql"].rpartition("ORDER BY")[2] for query in queries if "ORDER BY" in query["sql"]]
     by_name = [order for order in orders if '"input_files"."lfn"' in order]
     assert len(by_name) == 3  # files that were not tried, those that were, those with lumis

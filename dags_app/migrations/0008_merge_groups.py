@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("dags_app", "0006_recorded_actions")]
+    dependencies = [("dags_app", "0007_unreadable_input")]
 
     operations = [
         migrations.AddField(
