@@ -36,7 +36,7 @@ class KnownQueryMixin(APIView):
 
     query_params: ClassVar[frozenset[str]] = frozenset()
     # Without metadata OPTIONS is answered 405: `Allow` must not promise it.
-    http_method_names: ClassVar[list[str]] = [name for name in APIView.http_method_names if name != "options"]
+    http_method_names = [name for name in APIView.http_method_names if name != "options"]  # noqa: RUF012
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Sign-in and permissions first, then the query string."""
