@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from outputs_app.models import BlockWorkUnit, DatasetOwner, Effect, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import BlockWorkUnit, DatasetOwner, Effect, OutputDataset, OutputFile, OwnedDataset, ProcessingBlock
 from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
@@ -20,6 +20,16 @@ class OutputDatasetAdmin(ReadOnlyAdmin):
     list_select_related = ("workflow",)
     exact_search = ("name", "workflow__request__request_name")
     search_help_text = "A dataset's or a request's whole name."
+    ordering = ("-id",)
+
+
+@admin.register(OwnedDataset)
+class OwnedDatasetAdmin(ReadOnlyAdmin):
+    """Names of output datasets, the family of requests that may write into each, and where its lumis go on; newest first."""
+
+    list_display = ("name", "family", "next_lumi", since_column("created_at", "created"))
+    exact_search = ("name", "family")
+    search_help_text = "A dataset's whole name, or a family."
     ordering = ("-id",)
 
 

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
-from outputs_app.models import Effect, OutputFile, ProcessingBlock
+from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
 from requests_app.models import (
     AuditEntry,
     InputFile,
@@ -104,6 +104,8 @@ def some(built: Scene) -> Scene:
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
     PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
+    owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
+    DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
     return built
 
