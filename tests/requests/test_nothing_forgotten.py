@@ -54,7 +54,7 @@ def cycles(world: World, number: int, seconds: float = 600) -> None:
         world.clock.advance(seconds)
 
 
-def test_a_block_archived_before_its_registration_died_completes_once_that_is_tried_again(world: World) -> None:
+def test_a_block_whose_registration_died_goes_to_tape_and_completes_once_that_is_tried_again(world: World) -> None:
     request = started(world)
     world.schedd.end(world.job_of(request), End.FINISHED)
     world.observe()
@@ -62,7 +62,7 @@ def test_a_block_archived_before_its_registration_died_completes_once_that_is_tr
     world.dbs.script.arm(Mode.DOWN, 5000)
     cycles(world, 40)
     assert {block.status for block in ProcessingBlock.objects.all()} == {BlockStatus.FAILED}
-    assert all(block.tape_rule_id for block in ProcessingBlock.objects.all())
+    assert not any(block.tape_rule_id for block in ProcessingBlock.objects.all()), "nothing goes to tape that DBS does not know"
 
     world.heal()
     world.retry_effects()

@@ -111,7 +111,7 @@ def refused(world: World) -> Request:
     world.schedd.unit_done(job, "mg_000000")
     world.observe()
     world.evaluate(request)
-    world.dbs.script.arm(Mode.REFUSED)
+    world.rucio.script.arm(Mode.REFUSED)
     world.effects()
     return request
 
