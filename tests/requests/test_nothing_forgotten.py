@@ -61,7 +61,10 @@ def test_a_block_whose_registration_died_goes_to_tape_and_completes_once_that_is
     world.evaluate(request)
     world.dbs.script.arm(Mode.DOWN, 5000)
     cycles(world, 40)
-    assert {block.status for block in ProcessingBlock.objects.all()} == {BlockStatus.FAILED}
+    statuses = {block.dataset.tier: block.status for block in ProcessingBlock.objects.select_related("dataset")}
+    assert statuses == {"GEN-SIM": BlockStatus.FAILED, "AODSIM": BlockStatus.COMPLETE}, (
+        "the second waits for its parents' dataset"
+    )
     assert not any(block.tape_rule_id for block in ProcessingBlock.objects.all()), "nothing goes to tape that DBS does not know"
 
     world.heal()
