@@ -101,3 +101,17 @@ class DocumentRefused(Wms2Error):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
+
+
+class RequestKnown(DocumentRefused):
+    """A request of this name is there already; nothing was stored.
+
+    Args:
+        request_name: of the one that is there.
+        status: of it, as the interfaces spell it.
+    """
+
+    def __init__(self, request_name: str, status: str) -> None:
+        self.request_name, self.status = request_name, status
+        text = f"{request_name} is known already and is {status}; a new version needs a name of its own"
+        super().__init__([Problem("RequestName", text)])

@@ -18,7 +18,7 @@ from requests_app.services.receiving import request_receive
 from wms2.api.parsers import StrictJsonParser
 from wms2.api.permissions import is_operator
 from wms2.api.problems import ProblemError
-from wms2.errors import DocumentRefused, InvalidTransition, Problem, ServiceError
+from wms2.errors import DocumentRefused, InvalidTransition, Problem, RequestKnown, ServiceError
 
 
 class ImportForm(forms.Form):
@@ -64,12 +64,15 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         raise PermissionDenied("only operators may do this")
     form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
     problems: list[Problem] = []
+    known: Request | None = None
     if form.is_bound and form.is_valid():
         try:
             row = request_receive(received=form.cleaned_data["received"], actor=request.user.get_username()[:100])
             return HttpResponseRedirect(row.get_absolute_url())
         except DocumentRefused as refused:
             problems = list(refused.problems)
+            if isinstance(refused, RequestKnown):
+                known = Request.objects.get(request_name=refused.request_name)
         except (InvalidTransition, ServiceError) as error:
             problems = [Problem("", str(error))]
     context = {
@@ -78,6 +81,7 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         "opts": Request._meta,
         "form": form,
         "problems": problems,
+        "known": known,
         "media": model_admin.media,
     }
     return TemplateResponse(request, "admin/wms2/import.html", context, status=400 if form.is_bound else 200)

@@ -20,7 +20,7 @@ from requests_app.states import record_creation
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.errors import DocumentRefused, Problem
+from wms2.errors import DocumentRefused, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
@@ -67,6 +67,7 @@ def request_import(
 
     Raises:
         DocumentRefused: every problem by field, also a dataset that belongs to another request; nothing stored.
+        RequestKnown: there is one of this name.
         InvalidTransition: a production step is wrong; nothing stored.
     """
     draft = draft_of(document, request_name)
@@ -111,7 +112,8 @@ def request_import(
     except IntegrityError as error:
         if "request_name" not in str(error):
             raise
-        raise _known_already(request.request_name) from error
+        request_known_refuse(request_name=request.request_name)
+        raise
     return request
 
 
@@ -120,11 +122,11 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
 
     Raises:
         DocumentRefused: every problem by field, also a dataset that belongs to another request.
+        RequestKnown: there is one of this name.
         ServiceUnavailable: ConfigCache did not answer.
     """
     draft = draft_of(document, request_name)
-    if Request.objects.filter(request_name=draft.request_name).exists():
-        raise _known_already(draft.request_name)
+    request_known_refuse(request_name=draft.request_name)
     belongs = belonging or Belonging()
     family = belongs.family
     spec = spec_complete(draft, configs_of(draft))
@@ -143,8 +145,15 @@ def request_fetch(*, request_name: str) -> dict[str, Any]:
     return document
 
 
-def _known_already(name: str) -> DocumentRefused:
-    return DocumentRefused([Problem("RequestName", f"{name} is known already; a new version needs a name of its own")])
+def request_known_refuse(*, request_name: str) -> None:
+    """Refuse a name that is taken.
+
+    Raises:
+        RequestKnown: naming the request that has it.
+    """
+    status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
+    if status is not None:
+        raise RequestKnown(request_name, str(status))
 
 
 def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:

@@ -8,7 +8,7 @@ from typing import Any
 from requests_app.intake import with_priority
 from requests_app.models import Request
 from requests_app.production import steps_read
-from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
+from requests_app.services.intake import Belonging, request_check, request_fetch, request_import, request_known_refuse
 from wms2.errors import DocumentRefused, NotFoundInService, Problem
 
 
@@ -35,9 +35,12 @@ def request_receive(*, received: Received, actor: str) -> Request:
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
+        RequestKnown: there is one of this name, which is told before any service is asked when the name is given.
         InvalidTransition: a production step is wrong; nothing stored.
         ServiceUnavailable: ReqMgr2 or ConfigCache did not answer; nothing stored.
     """
+    if received.request_name:
+        request_known_refuse(request_name=received.request_name)
     document = _document(received)
     if received.priority is not None:
         document = with_priority(document, received.priority)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from rest_framework.test import APIClient
 
 from deploy.simulators import client as simulator_client
 from deploy.simulators import seed
-from requests_app.models import AuditEntry, Request, RequestTransition
+from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition
 from sites_app.models import Site
 from tests.adapters.simulators import Simulators
 from tests.api.problems import problem
@@ -121,11 +122,41 @@ def test_a_missing_configuration_is_found_before_anything_is_stored(
     assert not Request.objects.exists()
 
 
-def test_a_name_that_is_known_is_refused(operator: APIClient, services: Simulators, document: dict[str, Any]) -> None:
-    assert operator.post(URL, {"document": document, "request_name": "olga_twice"}).status_code == 201
-    body = problem(operator.post(URL, {"document": document, "request_name": "olga_twice"}), 422, "document_refused")
-    assert "known already" in body["detail"]
+def test_a_repeated_import_names_the_request_that_is_there(
+    operator: APIClient, services: Simulators, document: dict[str, Any]
+) -> None:
+    made = operator.post(URL, {"document": document, "request_name": "olga_twice"})
+    assert made.status_code == 201
+    Request.objects.update(status=RequestStatus.QUEUED)
+
+    body = problem(operator.post(URL, {"document": document, "request_name": "olga_twice"}), 409, "request_exists")
+
+    assert body["existing"] == {"request_name": "olga_twice", "status": "queued", "url": made["Location"]}
+    assert "olga_twice is known already and is queued" in body["detail"]
+    assert operator.get(body["existing"]["url"]).json()["request_name"] == "olga_twice"
     assert Request.objects.count() == 1
+
+
+def test_the_command_tells_the_status_of_a_known_request_too(
+    operator: APIClient, services: Simulators, document: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator.post(URL, {"document": document, "request_name": "olga_twice"})
+    (tmp_path / "doc.json").write_text(json.dumps(document))
+    with pytest.raises(SystemExit) as stopped:
+        call_command("import_request", "--file", str(tmp_path / "doc.json"), "--name", "olga_twice")
+    assert stopped.value.code == 2
+    assert "RequestName: olga_twice is known already and is submitted" in capsys.readouterr().err
+
+
+def test_a_repeated_import_is_told_although_reqmgr2_is_silent_by_now(
+    operator: APIClient, services: Simulators, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = simulator_client.submit(simulator_client.Caller(services.url), document)
+    asked = {"request_name": name, "source": "reqmgr2"}
+    assert operator.post(URL, asked).status_code == 201
+    monkeypatch.setenv("WMS2_REQMGR2_URL", "http://127.0.0.1:1/reqmgr2/data")
+    factory.reset()
+    assert problem(operator.post(URL, asked), 409, "request_exists")["existing"]["request_name"] == name
 
 
 def test_a_name_that_reqmgr2_does_not_know_is_refused(operator: APIClient, services: Simulators) -> None:

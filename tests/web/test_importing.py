@@ -41,7 +41,8 @@ def test_a_document_is_imported_and_one_lands_on_its_page(ready: None, operator:
     assert AuditEntry.objects.get(action="request_import").actor == "olga"
     again = text(send(operator, document=content).content.decode())
     assert "Refused; nothing was stored." in again
-    assert row.request_name in again
+    assert f"{row.request_name} is known already and is submitted" in again
+    assert f"Already here: {row.request_name}, Submitted." in again
 
 
 @pytest.mark.django_db

@@ -10,7 +10,9 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.defaults import server_error as html_server_error
 from rest_framework import exceptions
+from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from wms2.api.problems import MEDIA_TYPE, Problem, ProblemError, flattened, several
 from wms2.errors import (
@@ -18,6 +20,7 @@ from wms2.errors import (
     DocumentRefused,
     InvalidTransition,
     NotFoundInService,
+    RequestKnown,
     ServiceRejected,
     ServiceUnavailable,
     StaleState,
@@ -34,7 +37,7 @@ _SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """The answer to an exception; None lets Django make a 500 of it."""
-    problem = problem_of(error)
+    problem = _exists(error, context["request"]) if isinstance(error, RequestKnown) else problem_of(error)
     if problem is None:
         return None
     headers = _headers(error)
@@ -58,6 +61,17 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, OperationalError | InterfaceError):
         return Problem(503, "database_unavailable", "the database does not answer", hint="Try again; see /readyz.")
     return _of_wms2(error)
+
+
+def _exists(error: RequestKnown, http: Request) -> Problem:
+    """Repeated after an answer that was lost, it is the same import: the client can go on with the request that is there."""
+    existing = {
+        "request_name": error.request_name,
+        "status": error.status,
+        "url": reverse("request-detail", [error.request_name], request=http),
+    }
+    hint = "Nothing was stored. Read it under existing.url; a new version needs a name of its own."
+    return Problem(409, "request_exists", str(error), "RequestName", hint, existing=existing)
 
 
 def _of_framework(error: exceptions.APIException) -> Problem:

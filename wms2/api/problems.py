@@ -21,7 +21,10 @@ TYPE_PREFIX = "urn:wms2:problem:"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One answer that is no success. ``problems`` lists every wrong field when there may be several."""
+    """One answer that is no success. ``problems`` lists every wrong field when there may be several.
+
+    ``existing`` names what is there already in place of what was to be made: ``request_name``, ``status``, ``url``.
+    """
 
     status: int
     code: str
@@ -29,6 +32,7 @@ class Problem:
     field: str | None = None
     hint: str | None = None
     problems: tuple[tuple[str, str], ...] = ()
+    existing: Mapping[str, str] | None = None
 
     def body(self) -> dict[str, Any]:
         """The JSON object."""
@@ -43,6 +47,8 @@ class Problem:
         }
         if self.problems:
             body["problems"] = [{"field": field, "problem": text} for field, text in self.problems]
+        if self.existing:
+            body["existing"] = dict(self.existing)
         return body
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:

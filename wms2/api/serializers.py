@@ -59,6 +59,14 @@ class FieldProblemSerializer(serializers.Serializer):
     problem = serializers.CharField()
 
 
+class ExistingSerializer(serializers.Serializer):
+    """The request that is there already."""
+
+    request_name = serializers.CharField()
+    status = serializers.CharField()
+    url = serializers.URLField()
+
+
 class ProblemSerializer(serializers.Serializer):
     """application/problem+json; for the schema."""
 
@@ -70,3 +78,4 @@ class ProblemSerializer(serializers.Serializer):
     field = serializers.CharField(allow_null=True)
     hint = serializers.CharField(allow_null=True)
     problems = FieldProblemSerializer(many=True, required=False)
+    existing = ExistingSerializer(required=False, help_text="with request_exists: the request that has the name")
