@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
 from requests_app.audit import audit
 from requests_app.models import Limit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
+from wms2.locks import LockKey, transaction_lock
 
 #: What may be changed at run time; everything else needs a restart.
 CHANGEABLE = frozenset(
@@ -50,7 +50,7 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
         checked = TypeAdapter(Conf.model_fields[name].rebuild_annotation()).validate_python(value)
     except ValidationError as error:
         raise ConfigurationError(f"{name}: {error.errors()[0]['msg']}") from error
-    with transaction.atomic():
+    with transaction_lock(LockKey.LIMITS):  # who compares versions of all limits first sees no other change in between
         old = Limit.objects.filter(name=name).values_list("value", flat=True).first()
         row, _ = Limit.objects.update_or_create(name=name, defaults={"value": checked, "actor": actor, "reason": reason})
         audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)

@@ -20,6 +20,7 @@ class LockKey(IntEnum):
     """Advisory lock numbers (the first of PostgreSQL's two integers is always ``NAMESPACE``). 1 was a former release's."""
 
     ADMISSION = 2
+    LIMITS = 3
 
 
 NAMESPACE = 0x574D5332  # "WMS2"

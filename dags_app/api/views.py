@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from dags_app import live
 from dags_app.api import pages
+from dags_app.api.etag import dag_etag
 from dags_app.api.filters import DagFilters
 from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNodesSerializer, DagSerializer
 from dags_app.dagman import NodeState
@@ -31,6 +32,7 @@ class DagViewSet(RowsViewSet):
     serializer_class = DagSerializer
     list_serializer_class = DagListSerializer
     filterset_class = DagFilters
+    versioned: ClassVar[frozenset[str]] = frozenset({"retrieve"})
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "status", "total_work_units")
 
@@ -38,6 +40,11 @@ class DagViewSet(RowsViewSet):
         """Without the workflow's large columns."""
         rows = dags_shown()
         return rows.prefetch_related("history") if self.action == "retrieve" else rows
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One DAG with its history."""
+        dag = self.get_object()
+        return self.versioned_answer(request, self.get_serializer(dag).data, dag_etag(dag))
 
 
 class DagNodesView(ApiView):

@@ -72,6 +72,7 @@ class RequestRestoreFilesView(ApiView):
     """Let input files in again that could not be read, or that an operator left out; a further round reads them."""
 
     serializer_class = RequestSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
 
     @extend_schema(request=RestoreInputSerializer, responses={202: RequestSerializer})
     def post(self, request: HttpRequest, request_name: str) -> Response:
@@ -83,4 +84,4 @@ class RequestRestoreFilesView(ApiView):
         def verb(row: Request) -> None:
             services.input_files_restore(request=row, lfns=data["files"], actor=actor, reason=data["reason"])
 
-        return shown(on_request(request_name, verb), status.HTTP_202_ACCEPTED)
+        return shown(on_request(request, request_name, verb), status.HTTP_202_ACCEPTED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,12 +13,14 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from requests_app.api.etags import site_etag
 from requests_app.api.verbs import actor_of
 from requests_app.models import Workflow
 from requests_app.services.sites import site_ban_by_operator, site_change_status, site_note, site_unban_by_operator
 from sites_app.api.serializers import SiteSerializer
 from sites_app.models import Site, SiteStatus
 from sites_app.selectors import sites_shown
+from wms2.api.preconditions import if_match, in_one_transaction
 from wms2.api.problems import bad_field
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer
 from wms2.api.views import ApiView, query_and_body
@@ -66,6 +70,7 @@ class SiteVerbView(ApiView):
 
     serializer_class = SiteSerializer
     input_class: ClassVar[type[ReasonSerializer]] = ReasonSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"get", "patch", "post", "delete"})
 
     def checked(self, data: Any) -> dict[str, Any]:
         """The body, judged."""
@@ -75,7 +80,22 @@ class SiteVerbView(ApiView):
 
     def answer(self, pk: str, code: int = status.HTTP_202_ACCEPTED) -> Response:
         """The site as it is now."""
-        return Response(self.get_serializer(sites_shown().get(pk=pk)).data, status=code)
+        site = sites_shown().get(pk=pk)
+        return Response(self.get_serializer(site).data, status=code, headers={"ETag": site_etag(site)})
+
+    def on_site(self, request: HttpRequest, pk: str, verb: Callable[[Site], object]) -> None:
+        """Run ``verb`` on the site, if need be only on the version that the client demands."""
+        demanded = if_match(request)
+        if demanded is None:
+            verb(get_object_or_404(Site, pk=pk))
+            return
+
+        def on_version() -> None:
+            site = get_object_or_404(sites_shown().select_for_update(no_key=True), pk=pk)
+            demanded.require(site_etag(site))
+            verb(site)
+
+        in_one_transaction(on_version)
 
 
 class _StatusView(SiteVerbView):
@@ -84,8 +104,8 @@ class _StatusView(SiteVerbView):
     def change(self, request: HttpRequest, pk: str) -> Response:
         """Done twice it is done once."""
         data = self.checked(request.data)
-        site = get_object_or_404(Site, pk=pk)
-        _become(site, self.to, data.get("until"), actor_of(request), data["reason"])
+        become = partial(_become, to=self.to, until=data.get("until"), actor=actor_of(request), reason=data["reason"])
+        self.on_site(request, pk, become)
         return self.answer(pk)
 
 
@@ -97,17 +117,13 @@ class SiteView(SiteVerbView):
     @extend_schema(responses={200: SiteSerializer})
     def get(self, request: HttpRequest, pk: str) -> Response:
         """With its storage, its bans in force, and its slots as the collector told them."""
-        return Response(self.get_serializer(get_object_or_404(sites_shown(), pk=pk)).data)
+        site = get_object_or_404(sites_shown(), pk=pk)
+        return self.versioned_answer(request, self.get_serializer(site).data, site_etag(site))
 
     @extend_schema(request=SiteChangeSerializer, responses={200: SiteSerializer})
     def patch(self, request: HttpRequest, pk: str) -> Response:
         """Change its status, or operators' notes about it. What the site is, only CRIC changes; bans have a verb of their own."""
-        data, actor = self.checked(request.data), actor_of(request)
-        site = get_object_or_404(Site, pk=pk)
-        if "status" in data:
-            _become(site, SiteStatus(data["status"]), data.get("drain_until"), actor, data["reason"])
-        if "config_data" in data:
-            site_note(site=site, notes=data["config_data"], actor=actor, reason=data["reason"])
+        self.on_site(request, pk, partial(_change, asked=self.checked(request.data), actor=actor_of(request)))
         return self.answer(pk, status.HTTP_200_OK)
 
 
@@ -159,16 +175,16 @@ class SiteBanView(SiteVerbView):
     def post(self, request: HttpRequest, pk: str) -> Response:
         """No new submission sends work there; running DAGs go on. The same ban again prolongs it."""
         data = self.checked(request.data)
-        site = get_object_or_404(Site, pk=pk)
+        ban = partial(
+            site_ban_by_operator,
+            actor=actor_of(request),
+            reason=data["reason"],
+            workflow=_workflow(data.get("request_name")),
+            expires_at=data.get("expires_at"),
+            insist=data["insist"],
+        )
         try:
-            site_ban_by_operator(
-                site=site,
-                actor=actor_of(request),
-                reason=data["reason"],
-                workflow=_workflow(data.get("request_name")),
-                expires_at=data.get("expires_at"),
-                insist=data["insist"],
-            )
+            self.on_site(request, pk, lambda site: ban(site=site))
         except InvalidTransition as error:
             if "expires_at" in data and "is over already" in str(error):
                 raise bad_field("expires_at", str(error)) from error
@@ -189,16 +205,24 @@ class SiteBanView(SiteVerbView):
         serializer.is_valid(raise_exception=True)
         data = serializer.validated_data
         workflow = _workflow(data.get("request_name"))
-        site_unban_by_operator(
-            site=get_object_or_404(Site, pk=pk),
+        unban = partial(
+            site_unban_by_operator,
             actor=actor_of(request),
             reason=data["reason"],
             workflow_id=workflow.pk if workflow else None,
         )
+        self.on_site(request, pk, lambda site: unban(site=site))
         return self.answer(pk)
 
 
-def _become(site: Site, to: SiteStatus, until: datetime | None, actor: str, reason: str) -> None:
+def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
+    if "status" in asked:
+        _become(site, to=SiteStatus(asked["status"]), until=asked.get("drain_until"), actor=actor, reason=asked["reason"])
+    if "config_data" in asked:
+        site_note(site=site, notes=asked["config_data"], actor=actor, reason=asked["reason"])
+
+
+def _become(site: Site, *, to: SiteStatus, until: datetime | None, actor: str, reason: str) -> None:
     if (site.status, site.drain_until) != (to, until):
         site_change_status(site=site, status=to, actor=actor, reason=reason, drain_until=until)
 

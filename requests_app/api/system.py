@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.generics import get_object_or_404
@@ -13,6 +12,7 @@ from rest_framework.response import Response
 
 from outputs_app.api.serializers import EffectSerializer
 from outputs_app.selectors import effects_shown
+from requests_app.api.etags import limits_etag
 from requests_app.api.inputs import LimitsSerializer
 from requests_app.api.system_serializers import (
     AdmissionQueueSerializer,
@@ -27,11 +27,13 @@ from requests_app.selectors.admission import placed
 from requests_app.selectors.lifecycle import schedds_shown
 from requests_app.services.effects import effect_retry_now
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
+from wms2.api.preconditions import if_match
 from wms2.api.problems import bad_field
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.views import ApiView
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.locks import LockKey, transaction_lock
 
 
 class AdmissionQueueView(ApiView):
@@ -61,10 +63,12 @@ class AdmissionConfigView(ApiView):
     """Limits that can be changed at run time, each change audited."""
 
     serializer_class = LimitsInForceSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"get", "patch"})
 
     def get(self, request: HttpRequest) -> Response:
         """Values in force, defaults, and who changed them."""
-        return Response(self.get_serializer({"limits": config_in_force()}).data)
+        limits = config_in_force()
+        return self.versioned_answer(request, self.get_serializer({"limits": limits}).data, limits_etag(limits))
 
     @extend_schema(request=LimitsSerializer, responses={200: LimitsInForceSerializer})
     def patch(self, request: HttpRequest) -> Response:
@@ -73,13 +77,17 @@ class AdmissionConfigView(ApiView):
         data.is_valid(raise_exception=True)
         asked: dict[str, Any] = dict(data.validated_data)
         reason = asked.pop("reason")
-        with transaction.atomic():
+        demanded = if_match(request)
+        with transaction_lock(LockKey.LIMITS):
+            if demanded is not None:
+                demanded.require(limits_etag(config_in_force()))
             for name, value in sorted(asked.items()):
                 try:
                     limit_set(name=name, value=value, actor=actor_of(request), reason=reason)
                 except ConfigurationError as error:
                     raise bad_field(name, str(error).removeprefix(f"{name}: ")) from error
-        return self.get(request)
+        limits = config_in_force()
+        return Response(self.get_serializer({"limits": limits}).data, headers={"ETag": limits_etag(limits)})
 
 
 class EffectRetryView(ApiView):

@@ -16,6 +16,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from requests_app import services
+from requests_app.api.etags import request_etag
 from requests_app.api.serializers import RequestSerializer, request_shown
 from requests_app.api.verb_inputs import (
     InvalidationManifestSerializer,
@@ -44,7 +45,7 @@ _STOP_MESSAGES = {
 
 def shown(request: Request, code: int, **headers: str) -> Response:
     """A request as an answer."""
-    return Response(request_shown(request_picture(request)), status=code, headers=headers)
+    return Response(request_shown(request_picture(request)), status=code, headers={**headers, "ETag": request_etag(request)})
 
 
 def reason_of(data: Any) -> str:
@@ -62,12 +63,13 @@ class RequestVerbView(ApiView):
     """A verb that takes a reason and nothing else."""
 
     serializer_class = RequestSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
 
     @extend_schema(request=ReasonSerializer, responses={202: RequestSerializer})
     def post(self, request: HttpRequest, request_name: str) -> Response:
         """Record the intent; the life cycle acts on it."""
         reason, actor = reason_of(request.data), actor_of(request)
-        row = on_request(request_name, lambda row: self.verb(row, actor, reason))
+        row = on_request(request, request_name, lambda row: self.verb(row, actor, reason))
         return shown(row, status.HTTP_202_ACCEPTED)
 
     @abstractmethod
@@ -103,6 +105,7 @@ class RequestStopView(ApiView):
     """Stop the running DAG cleanly; the request queues again and goes on from the rescue file."""
 
     serializer_class = StoppedSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
 
     @extend_schema(request=StopInputSerializer, responses={202: StoppedSerializer})
     def post(self, request: HttpRequest, request_name: str) -> Response:
@@ -110,7 +113,7 @@ class RequestStopView(ApiView):
         data, actor = _checked(StopInputSerializer, request.data), actor_of(request)
         before = get_object_or_404(Request, request_name=request_name).status
         verb = partial(_stop, actor=actor, reason=data["reason"], mode=data["mode"])
-        row = on_request(request_name, verb)
+        row = on_request(request, request_name, verb)
         stopping = row.status == "stopping"
         body = {
             "request_name": row.request_name,
@@ -120,7 +123,8 @@ class RequestStopView(ApiView):
             "mode": data["mode"],
             "message": _STOP_MESSAGES[data["mode"]] if stopping else "No DAG runs; the request goes on by itself.",
         }
-        return Response(self.get_serializer(body).data, status=status.HTTP_202_ACCEPTED)
+        etag = {"ETag": request_etag(row)}
+        return Response(self.get_serializer(body).data, status=status.HTTP_202_ACCEPTED, headers=etag)
 
 
 def _stop(row: Request, *, actor: str, reason: str, mode: str) -> None:
@@ -131,6 +135,7 @@ class RequestReleaseView(ApiView):
     """Let a held request go on, as it is or with changes. Completed work stays."""
 
     serializer_class = RequestSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
     query_params: ClassVar[frozenset[str]] = frozenset()
 
     def known_query_params(self) -> frozenset[str]:
@@ -159,13 +164,14 @@ class RequestReleaseView(ApiView):
                     request=row, actor=actor, reason=data["reason"], mode=_mode(data.get("mode")), changes=serializer.changes()
                 )
 
-        return shown(on_request(request_name, verb), status.HTTP_202_ACCEPTED)
+        return shown(on_request(request, request_name, verb), status.HTTP_202_ACCEPTED)
 
 
 class RequestRestartView(ApiView):
     """Kill and clone: the request fails, and its next version begins from nothing."""
 
     serializer_class = RequestSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
 
     @extend_schema(request=RestartInputSerializer, responses={202: RequestSerializer})
     def post(self, request: HttpRequest, request_name: str) -> Response:
@@ -186,7 +192,7 @@ class RequestRestartView(ApiView):
                 )
             ]
 
-        on_request(request_name, verb)
+        on_request(request, request_name, verb)
         return shown(made[0], status.HTTP_202_ACCEPTED)
 
 

@@ -14,6 +14,7 @@ from rest_framework.reverse import reverse
 
 from dags_app.counts import unit_counts
 from requests_app import services
+from requests_app.api.etags import request_etag
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
 from requests_app.api.serializers import (
@@ -22,12 +23,14 @@ from requests_app.api.serializers import (
     VersionChainSerializer,
     WorkflowListSerializer,
     WorkflowSerializer,
+    request_shown,
 )
 from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
 from requests_app.api.verb_views import REASON, reason_of, shown
 from requests_app.api.verbs import actor_of, on_request
 from requests_app.models import Request, Workflow
 from requests_app.selectors import (
+    request_picture,
     requests_listed,
     version_chain,
     workflow_standing,
@@ -47,6 +50,7 @@ class RequestViewSet(RowsViewSet):
     list_serializer_class = RequestListSerializer
     filterset_class = RequestFilters
     lookup_field = "request_name"
+    versioned: ClassVar[frozenset[str]] = frozenset({"retrieve", "partial_update", "destroy"})
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign")
 
@@ -73,7 +77,8 @@ class RequestViewSet(RowsViewSet):
 
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """One request with its transitions, workflow, ledger, and what it waits for."""
-        return shown(self.get_object(), status.HTTP_200_OK)
+        row = self.get_object()
+        return self.versioned_answer(request, request_shown(request_picture(row)), request_etag(row))
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
@@ -81,7 +86,7 @@ class RequestViewSet(RowsViewSet):
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
-        row = on_request(request_name, partial(_change, asked=asked, actor=actor_of(request)))
+        row = on_request(request, request_name, partial(_change, asked=asked, actor=actor_of(request)))
         return shown(row, status.HTTP_200_OK)
 
     @extend_schema(
@@ -91,7 +96,8 @@ class RequestViewSet(RowsViewSet):
     def destroy(self, request: HttpRequest, request_name: str) -> Response:
         """Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable."""
         reason = reason_of(query_and_body(request))
-        row = on_request(request_name, lambda row: services.request_abort(request=row, actor=actor_of(request), reason=reason))
+        abort = partial(services.request_abort, actor=actor_of(request), reason=reason)
+        row = on_request(request, request_name, lambda row: abort(request=row))
         return shown(row, status.HTTP_202_ACCEPTED)
 
 

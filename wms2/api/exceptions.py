@@ -106,6 +106,8 @@ def _of_wms2(error: Exception) -> Problem | None:
 
 
 def _headers(error: Exception) -> dict[str, str]:
+    if isinstance(error, ProblemError):
+        return error.headers
     if isinstance(error, CircuitOpen):
         return {"Retry-After": str(RETRY_AFTER_CIRCUIT_SECONDS)}
     if isinstance(error, ServiceUnavailable):

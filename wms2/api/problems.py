@@ -57,10 +57,10 @@ class Problem:
 
 
 class ProblemError(APIException):
-    """Raised by views and serializers for a problem of their own."""
+    """Raised by views and serializers for a problem of their own, with headers of the answer if need be."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
+        self.problem, self.headers = problem, dict(headers or {})
         self.status_code = problem.status
         super().__init__(problem.detail, problem.code)
 

@@ -6,15 +6,31 @@ from typing import Any, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
 
 from wms2.api.problems import MEDIA_TYPE
 from wms2.api.serializers import ProblemSerializer
 
 Direction = Literal["request", "response"]
+_IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="ETag of the answer that the decision was made on; 412 and nothing done if there is another version by now",
+)
+_ETAG = OpenApiParameter(
+    "ETag", str, OpenApiParameter.HEADER, description="version, for If-Match; counts may move under it", response=True
+)
 
 
 class ProblemAutoSchema(AutoSchema):
     """Adds to each operation that anything but success is a problem, and that a body, where there is one, must be there."""
+
+    def get_override_parameters(self) -> list[Any]:
+        """Versions, where they are kept."""
+        found: list[Any] = super().get_override_parameters()
+        is_versioned = getattr(self.view, "is_versioned", None)
+        return [*found, _IF_MATCH, _ETAG] if is_versioned is not None and is_versioned(self.method) else found
 
     def _get_request_body(self, direction: Direction = "request") -> dict[str, Any] | None:
         body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]

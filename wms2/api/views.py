@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
 from wms2.api.pagination import KeysetPagination
+from wms2.api.preconditions import if_match, refuse_unversioned
 from wms2.api.problems import bad_field
 
 
@@ -35,6 +36,8 @@ class KnownQueryMixin(APIView):
     """Refuses unknown, empty and repeated query parameters: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
+    #: Methods (of a view set: actions) that answer with an ``ETag`` and do what ``If-Match`` demands; others refuse the header.
+    versioned: ClassVar[frozenset[str]] = frozenset()
     # Without metadata OPTIONS is answered 405: `Allow` must not promise it.
     http_method_names = [name for name in APIView.http_method_names if name != "options"]  # noqa: RUF012
 
@@ -43,6 +46,8 @@ class KnownQueryMixin(APIView):
         super().initial(request, *args, **kwargs)
         if not hasattr(self, str(request.method).lower()):
             return  # 405 comes next
+        if not self.is_versioned(str(request.method)):
+            refuse_unversioned(request)
         known = self.known_query_params()
         for name, values in sorted(request.query_params.lists()):
             if name not in known:
@@ -50,6 +55,17 @@ class KnownQueryMixin(APIView):
                 raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
             if values != [values[0]] or not values[0]:
                 raise bad_field(name, "give it once and with a value, or leave it out")
+
+    def is_versioned(self, method: str) -> bool:
+        """Whether the method takes ``If-Match``."""
+        return (getattr(self, "action", None) or method.lower()) in self.versioned
+
+    def versioned_answer(self, request: Request, data: Any, etag: str) -> Response:
+        """What is there now, for those who want this version of it or any."""
+        demanded = if_match(request)
+        if demanded is not None:
+            demanded.require(etag)
+        return Response(data, headers={"ETag": etag})
 
     def known_query_params(self) -> frozenset[str]:
         """Those of the method being served."""
