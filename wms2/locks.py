@@ -26,6 +26,8 @@ class LockKey(IntEnum):
 NAMESPACE = 0x574D5332  # "WMS2"
 #: Who holds such a lock needs milliseconds; whoever waits longer comes back with the next cycle.
 PATIENCE_SECONDS = 2.0
+#: To whoever asked for something and was not given the row.
+BEING_CHANGED = "it is being changed just now, and nothing was done; try again in a moment"
 
 
 @contextmanager

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.contrib.auth.models import User
 from django.db import OperationalError, connection, connections, transaction
+from django.test import Client
+from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
 from requests_app.evaluation import evaluating
 from requests_app.evaluator import evaluate_one
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_hold
+from tests.api.problems import problem
 from tests.support.faults import fault
 from tests.support.rows import request_row
 from tests.support.scripted import documents
@@ -101,6 +105,37 @@ def test_a_lock_that_is_not_given_is_told_apart_from_a_database_that_is_away() -
             Request.objects.select_for_update().get(pk=request.pk)
         assert lock_refused(refused.value)
     assert not lock_refused(OperationalError("the connection is lost"))
+
+
+@pytest.fixture(name="impatient")
+def _impatient() -> Iterator[None]:
+    """Locks that are not given at once are refused."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '50ms'")
+        yield
+        cursor.execute("RESET lock_timeout")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_verb_on_a_locked_row_is_told_to_come_back() -> None:
+    request = request_row(S.QUEUED)
+    olga = User.objects.create_superuser("olga")
+    rest, pages = APIClient(), Client()
+    rest.force_authenticate(olga)
+    pages.force_login(olga)
+    page = f"/admin/requests_app/request/verb/hold/?id={request.pk}"
+    data = {"id": str(request.pk), "seen": S.QUEUED, "reason": "not yet"}
+    with paused("SELECT 1 FROM requests WHERE id = %s FOR UPDATE", request.pk):
+        refused = rest.post(f"/api/v1/requests/{request.request_name}/hold", {"reason": "not yet"})
+        told = problem(refused, 503, "being_changed")
+        assert "being changed just now" in told["detail"]
+        assert int(refused["Retry-After"]) > 0
+        answer = pages.post(page, data)
+        assert answer.status_code == 409
+        assert "being changed just now" in answer.content.decode()
+    assert fresh(request).status == S.QUEUED
+    assert pages.post(page, data).status_code == 302
+    assert fresh(request).status == S.HELD
 
 
 def test_a_verb_does_not_wait_for_the_rows_of_a_plan(world: World) -> None:

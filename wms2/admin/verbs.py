@@ -21,6 +21,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import OperationalError
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -30,6 +31,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from wms2.admin.shown import admin_url, badge
 from wms2.api.permissions import is_operator
 from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
+from wms2.locks import BEING_CHANGED, lock_refused
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
@@ -190,6 +192,10 @@ class VerbsMixin:
                     results.append((row, verb.perform(row, actor, form.cleaned_data)))
             except REFUSALS as error:
                 why = str(error)
+            except OperationalError as error:
+                if not lock_refused(error):
+                    raise
+                why = BEING_CHANGED
             if why:
                 refused[row.pk] = why
         if results:

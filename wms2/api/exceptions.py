@@ -25,6 +25,7 @@ from wms2.errors import (
     ServiceUnavailable,
     StaleState,
 )
+from wms2.locks import BEING_CHANGED, lock_refused
 
 log = structlog.get_logger(__name__)
 #: When a client may try again; services and circuits recover within these, or not soon.
@@ -58,6 +59,8 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(403, "permission_denied", str(error) or "not allowed")
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
+    if isinstance(error, OperationalError) and lock_refused(error):
+        return Problem(503, "being_changed", BEING_CHANGED, hint="Somebody else changes the same row; it takes a moment.")
     if isinstance(error, OperationalError | InterfaceError):
         return Problem(503, "database_unavailable", "the database does not answer", hint="Try again; see /readyz.")
     return _of_wms2(error)
