@@ -13,7 +13,7 @@ import structlog
 
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
-from dags_app.services.failures import bad_input_of
+from dags_app.services.failures import BadInput, bad_input_of
 from requests_app.input_places import Places
 from requests_app.models import Event, InputFile, Round
 from requests_app.work_left import LeftOut, record_left_out
@@ -22,30 +22,35 @@ from requests_app.workflow_spec import spec_of
 log = structlog.get_logger(__name__)
 
 
-def only_bad_input_left(round_: Round) -> bool:
-    """Whether each unit of the round that is not done was given up over input files: a rescue would read the same ones again."""
+def bad_input_read(round_: Round) -> BadInput:
+    """What the POST scripts of the round's units that are not done name. Reads files: before a transaction."""
     directory = round_.dags.order_by("created_at").values_list("submit_dir", flat=True).first()
+    units = set(WorkUnit.objects.filter(round=round_).exclude(state=WorkUnitState.DONE).values_list("name", flat=True))
+    return bad_input_of(directory, units) if directory is not None else {}
+
+
+def only_bad_input_left(round_: Round, named: BadInput) -> bool:
+    """Whether each unit of the round that is not done was given up over input files: a rescue would read the same ones again."""
     units = set(WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).values_list("name", flat=True))
-    if directory is None or not units:
-        return False
-    return {reason.partition("/")[0] for reason in bad_input_of(directory, units).values()} == units
+    return bool(units) and units <= named.keys()
 
 
-def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit]) -> int:
+def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInput) -> int:
     """Exclude what the POST scripts of these units name; in the caller's transaction, after their claims have ended.
 
     Returns how many files. A request without input excludes nothing.
     """
     workflow = round_.workflow
     spec = spec_of(workflow)
-    directory = round_.dags.order_by("created_at").values_list("submit_dir", flat=True).first()
-    if spec.input is None or directory is None:
+    if spec.input is None:
         return 0
-    named = bad_input_of(directory, {unit.name for unit in units})
-    rows = InputFile.objects.filter(workflow=workflow, lfn__in=named, excluded_at__isnull=True).exclude(claims__live=True)
+    why_of: dict[str, str] = {}
+    for unit in units:
+        why_of = {**named.get(unit.name, {}), **why_of}
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=why_of, excluded_at__isnull=True).exclude(claims__live=True)
     places = Places(workflow, spec)
     told = {row.lfn: places.lost(row) for row in rows.order_by("lfn")}
-    files = [ExcludedFile(lfn, f"{named[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in told.items() if why]
+    files = [ExcludedFile(lfn, f"{why_of[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in told.items() if why]
     if len(files) < len(told):
         spared = [lfn for lfn, why in told.items() if not why]
         log.warning("input files unreadable", request_name=workflow.request_id, files=len(spared), first=spared[0])

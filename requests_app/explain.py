@@ -10,6 +10,8 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from dags_app.models import DAG
+from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from wms2.words import ago
 
@@ -104,13 +106,13 @@ class Explanation:
     todo: str
 
 
-def explain(request: Request, now: datetime | None = None) -> Explanation:
-    """Sentences about one request, each may be empty."""
+def explain(request: Request, now: datetime | None = None, dag: DAG | None = None) -> Explanation:
+    """Sentences about one request, each may be empty; ``dag`` is its live one, where what happens next is told."""
     status = S(request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),
         alert=alert_words(request.alert_code) if request.alert_code else "",
-        next=_next(request, status),
+        next=_next(request, status, dag),
         todo=_todo(request, status),
     )
 
@@ -131,9 +133,12 @@ def _why(request: Request, status: RequestStatus, now: datetime) -> str:
     return f"Waits for {request.waiting_for}" if request.waiting_for else ""
 
 
-def _next(request: Request, status: RequestStatus) -> str:
+def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
     if status is S.STOPPING:
-        after = _AFTER_STOP[StopIntent(request.stop_intent)]
+        intent = StopIntent(request.stop_intent)
+        after = _AFTER_STOP[intent]
+        if dag is not None and dag.stop_mode == StopMode.DRAIN and intent.goes_on:
+            return f"Work units that run finish first, no other starts; once queue and history prove its DAG gone, {after}."
         return f"Its DAG is being removed; once queue and history prove it gone, {after}."
     return _NEXT[status]
 

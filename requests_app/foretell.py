@@ -105,7 +105,7 @@ def why_not_hold(request: Request) -> str:
         return "It is held already."
     if request.status == S.STOPPING:
         intent = StopIntent(request.stop_intent)
-        return "" if intent.strength < StopIntent.HOLD.strength else f"It is being stopped already: {intent.label.lower()}."
+        return "" if intent.goes_on else f"It is being stopped already: {intent.label.lower()}."
     if allowed(request.status, S.HELD) or allowed(request.status, S.STOPPING):
         return ""
     return f"It is {request.get_status_display()}; that cannot be held."

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.services.leavings import rescue_obstacle
+from dags_app.services.failures import BadInput
+from dags_app.services.leavings import rescue_left, rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
@@ -19,7 +20,7 @@ from outputs_app.blocks import units_leave_blocks
 from outputs_app.owning import lumis_give_back
 from requests_app.accounting import account_again
 from requests_app.alerts import alert
-from requests_app.bad_input import bad_input_exclude, only_bad_input_left
+from requests_app.bad_input import bad_input_exclude, bad_input_read, only_bad_input_left
 from requests_app.evaluation import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
 from requests_app.overrides import max_rescues
@@ -32,19 +33,19 @@ def round_open(workflow: Workflow) -> Round | None:
     return workflow.rounds.filter(closed_at__isnull=True).first()
 
 
-def round_close(*, round_: Round, reason: str, abandoned: Collection[str] = ()) -> int:
+def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: Collection[str] = ()) -> int:
     """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end. Input files
     that their jobs gave up over are excluded, the others are tried again later.
 
-    In the caller's transaction. Returns the number of units given up. Units named in ``abandoned`` have not failed: they
-    generate, and what is lost are their numbers.
+    In the caller's transaction, ``bad_input`` as ``bad_input_read`` said before it. Returns the number of units given up. Units
+    named in ``abandoned`` have not failed: they generate, and what is lost are their numbers.
     """
     lost = list(WorkUnit.objects.filter(round=round_, state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE))
     if lost:
         units_fail(units=[u for u in lost if u.name in abandoned], problem=reason, state=WorkUnitState.ABANDONED)
         units_fail(units=[u for u in lost if u.name not in abandoned], problem=reason)
         units_leave_blocks(unit_ids=[u.pk for u in lost])
-        bad_input_exclude(round_=round_, units=lost)
+        bad_input_exclude(round_=round_, units=lost, named=bad_input)
     Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
     log.info("round closed", round=round_.index, given_up=len(lost), reason=reason)
     return len(lost)
@@ -89,7 +90,7 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if round_ is None:
         return None
     last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
-    obstacle = rescue_obstacle(last) if last is not None else "no DAG of the round has run"
+    obstacle = rescue_obstacle(last, rescue_left(last)) if last is not None else "no DAG of the round has run"
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
         obstacle = "no work unit is left"
     if last is None or obstacle:
@@ -99,7 +100,7 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
         _close(evaluation, round_, last, "rescue attempts used up")
         return None
-    if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_):
+    if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_, bad_input_read(round_)):
         _close(evaluation, round_, last, "what is left gave up over input files: they are read elsewhere, or later")
         return None
     file = newest_rescue(Path(last.dag_file_path))
@@ -129,9 +130,9 @@ def job_priority(evaluation: Evaluation) -> int:
 
 def _close(evaluation: Evaluation, round_: Round, last: DAG | None, reason: str) -> None:
     account_again(evaluation)  # a manifest that is there by now is worth more than doing its work again
-    abandoned = _abandoned(round_, last)
+    abandoned, bad_input = _abandoned(round_, last), bad_input_read(round_)
     with evaluation.fenced():
-        round_close(round_=round_, reason=reason, abandoned=abandoned)
+        round_close(round_=round_, reason=reason, bad_input=bad_input, abandoned=abandoned)
     if abandoned:
         lost = _generated(round_).filter(unit__name__in=abandoned).aggregate(events=Sum("events"))["events"]
         alert(

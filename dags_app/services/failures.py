@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from dags_app.payload.formats import post_name
 from dags_app.payload.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
 
+#: By unit: LFN -> reason of the files that its nodes gave up over.
+BadInput = Mapping[str, Mapping[str, str]]
 log = structlog.get_logger(__name__)
 
 #: The most of a log that one sweep reads; what is left is the next one's.
@@ -265,8 +267,8 @@ def site_failures(dag: DAG) -> dict[str, SiteFailures]:
     }
 
 
-def bad_input_of(submit_dir: str, units: Collection[str]) -> dict[str, str]:
-    """LFN -> reason of the input files that the nodes of these units gave up over (error-handling 5.2).
+def bad_input_of(submit_dir: str, units: Collection[str]) -> BadInput:
+    """The input files that the nodes of these units gave up over by unit (error-handling 5.2). Reads files.
 
     The failure log says which nodes to look at; what counts is each node's last ``post.json``, for it may have done well since.
     """
@@ -276,13 +278,14 @@ def bad_input_of(submit_dir: str, units: Collection[str]) -> dict[str, str]:
         for line in read_failures(directory / FAILURES_FILE)
         if line.get("category") == DATA and line.get("final") and line.get("unit") in units
     }
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for unit, node in sorted(suspects):
         try:
             verdict = json.loads((directory / unit / post_name(node)).read_text(encoding="utf-8"))["classification"]
             if verdict["category"] == DATA:
                 told = f"{unit}/{node}: {verdict['reason']}"[:2000]
-                found.update({str(lfn): told for lfn in verdict["bad_input_files"] if lfn not in found})
+                for lfn in verdict["bad_input_files"]:
+                    found.setdefault(unit, {}).setdefault(str(lfn), told)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("post.json not readable, its input files stay", unit=unit, node=node, error=repr(error))
     return found

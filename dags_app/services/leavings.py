@@ -7,6 +7,7 @@ from the queue rather than failed (``model.md`` section 3, "Failed units"), and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,15 +65,28 @@ def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetric
     return tuple(names)
 
 
-def rescue_obstacle(dag: DAG) -> str:
-    """Why a DAG that has ended cannot be rescued; empty if it can.
+@dataclass(frozen=True, slots=True)
+class RescueLeft:
+    """The newest rescue file of a DAG's directory: its name, empty without one, and what it says, None if it is not whole."""
+
+    name: str
+    file: RescueFile | None
+
+
+def rescue_left(dag: DAG) -> RescueLeft:
+    """Read what ``rescue_obstacle`` judges. A file system may hang: not in a transaction."""
+    name = rescue_name(Path(dag.dag_file_path))
+    return RescueLeft(name, rescue(Path(dag.dag_file_path), []) if name else None)
+
+
+def rescue_obstacle(dag: DAG, left: RescueLeft) -> str:
+    """Why a DAG that has ended cannot be rescued; empty if it can. Asks the rows only.
 
     A rescue file must know of every unit that is done: DAGMan would run the others again, over files that are registered.
     """
-    path = Path(dag.dag_file_path)
     if dag.outcome.get("aborted"):
         return "the DAG aborted itself"
-    name = rescue_name(path)
+    name, found = left.name, left.file
     if dag.status not in RESCUABLE or not name:
         return "there is no rescue file"
     if dag.outcome.get("lost") or dag.outcome.get("unproved"):  # its jobs may still write under the names of its round
@@ -80,7 +94,6 @@ def rescue_obstacle(dag: DAG) -> str:
             return f"{dag.schedd_name} has not said that the lost DAG is gone; it may still run in that directory"
         if name == Path(dag.rescue_dag_path).name:
             return "there is no rescue file of its own"
-    found = rescue(path, [])
     if found is None:
         return f"{name} is not whole"
     accounted = WorkUnit.objects.filter(round_id=dag.round_id, state__in=(WorkUnitState.DONE, WorkUnitState.DONE_UNACCOUNTED))

@@ -141,6 +141,11 @@ def dag_fence_off(dag: DAG, fenced: Fenced) -> str:
     return ""
 
 
+def dag_fenced_off(dag: DAG) -> bool:
+    """Whether ``dag_fence_off`` was begun for this live DAG: only that raises the fence beyond the newest submission's."""
+    return int(dag.workflow.fence_counter) > dag.fence
+
+
 def lost_unit_nodes(dag: DAG) -> UnitNodes:
     """Units that are done for certain: by DAGMan's own files, or because the POST script of their merge has said so."""
     told, rescue = unit_nodes(dag), leavings.rescue(Path(dag.dag_file_path), [])

@@ -11,7 +11,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from dags_app.models import DAG, WorkUnit
+from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import Effect, ProcessingBlock
 from requests_app.admin.importing import import_view
 from requests_app.explain import explain
@@ -115,7 +115,7 @@ class RequestAdmin(ReadOnlyAdmin):
     @admin.display(description="Status")
     def standing(self, row: Request) -> SafeString:
         """Status, why, what next, what to do."""
-        told = explain(row)
+        told = explain(row, dag=DAG.objects.filter(workflow__request=row, status__in=LIVE_DAG).first())
         lines = (("Why", told.why), ("Alert", told.alert), ("Next", told.next), ("To do", told.todo))
         text = format_html_join("", "<p><strong>{}:</strong> {}</p>", (line for line in lines if line[1]))
         return format_html("{} {}", badge(row.status, row.get_status_display()), text)

@@ -7,13 +7,14 @@ import structlog
 from dags_app.models import DAG, DAGHistory, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.failures import failures_without_success, site_failures
+from dags_app.services.lost import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
 from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert, alert_over
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.finish import finish
-from requests_app.lifecycle.lost import end_lost, tell_suspicion
+from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_suspicion
 from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
@@ -40,6 +41,8 @@ def handle_active(evaluation: Evaluation) -> None:
             _confirmed_lost(evaluation, dag)
         elif dag.missing_since is not None:
             _ended(evaluation, dag)
+        elif dag_fenced_off(dag):
+            stop_fenced_off(evaluation, dag)
         else:
             account(evaluation, dag)
             if step_begin(evaluation, dag):

@@ -7,6 +7,7 @@ from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck
 from requests_app.accounting import account_again
+from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
@@ -42,8 +43,9 @@ def finish(evaluation: Evaluation) -> None:
     round_ = round_open(workflow)
     if round_ is not None:
         _refuse_forgotten_units(round_)
+        bad_input = bad_input_read(round_)
         with evaluation.fenced():
-            round_close(round_=round_, reason="the DAG has ended")
+            round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
     looked = look_for_input(evaluation)
     ledger = ledger_of(workflow, whole=False)  # each cycle while registrations are waited for
     ledger_check(ledger)

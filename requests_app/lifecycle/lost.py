@@ -12,7 +12,7 @@ from requests_app.accounting import account_lost
 from requests_app.alerts import alert
 from requests_app.evaluation import Evaluation
 from requests_app.lifecycle.intents import hold_at_least
-from requests_app.models import HoldCode, RequestStatus
+from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
 from wms2.errors import LedgerViolation
 
@@ -53,6 +53,16 @@ def end_lost_stopping(evaluation: Evaluation, dag: DAG) -> None:
     with evaluation.fenced():
         dag_end_lost(dag, why=why, evidence=evidence)
         hold_at_least(evaluation, HoldCode.QUEUE_LOST, why)
+
+
+def stop_fenced_off(evaluation: Evaluation, dag: DAG) -> None:
+    """It was fenced off, and before its end was recorded it was in a queue again: what it still merges is refused and its halt
+    file lets no unit begin, so it is removed and goes on under a fence of its own, as after a stop.
+    """
+    why = (
+        f"DAGMan job {dag.dagman_cluster_id} is in the queue again after it had been fenced off as lost; it cannot go on as it is"
+    )
+    evaluation.transition(S.STOPPING, why, {"dag": str(dag.pk)}, stop_intent=StopIntent.RESUME)
 
 
 def _swept(evaluation: Evaluation, dag: DAG) -> tuple[str, dict[str, object]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
-from dags_app.services.leavings import rescue_obstacle
+from dags_app.services.leavings import rescue_left, rescue_obstacle
 from dags_app.services.outcome import dag_outcome
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
@@ -15,6 +15,7 @@ from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
 from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
+from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation
 from requests_app.ledger import ledger_of
 from requests_app.lifecycle.intents import hold_at_least
@@ -55,8 +56,8 @@ def handle_stopping(evaluation: Evaluation) -> None:
 
 
 def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
-    resumes = StopIntent(evaluation.request.stop_intent).strength < StopIntent.HOLD.strength
-    mode = StopMode(dag.stop_mode) if dag.stop_mode and resumes else StopMode.NOW
+    goes_on = StopIntent(evaluation.request.stop_intent).goes_on
+    mode = StopMode(dag.stop_mode) if dag.stop_mode and goes_on else StopMode.NOW
     dag_request_stop(dag=dag, reason=evaluation.request.get_stop_intent_display(), mode=mode)
     if dag.missing_since is None:
         if mode is StopMode.DRAIN:
@@ -162,7 +163,7 @@ def _resume(evaluation: Evaluation) -> None:
     if last is None:
         why = "no DAG had begun"
     elif last.status != DAGStatus.COMPLETED:
-        obstacle = rescue_obstacle(last)
+        obstacle = rescue_obstacle(last, rescue_left(last))
         why = f"stopped; what is left is planned anew: {obstacle}" if obstacle else ""
     changes = step_taken(evaluation) if evaluation.request.stop_intent == StopIntent.STEP else {}
     if not why:
@@ -176,10 +177,11 @@ def _resume(evaluation: Evaluation) -> None:
 def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
     """Terminal: what was not done is given up; registrations of what was done go on. Only a restart begins the next version."""
     restarts = evaluation.request.stop_intent == StopIntent.RESTART
+    round_ = round_open(evaluation.request.workflow)
+    bad_input = bad_input_read(round_) if round_ is not None else {}
     with evaluation.fenced():
-        round_ = round_open(evaluation.request.workflow)
         if round_ is not None:
-            round_close(round_=round_, reason=why)
+            round_close(round_=round_, reason=why, bad_input=bad_input)
         evaluation.transition(to, why)
         if to is S.FAILED:
             failed_follow_up(evaluation.request, why)

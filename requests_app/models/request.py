@@ -58,6 +58,11 @@ class StopIntent(models.TextChoices):
         """Position in the order above; higher wins."""
         return list(StopIntent).index(self)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the request runs again by itself after the stop."""
+        return self.strength < StopIntent.HOLD.strength
+
 
 class HoldCode(models.TextChoices):
     """Why a request is HELD; each has an entry in docs/runbook.md."""

@@ -11,6 +11,7 @@ from django.db.models import Count, Q
 from dags_app import live
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.selectors import dag_live
 from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
 from requests_app.explain import Explanation, explain
 from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
@@ -155,7 +156,9 @@ def request_page(request: Request) -> RequestPage:
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
-        explanation=explain(request),
+        explanation=explain(
+            request, dag=dag_live(workflow.pk) if workflow and request.status == RequestStatus.STOPPING else None
+        ),
         steps=_steps(request),
         audit=tuple(of_request.order_by("-id")[:MOST_AUDIT]),
         effects=tuple(effects[:MOST_EFFECTS]),

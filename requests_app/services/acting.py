@@ -12,6 +12,7 @@ from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from requests_app.audit import audit
 from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.round_files import RoundFiles
 from requests_app.rounds import round_close, round_open
 from requests_app.states import hold_changes
 from wms2.errors import InvalidTransition, StaleState
@@ -77,8 +78,9 @@ def strengthen(request: Request, intent: StopIntent, actor: str, reason: str) ->
         setattr(request, name, value)
 
 
-def give_up(request: Request, reason: str) -> None:
+def give_up(request: Request, reason: str, files: RoundFiles) -> None:
+    """Close the open round; in the caller's transaction, ``files`` read before it."""
     workflow = Workflow.objects.filter(request=request).first()
     round_ = round_open(workflow) if workflow else None
     if round_ is not None:
-        round_close(round_=round_, reason=reason)
+        round_close(round_=round_, reason=reason, bad_input=files.bad_input(round_))

@@ -9,12 +9,13 @@ from typing import Any
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
-from dags_app.services.leavings import rescue_obstacle
 from requests_app import states
+from requests_app.bad_input import only_bad_input_left
 from requests_app.excluding import files_taken
 from requests_app.exclusions import exclusions_accept, exclusions_too_many
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.overrides import Overrides, check_memory, max_rescues
+from requests_app.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
 from requests_app.rounds import rescue_kind, round_close, round_open
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
@@ -72,17 +73,20 @@ def request_release(
         InvalidTransition: it is not held, or a change is impossible; nothing was changed.
     """
     asked = changes or Changes()
+    files = round_files_read(request)
     with acting(request, actor, "request_release", reason, **_evidence(mode, asked)):
         if request.status != S.HELD:
             raise InvalidTransition(
                 f"{request.request_name} is {request.get_status_display()}, only a held request can be released"
             )
         workflow = Workflow.objects.filter(request=request).first()
-        plan = release_plan(request, mode, asked)
+        plan = _plan(request, mode, asked, files)
         if workflow is None:
             _refuse_without_workflow(asked)
         else:
-            _apply(request, workflow, plan, asked, actor, reason)
+            if plan.mode is ReleaseMode.NEXT_ROUND:
+                _close_round(workflow, files, f"released for the next round: {reason}")
+            _apply(request, workflow, asked, actor, reason)
         ready = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
         to = S.QUEUED if ready else S.SUBMITTED
         states.transition(request, to, actor=actor, reason=reason, next_attempt_at=None, failed_attempts=0, last_error="")
@@ -95,7 +99,10 @@ def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Cha
     Raises:
         InvalidTransition: the mode asked for is impossible.
     """
-    asked = changes or Changes()
+    return _plan(request, mode, changes or Changes(), round_files_read(request))
+
+
+def _plan(request: Request, mode: ReleaseMode | None, asked: Changes, files: RoundFiles) -> ReleasePlan:
     workflow = Workflow.objects.filter(request=request).first()
     round_ = round_open(workflow) if workflow else None
     if round_ is None:
@@ -104,12 +111,14 @@ def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Cha
         return ReleasePlan(None, "what is left is planned")
     units = WorkUnit.objects.filter(round=round_)
     done = units.filter(state=WorkUnitState.DONE).count()
-    chosen, why = _choose(request, round_, mode, asked)
+    chosen, why = _choose(request, round_, mode, asked, files)
     return ReleasePlan(chosen, why, done, units.count() - done)
 
 
-def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Changes) -> tuple[ReleaseMode, str]:
-    obstacle = _no_rescue(request, round_, asked)
+def _choose(
+    request: Request, round_: Round, mode: ReleaseMode | None, asked: Changes, files: RoundFiles
+) -> tuple[ReleaseMode, str]:
+    obstacle = _no_rescue(request, round_, asked, files)
     if mode is ReleaseMode.RESCUE:
         if obstacle:
             raise InvalidTransition(f"it cannot be rescued: {obstacle}")
@@ -129,9 +138,9 @@ def _choose(request: Request, round_: Round, mode: ReleaseMode | None, asked: Ch
     return ReleaseMode.RESCUE, "its rescue file is there"
 
 
-def _no_rescue(request: Request, round_: Round, asked: Changes) -> str:
+def _no_rescue(request: Request, round_: Round, asked: Changes, files: RoundFiles) -> str:
     """Why the round's last DAG cannot be rescued, now or after the release; empty if it can."""
-    last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
+    last = dag_run_last(round_)
     if last is None:
         return "no DAG of the round has run"
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
@@ -139,17 +148,25 @@ def _no_rescue(request: Request, round_: Round, asked: Changes) -> str:
     wanted = asked.overrides.error_max_rescue_attempts
     if rescue_kind(last) is DAGKind.FAILURE_RESCUE and not (max_rescues(request) if wanted is None else wanted):
         return "no rescue is allowed after failures: error_max_rescue_attempts is 0"
+    if rescue_kind(last) is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_, files.bad_input(round_)):
+        return "what is left gave up over input files, which a rescue would read again"
     lost = _lost_dag(round_)
-    return (rescue_obstacle(lost) if lost is not None else "") or rescue_obstacle(last)
+    return (files.rescue_obstacle(lost) if lost is not None else "") or files.rescue_obstacle(last)
 
 
 def _lost_dag(round_: Round) -> DAG | None:
     """The round's newest submission, recorded or not, if it was lost."""
-    newest = DAG.objects.filter(round=round_, fence__gt=0).order_by("-fence").first()
+    newest = dag_fenced_last(round_)
     return newest if newest is not None and newest.outcome.get("lost") else None
 
 
-def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Changes, actor: str, reason: str) -> None:
+def _close_round(workflow: Workflow, files: RoundFiles, reason: str) -> None:
+    round_ = round_open(workflow)
+    if round_ is not None:
+        round_close(round_=round_, reason=reason, bad_input=files.bad_input(round_))
+
+
+def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, reason: str) -> None:
     check_memory(asked.overrides, spec_of(workflow))
     if asked.overrides.set_fields():
         request.overrides = {**request.overrides, **asked.overrides.set_fields()}
@@ -159,10 +176,6 @@ def _apply(request: Request, workflow: Workflow, plan: ReleasePlan, asked: Chang
         if site is None:
             raise InvalidTransition(f"site_bans: {name} is not a site of CRIC")
         site_ban_by_operator(site=site, actor=actor, reason=reason, workflow=workflow, insist=True)
-    if plan.mode is ReleaseMode.NEXT_ROUND:
-        round_ = round_open(workflow)
-        if round_ is not None:
-            round_close(round_=round_, reason=f"released for the next round: {reason}")
     if asked.excluded_files:
         _exclude(workflow, asked.excluded_files, actor, reason)
     if asked.accept_excluded:

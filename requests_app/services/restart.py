@@ -14,6 +14,7 @@ from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.production import before_steps
+from requests_app.round_files import round_files_at_rest
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
 from requests_app.services.intake import Belonging, draft_of, request_import
@@ -47,6 +48,7 @@ def request_restart(
             the same input into a dataset that has valid files.
         DocumentRefused: the new version's document would not be accepted, or its datasets are another's; nothing was changed.
     """
+    files = round_files_at_rest(request)
     with acting(request, actor, "request_restart", reason):
         if request.superseded_by_request:
             return Request.objects.get(request_name=request.superseded_by_request)
@@ -71,7 +73,7 @@ def request_restart(
         else:
             if request.status != S.FAILED:
                 states.transition(request, S.FAILED, actor=actor, reason=reason)
-                give_up(request, reason)
+                give_up(request, reason, files)
                 failed_follow_up(request, reason)
             successor_begin(request)
             new.refresh_from_db()

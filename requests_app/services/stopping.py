@@ -6,6 +6,7 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from outputs_app.invalidation import blocks_fail
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
+from requests_app.round_files import RoundFiles, round_files_at_rest
 from requests_app.services.acting import acting, give_up, live_dag_of, may_run, strengthen
 from requests_app.services.invalidation import manifest_ask
 from wms2.errors import InvalidTransition
@@ -43,6 +44,7 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
     Raises:
         InvalidTransition: it has ended otherwise, or was never tried: then it is aborted instead.
     """
+    files = round_files_at_rest(request)
     with acting(request, actor, "request_fail", reason):
         if request.status == S.FAILED:
             return
@@ -51,7 +53,7 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
         elif may_run(request):
             states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.FAIL)
         elif states.allowed(request.status, S.FAILED):
-            fail_now(request, actor, reason)
+            fail_now(request, actor, reason, files)
         else:
             raise InvalidTransition(
                 f"{request.request_name} is {request.get_status_display()}; it can be failed when it is held or runs,"
@@ -59,10 +61,10 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
             )
 
 
-def fail_now(request: Request, actor: str, reason: str) -> None:
+def fail_now(request: Request, actor: str, reason: str, files: RoundFiles) -> None:
     """The edge to FAILED when nothing runs, with what belongs to it; in the caller's transaction."""
     states.transition(request, S.FAILED, actor=actor, reason=reason)
-    give_up(request, reason)
+    give_up(request, reason, files)
     failed_follow_up(request, reason)
 
 

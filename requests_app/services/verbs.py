@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from requests_app import states
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.round_files import round_files_at_rest
 from requests_app.services.acting import acting, give_up, may_run, strengthen
 from requests_app.states import hold_changes
 from wms2.errors import InvalidTransition
@@ -47,6 +48,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
     Raises:
         InvalidTransition: it has ended otherwise.
     """
+    files = round_files_at_rest(request)
     with acting(request, actor, "request_abort", reason):
         if request.status == S.ABORTED:
             return
@@ -59,7 +61,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
                 waiting = Request.objects.filter(superseded_by_request=request.request_name)
                 waiting.update(superseded_by_request="")
             states.transition(request, S.ABORTED, actor=actor, reason=reason)
-            give_up(request, reason)
+            give_up(request, reason, files)
 
 
 def request_hold(*, request: Request, actor: str, reason: str) -> None:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.services.failures import failures_sweep, site_failures
+from requests_app.bad_input import bad_input_read
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import Event, InputFile, RequestStatus, Workflow
 from requests_app.rounds import round_close
@@ -65,7 +66,7 @@ def test_the_named_file_of_a_failed_unit_is_excluded_and_the_others_are_tried_ag
     gave_up(dag, FILES[2])
     gave_up(dag, FILES[2], site="T2_CH_CERN")
     failures_sweep(dag)
-    assert round_close(round_=dag.round, reason="test") == 1
+    assert round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round)) == 1
     reason = excluded(dag.workflow)[FILES[2]]
     assert reason.startswith("mg_000001/proc_000000: exit code 8021: cannot read it; could not be read at T1_US_FNAL on ")
     assert InputFile.objects.get(lfn=FILES[2]).excluded_kind == "lost"
@@ -94,7 +95,7 @@ def test_a_site_that_fails_alone_must_be_the_only_one_and_fail_again_hours_later
     gave_up(dag, FILES[2], fence=1, at="2026-11-21T10:00:00Z")
     gave_up(dag, FILES[2], **again)
     failures_sweep(dag)
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert (FILES[2] in excluded(dag.workflow)) is lost
 
 
@@ -103,7 +104,7 @@ def test_what_was_said_before_a_file_was_let_in_again_does_not_count(dag: DAG) -
     gave_up(dag, FILES[2], site="T2_CH_CERN")
     failures_sweep(dag)
     InputFile.objects.filter(lfn=FILES[2]).update(restored_at=timezone.now())
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert excluded(dag.workflow) == {}
 
 
@@ -111,7 +112,7 @@ def test_a_node_that_did_well_later_blames_no_file(dag: DAG) -> None:
     gave_up(dag, FILES[2])
     gave_up(dag, FILES[2], site="T2_CH_CERN", now="success")
     failures_sweep(dag)
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert excluded(dag.workflow) == {}
 
 
@@ -119,7 +120,7 @@ def test_a_file_that_a_done_unit_has_read_is_not_excluded(dag: DAG) -> None:
     gave_up(dag, FILES[0])
     gave_up(dag, FILES[0], site="T2_CH_CERN", unit="mg_000000")
     failures_sweep(dag)
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert excluded(dag.workflow) == {}
 
 
@@ -127,7 +128,7 @@ def test_files_that_are_no_input_of_the_request_change_nothing(dag: DAG) -> None
     gave_up(dag, "/store/mc/pileup.root")
     gave_up(dag, "/store/mc/pileup.root", site="T2_CH_CERN")
     failures_sweep(dag)
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert excluded(dag.workflow) == {}
 
 
@@ -136,7 +137,7 @@ def test_without_a_readable_post_json_the_file_stays(dag: DAG) -> None:
     gave_up(dag, FILES[2], site="T2_CH_CERN")
     failures_sweep(dag)
     (Path(dag.submit_dir) / "mg_000001/proc_000000.post.json").write_text("{")
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert excluded(dag.workflow) == {}
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dags_app.models import DAGStatus, WorkUnitState
+from dags_app.models import DAG, DAGStatus, WorkUnitState
+from dags_app.services.stop import StopMode
 from deploy.stack import paths
 from requests_app import foretell
 from requests_app.explain import explain
@@ -33,6 +34,17 @@ def test_every_status_says_what_happens_next(status: S) -> None:
 @pytest.mark.parametrize("intent", StopIntent)
 def test_every_stop_says_what_comes_of_it(intent: StopIntent) -> None:
     assert "once queue and history prove it gone" in explain(request(S.STOPPING, stop_intent=intent)).next
+
+
+def test_a_drain_is_not_told_as_a_removal() -> None:
+    drained = DAG(stop_mode=StopMode.DRAIN)
+    goes_on = explain(request(S.STOPPING, stop_intent=StopIntent.RESUME), dag=drained).next
+    assert goes_on == (
+        "Work units that run finish first, no other starts; once queue and history prove its DAG gone, it goes on from its"
+        " rescue file."
+    )
+    aborted = explain(request(S.STOPPING, stop_intent=StopIntent.ABORT), dag=drained).next
+    assert aborted.startswith("Its DAG is being removed;"), "who ends a request does not wait for its units"
 
 
 @pytest.mark.parametrize("code", HoldCode)

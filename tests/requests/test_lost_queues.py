@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 
-from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit
+from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
 from dags_app.payload.formats import post_name
 from dags_app.planning import layout
+from dags_app.services.lost import dag_fence_off
 from dags_app.services.stop import halt_file
 from requests_app.cycle import schedds_to_watch
 from requests_app.models import AuditEntry, Event, HoldCode, Request, RequestStatus
@@ -212,6 +214,21 @@ def test_a_dag_that_is_in_the_queue_again_was_never_lost(world: World) -> None:
     with pytest.raises(InvalidTransition, match="are in it"):
         schedd_confirm_lost(schedd=schedd(), **BY)
     completes(world, request)
+
+
+def test_a_dag_that_returns_after_a_worker_died_while_it_was_fenced_off_does_not_stand_still(world: World) -> None:
+    """What it merges is refused by the new fence, and its halt file lets no unit begin: it is stopped, and rescued."""
+    request, job = suspected(world)
+    schedd_confirm_lost(schedd=schedd(), **BY)
+    assert not dag_fence_off(DAG.objects.get(), transaction.atomic), "and then the worker is killed"
+    job.live = True
+    world.cycle()
+    dag = DAG.objects.get(pk=job.dag_id)
+    assert (dag.lost_confirmed_at, fresh(request).status) == (None, S.STOPPING)
+    completes(world, request)
+    assert not halt_file(dag).exists()
+    kinds = DAG.objects.filter(workflow__request=request).order_by("fence").values_list("kind", flat=True)
+    assert list(kinds) == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
 
 
 def test_a_history_that_comes_late_proves_the_end_after_all(world: World) -> None:

@@ -16,6 +16,7 @@ from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitSta
 from dags_app.planning import lumis, writer
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi, SplittingAlgo
 from requests_app import planner
+from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation, evaluating
 from requests_app.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.ledger import Ledger, ledger_check, ledger_of
@@ -95,7 +96,7 @@ def end(dag: DAG, done: Sequence[bool]) -> None:
     number = dag.round.index + 1
     DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.PARTIAL, fence=number, dagman_cluster_id=str(dag.pk)[:8])
     with transaction.atomic():
-        round_close(round_=dag.round, reason="test")
+        round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
 
 
 def lumis_of_units(workflow: Workflow, state: WorkUnitState) -> set[Lumi]:

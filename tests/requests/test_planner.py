@@ -17,6 +17,7 @@ from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, PileupS
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app import planner
+from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation, evaluating
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
@@ -56,7 +57,7 @@ def end(dag: DAG, state: WorkUnitState) -> None:
     DAG.objects.filter(pk=dag.pk).update(
         status=DAGStatus.PARTIAL, fence=dag.round.index + 1, dagman_cluster_id=str(dag.round.index + 1)
     )
-    round_close(round_=dag.round, reason="test")
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
 
 
 def spans(dag: DAG, kind: int) -> list[tuple[int, int]]:

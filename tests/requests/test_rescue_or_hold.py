@@ -20,6 +20,7 @@ from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
+from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -310,6 +311,8 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     world.schedd.end(job, End.FINISHED)
     cycles(world)
     assert status(request) is S.HELD
+    with pytest.raises(InvalidTransition, match="gave up over input files"):
+        request_release(request=request, actor="olga", reason="go on", mode=ReleaseMode.RESCUE)
     request_release(request=request, actor="olga", reason="leave the file out", mode=ReleaseMode.NEXT_ROUND)
     assert run_on(world, request) is S.HELD
     assert request.hold_code == HoldCode.EXCLUDED
