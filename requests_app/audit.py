@@ -34,6 +34,20 @@ def audit(
     )
 
 
+def audit_braked_sign_in(sender: Any, *, way: str, name: str, address: str, seconds: int, **_: Any) -> None:
+    """Receiver of ``wms2.brake.sign_in_braked``; the actor is not known, for nothing was judged."""
+    audit(
+        actor="unknown",
+        action="sign_in_braked",
+        target_type="user" if name else "address",
+        target=(name or address)[:300],
+        reason=f"too many failures; nothing is judged for {seconds} s",
+        refused=True,
+        way=way,
+        address=address,
+    )
+
+
 @contextmanager
 def audited(*, actor: str, action: str, target: object, target_type: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Do what is inside in one transaction with its entry; refusals get theirs too, and go on."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
+from wms2.brake import LocalAttempts, use_attempts
 from wms2.circuits import LocalCircuits, circuits, use_circuits
 from wms2.conf import conf
 
@@ -39,6 +40,12 @@ def _configuration_is_read_again() -> Iterator[None]:
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
     use_circuits(LocalCircuits())
+
+
+@pytest.fixture(autouse=True)
+def _no_sign_in_has_failed() -> None:
+    """Wrong passwords and tokens of one test are not counted against the next."""
+    use_attempts(LocalAttempts())
 
 
 @pytest.fixture(scope="session")

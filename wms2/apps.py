@@ -8,6 +8,7 @@ from django.apps import AppConfig, apps
 from django.conf import settings
 from django.db.models.signals import post_migrate
 
+from wms2.brake import SharedAttempts, use_attempts
 from wms2.circuits import SharedCircuits, redis_url, use_circuits
 from wms2.metrics import EXTERNAL_CALL_SECONDS
 
@@ -21,7 +22,7 @@ class Wms2Config(AppConfig):
 
     def ready(self) -> None:
         """Import for their registrations, once models can be imported."""
-        from wms2 import checks, metrics_hooks  # noqa: F401
+        from wms2 import checks, metrics_hooks, sign_in  # noqa: F401
         from wms2.adapters.observe import add_observer
         from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure
@@ -29,6 +30,7 @@ class Wms2Config(AppConfig):
         site_configure()
         add_observer(count_external_call)
         circuits_share()
+        attempts_share()
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
 
 
@@ -37,6 +39,13 @@ def circuits_share() -> None:
     if settings.CELERY_BROKER_URL.startswith("redis"):
         instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
         use_circuits(SharedCircuits(redis_url(settings.CELERY_BROKER_URL), f"wms2:{instance}:circuit"))
+
+
+def attempts_share() -> None:
+    """Have the web processes count failed sign-ins together."""
+    if settings.CELERY_BROKER_URL.startswith("redis"):
+        instance = os.environ.get("WMS2_INSTANCE", "")
+        use_attempts(SharedAttempts(redis_url(settings.CELERY_BROKER_URL), f"wms2:{instance}:sign-in"))
 
 
 def count_external_call(service: str, operation: str, outcome: str, seconds: float) -> None:

@@ -59,6 +59,12 @@ class Conf(BaseModel):
     )
     submit_timeout_seconds: float = Field(60.0, gt=0)
 
+    # --- signing in
+    sign_in_failures_per_name: int = Field(5, ge=1, le=1000)
+    sign_in_failures_per_address: int = Field(20, ge=1, le=100_000)
+    sign_in_window_seconds: float = Field(300.0, ge=1, le=86400)
+    proxies_in_front: int = Field(0, ge=0, le=10)
+
     # --- life cycle (spec 4.2)
     cycle_seconds: float = Field(60.0, gt=0)
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")

@@ -54,6 +54,16 @@ KNOBS: dict[str, dict[str, str]] = {
         " not start, and `/readyz` says so. Leases, graces and expiries go by the database's clock all the same.",
         "submit_timeout_seconds": "Limit of one submission. When it is over, the outcome is unknown and is looked for.",
     },
+    "Signing in": {
+        "sign_in_failures_per_name": "So many wrong passwords for one user name from one address within `sign_in_window_seconds`;"
+        " from then on nothing is judged until the window ends (429 with `Retry-After`). The right password in time begins anew.",
+        "sign_in_failures_per_address": "The same for all names from one address, and for wrong tokens over REST. Right tokens"
+        " never wait.",
+        "sign_in_window_seconds": "Window of both numbers; it begins with the first failure and is as long as anybody waits.",
+        "proxies_in_front": "Reverse proxies between the users and the web processes, each of which appends to"
+        " `X-Forwarded-For`. With 0 the peer's address counts, and the header is anybody's word; behind a proxy all users then"
+        " have one address.",
+    },
     "Life cycle": {
         "cycle_seconds": "Pause between two cycles. Verbs and finished registrations nudge in between.",
         "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced. The"

@@ -61,7 +61,7 @@ class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """``Authorization: Token <key>`` as the schema writes it."""
 
-    target_class = "rest_framework.authentication.TokenAuthentication"
+    target_class = "wms2.api.tokens.BrakedTokenAuthentication"
     name = "token"
     priority = 1
 
