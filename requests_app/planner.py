@@ -110,7 +110,6 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     crash_point("plan.called")
     dag = _record(evaluation, workflow, dag_spec, placed, written)
     crash_point("plan.recorded")
-    writer.remove_leftovers(Path(written.submit_dir), parent=_parent(workflow))
     log.info(
         "round planned",
         request_name=evaluation.request.request_name,
@@ -170,6 +169,11 @@ def _blocks(workflow: Workflow, units: tuple[WorkUnitSpec, ...]) -> blocks.Block
         block_counts={name: b.blocks for name, b in known.items()},
         target_bytes=block_limits(workflow).max_bytes,
     )
+
+
+def round_plan_leftovers(dag: DAG) -> None:
+    """Take away what other attempts at planning the DAG have left, also those that died: it is recorded, so no other can be."""
+    writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow))
 
 
 def _parent(workflow: Workflow) -> Path:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 import django
 from django.db import OperationalError, close_old_connections
+
+from deploy.demo.waiting import Progress
 
 POLL_SECONDS = 2.0
 
@@ -15,18 +18,10 @@ def main() -> int:
     django.setup()
     from deploy.demo.rows import standings  # models can only be imported after the set-up
 
-    told: dict[str, str] = {}
+    progress = Progress(standings, partial(print, flush=True), away=OperationalError)
     while True:
         close_old_connections()
-        try:
-            now = {standing.name: standing.line() for standing in standings()}
-        except OperationalError as error:  # the database is restarting: the supervisor tells of it
-            print(f"the database does not answer: {error}", file=sys.stderr)
-            now = told
-        for name, line in now.items():
-            if told.get(name) != line:
-                print(line, flush=True)
-        told = now
+        progress.step()
         time.sleep(POLL_SECONDS)
 
 

@@ -57,6 +57,38 @@ def judge(standings: Sequence[Standing]) -> Waited | None:
     return Waited(End.COMPLETED, ()) if all(s.status in GOOD_ENDS for s in standings) else None
 
 
+class Progress:
+    """Tells where the requests stand whenever that changes; that they cannot be asked is told once, and once that it is over.
+
+    Args:
+        look: where they stand.
+        say: tells a line.
+        away: what ``look`` raises while it cannot be asked.
+    """
+
+    def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], away: type[Exception]) -> None:
+        self._look, self._say, self._away = look, say, away
+        self._told: dict[str, str] = {}
+        self._answers = True
+
+    def step(self) -> None:
+        """Look once."""
+        try:
+            lines = {standing.name: standing.line() for standing in self._look()}
+        except self._away:  # its own words would be the same each time
+            if self._answers:
+                self._say("the database does not answer")
+            self._answers = False
+            return
+        if not self._answers:
+            self._say("the database answers again")
+        self._answers = True
+        for name, line in lines.items():
+            if self._told.get(name) != line:
+                self._say(line)
+        self._told = lines
+
+
 def wait(
     look: Callable[[], Sequence[Standing]],
     say: Callable[[str], None],

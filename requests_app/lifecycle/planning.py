@@ -18,7 +18,7 @@ from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import HoldCode, RequestStatus
-from requests_app.planner import round_plan
+from requests_app.planner import round_plan, round_plan_leftovers
 from requests_app.rounds import dag_discard, rescue_prepare
 from requests_app.states import hold_changes
 from wms2.crash import crash_point
@@ -69,6 +69,7 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:
     if dag.submit_intent_at is None:
+        round_plan_leftovers(dag)
         _place(evaluation, dag)
     request = evaluation.request
     outcome = dag_submit(dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced)

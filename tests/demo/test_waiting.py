@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from deploy.demo.check import limit_seconds
-from deploy.demo.waiting import End, Waited, judge, wait
+from deploy.demo.waiting import End, Progress, Waited, judge, wait
 
 
 @dataclass(frozen=True)
@@ -87,3 +87,25 @@ def test_the_limit_is_ten_minutes_unless_the_environment_says_otherwise():
     for wrong in ("0", "-1", "soon"):
         with pytest.raises(SystemExit, match="WMS2_DEMO_TIMEOUT_SECONDS"):
             limit_seconds(wrong)
+
+
+def test_an_outage_is_told_once_and_so_is_its_end() -> None:
+    told: list[str] = []
+    looks: list[list[Standing] | None] = [
+        [Standing("a", "active")],
+        None,
+        None,
+        [Standing("a", "active")],
+        [Standing("a", "held")],
+    ]
+
+    def look() -> list[Standing]:
+        found = looks.pop(0)
+        if found is None:
+            raise ConnectionError("the server closed the connection unexpectedly")
+        return found
+
+    progress = Progress(look, told.append, away=ConnectionError)
+    for _ in range(5):
+        progress.step()
+    assert told == ["a active 0", "the database does not answer", "the database answers again", "a held 0"]

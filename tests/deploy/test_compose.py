@@ -182,7 +182,7 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
         ("beat", "celery -A wms2 beat "),
         ("worker", "celery -A wms2 worker -E -Q celery,effects "),
         ("ticker", "celery -A wms2 worker -E -Q ticks "),
-        ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555"),
+        ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555 --conf=deploy/flower_config.py"),
         ("lifecycle", "python manage.py lifecycle_tick --loop"),
         ("prepare", "python manage.py migrate"),
     ],

@@ -51,7 +51,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(20)
 
 
-@pytest.mark.parametrize("path", ["/", "/workers", "/tasks", "/api/workers", "/api/tasks"])
+@pytest.mark.parametrize("path", ["/", "/workers", "/tasks", "/api/workers", "/api/tasks", "/metrics"])
 def test_nobody_is_let_in_without_the_login(address: str, path: str) -> None:
     assert requests.get(address + path, timeout=20).status_code == HTTPStatus.UNAUTHORIZED
     assert requests.get(address + path, auth=("admin", "guessed"), timeout=20).status_code == HTTPStatus.UNAUTHORIZED
@@ -66,3 +66,4 @@ def test_the_login_opens_the_list_of_workers(address: str) -> None:
     answer = requests.get(f"{address}/workers", auth=LOGIN, timeout=20)
     assert answer.status_code == HTTPStatus.OK
     assert "Flower" in answer.text
+    assert requests.get(f"{address}/metrics", auth=LOGIN, timeout=20).status_code == HTTPStatus.OK

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
+from dags_app.models import DAGStatus
 from requests_app.evaluation import evaluating
+from requests_app.evaluator import evaluate_one
 from requests_app.models import Request, RequestStatus
-from tests.support.rows import request_row
+from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import LeaseLost
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,3 +79,18 @@ def test_a_long_evaluation_keeps_its_lease(settings, monkeypatch: pytest.MonkeyP
             time.sleep(0.02)
         renewed = Request.objects.get(pk=request.pk).lease_expires_at
     assert renewed > first
+
+
+def test_an_evaluation_that_breaks_each_cycle_says_so_until_it_works(tmp_path: Path) -> None:
+    """Here its workflow is missing, which no code foresees."""
+    request = request_row(RequestStatus.ACTIVE)
+    for _ in range(2):
+        evaluate_one(request.pk)
+        request.refresh_from_db()
+        assert request.waiting_for.startswith("a repair of WMS2; its step breaks, and is tried again each cycle: ")
+        assert "no workflow" in request.waiting_for
+        assert request.status == RequestStatus.ACTIVE
+    dag_row(workflow_row(request), DAGStatus.RUNNING, submit_dir=str(tmp_path))
+    evaluate_one(request.pk)
+    request.refresh_from_db()
+    assert "its step breaks" not in request.waiting_for

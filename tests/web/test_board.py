@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -177,9 +178,15 @@ def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_the_staff_find_flower_where_there_is_one(staff: Client, reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Flower" not in staff.get("/").content.decode()
+def test_whoever_may_do_everything_finds_flower_where_there_is_one(
+    staff: Client, reader: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others cannot open it: it asks for a login of its own."""
+    chief = Client()
+    chief.force_login(User.objects.create_superuser("chief"))
+    assert "Flower" not in chief.get("/").content.decode()
     monkeypatch.setenv("WMS2_FLOWER_URL", "http://127.0.0.1:5555/")
     conf.cache_clear()
-    assert '<a href="http://127.0.0.1:5555/"' in staff.get("/").content.decode()
-    assert "Flower" not in reader.get("/").content.decode()
+    assert '<a href="http://127.0.0.1:5555/"' in chief.get("/").content.decode()
+    for other in (staff, reader):
+        assert "Flower" not in other.get("/").content.decode()
