@@ -43,8 +43,8 @@ KNOBS: dict[str, dict[str, str]] = {
         "accounting_group": "HTCondor's accounting group of all jobs, e.g. `production.cmsdataops`; empty for none.",
         "accounting_group_user": "The user that the group's jobs are counted to; empty for their owner.",
         "team": "The `Team` of ReqMgr2 requests that are ours.",
-        "flower_url": "Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of its own;"
-        " empty: there is no link.",
+        "flower_url": "Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of"
+        " its own; empty: there is no link.",
         "service_timeout_seconds": "Limit of one call to an outside service, for each try.",
         "database_lock_seconds": "A session waits so long for a row or lock of another one; then the step is put off to the next"
         " cycle, logged and counted.",

@@ -91,13 +91,8 @@ def test_the_limit_is_ten_minutes_unless_the_environment_says_otherwise():
 
 def test_an_outage_is_told_once_and_so_is_its_end() -> None:
     told: list[str] = []
-    looks: list[list[Standing] | None] = [
-        [Standing("a", "active")],
-        None,
-        None,
-        [Standing("a", "active")],
-        [Standing("a", "held")],
-    ]
+    active, held = [Standing("a", "active")], [Standing("a", "held")]
+    looks: list[list[Standing] | None] = [active, None, None, active, held]
 
     def look() -> list[Standing]:
         found = looks.pop(0)

@@ -131,12 +131,8 @@ class Wms2:
     def flower(self, login: str) -> Service:
         """Flower, which asks for ``login`` (``name:password``): whoever gets in may stop workers and revoke tasks."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
-        options = (
-            "flower",
-            "--address=127.0.0.1",
-            f"--port={self.flower_port}",
-            f"--conf={self.layout.source}/deploy/flower_config.py",
-        )
+        config = self.layout.source / "deploy/flower_config.py"
+        options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")
         service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
         # In the environment, because a command line can be read by everybody on the machine.
         return replace(service, environment={**service.environment, "FLOWER_BASIC_AUTH": login})
