@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from requests_app.board_query import BoardQuery
 from requests_app.models import Request
-from requests_app.selectors import requests_listed
+from requests_app.selectors import lifecycle_standing, requests_listed
 from requests_app.selectors.board import installation, lines
 from requests_app.selectors.page import request_page
 from requests_app.verb_links import dag_verb_links, verb_links
@@ -35,7 +35,7 @@ def board(request: HttpRequest) -> HttpResponse:
     query = BoardQuery(request)
     seen = installation()
     rows = query.page(requests_listed(), shown_above=seen.attention.request_ids)
-    context = {"installation": seen, "query": query, "lines": lines(rows)}
+    context = {"installation": seen, "lifecycle": seen.lifecycle, "query": query, "lines": lines(rows)}
     return _page(request, "requests/board", context, status=400 if query.errors else 200)
 
 
@@ -48,6 +48,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     dag = page.work.dag.dag if page.work and page.work.dag else None
     context = {
         "page": page,
+        "lifecycle": lifecycle_standing(),
         "verbs": verb_links(row) if acts else [],
         "dag_verbs": dag_verb_links(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }

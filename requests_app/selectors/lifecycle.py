@@ -41,6 +41,13 @@ class LifecycleStanding:
         allowed = STALE_CYCLES * self.cycle_seconds + conf().lease_seconds
         return self.cycle_age_seconds is None or self.cycle_age_seconds > allowed
 
+    @property
+    def undriven(self) -> str:
+        """In words, that nothing on a page will change by itself now; empty while requests are driven."""
+        if self.stale:
+            return "nobody drives the requests"
+        return "" if self.leading else "nobody leads the life cycle"
+
 
 def lifecycle_standing() -> LifecycleStanding:
     """One query."""

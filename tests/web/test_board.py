@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -45,6 +46,25 @@ def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -
     assert "Nobody drives" not in shown(reader)
     Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
     assert "Nobody drives the requests. The last cycle ended 1 h ago" in shown(reader)
+
+
+def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:
+    pages = ("/", f"/requests/{built.active.request_name}/")
+
+    def told() -> list[str]:
+        """For the dot: on each page, whole and as its live part."""
+        answers = [reader.get(path, headers=headers) for path in pages for headers in ({}, {"X-Wms2-Part": "live"})]
+        return re.findall(r'data-undriven="([^"]*)"', "".join(answer.content.decode() for answer in answers))
+
+    assert told() == [""] * 4
+    Lease.objects.update(owner="")
+    assert told() == ["nobody leads the life cycle"] * 4
+    Lease.objects.update(owner="worker-1", expires_at=timezone.now() - timedelta(seconds=5))
+    assert told() == ["nobody leads the life cycle"] * 4
+    Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
+    assert told() == ["nobody drives the requests"] * 4
+    Lease.objects.all().delete()
+    assert told() == ["nobody drives the requests"] * 4
 
 
 def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client, built: Scene) -> None:

@@ -20,8 +20,9 @@ from tests.web.html import links, text
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions
-PAGE_QUERIES = 25
+#: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions;
+#: the life cycle's lease, for the dot
+PAGE_QUERIES = 26
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:

@@ -17,6 +17,13 @@
     if (pulse) pulse.classList.toggle("late", Boolean(bad));
   }
 
+  // Green says that what is shown goes on: the server answers, and somebody drives the requests.
+  function sayStanding() {
+    const title = document.getElementById("part-title");
+    const undriven = title ? title.dataset.undriven : "";
+    say(undriven || "live", Boolean(undriven));
+  }
+
   function opened(part) {
     const found = {};
     part.querySelectorAll("details[id]").forEach((one) => { found[one.id] = one.open; });
@@ -72,7 +79,7 @@
       if (answer.type === "opaqueredirect") { window.location.reload(); return; }
       if (!answer.ok && answer.status !== 400) throw new Error("answer " + answer.status);
       show(await answer.text());
-      say("live", false);
+      sayStanding();
       waitMs = everyMs;
     } catch (error) {
       say("not up to date: the server does not answer", true);
@@ -87,6 +94,6 @@
   }
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden) again(); });
-  say("live", false);
+  sayStanding();
   timer = window.setTimeout(again, everyMs);
 })();
