@@ -21,7 +21,7 @@ from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation, evaluating
 from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from requests_app.planner import round_plan
+from requests_app.planner import round_plan, round_plan_leftovers
 from requests_app.rounds import dag_discard, round_close
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, input_spec, request_row, workflow_row
@@ -186,6 +186,7 @@ def test_a_directory_left_by_a_killed_attempt_is_not_used_and_goes(tmp_path: Pat
     again = plan(workflow)
     assert again is not None
     assert Path(again.submit_dir) != directory
+    round_plan_leftovers(again)  # before its submission
     assert not writer.changed_files(Path(again.submit_dir))
     assert not directory.exists()
 
