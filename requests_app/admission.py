@@ -48,7 +48,7 @@ def queue() -> QuerySet[Request]:
 
 def eligible() -> QuerySet[Request]:
     """The queue without those that wait for their next attempt."""
-    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=clock.now()))
+    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=clock.in_sql()))
 
 
 def _before(request: Request) -> Q:

@@ -72,7 +72,7 @@ def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client,
     places = [said.index(request.request_name) for request in (built.held, built.refused, built.unaccounted)]
     assert places[0] == min(places)
     assert "Too many failed work units" in said
-    assert "output configuration CMSSW_14_0_19 is not known" in said
+    assert "it is registered, and not as it should be: it lacks 1 files" in said
     assert "manifests are missing or wrong" in said
     assert built.active.request_name not in said
 

@@ -127,7 +127,7 @@ def test_effects_show_what_is_wrong_first_and_when_the_next_attempt_is(operator:
     html = operator.get(f"/requests/{built.refused.request_name}/").content.decode()
     said = text(html, "part-effects")
     assert said.index("Refused") < said.index("Pending")
-    assert "output configuration CMSSW_14_0_19 is not known" in said
+    assert "it is registered, and not as it should be: it lacks 1 files" in said
     assert re.search(r"in 2\d min", said)
     refused = Effect.objects.get(request=built.refused, state=EffectState.REFUSED)
     assert f"/admin/outputs_app/effect/verb/retry/?id={refused.pk}" in links(html, "part-effects")
