@@ -108,15 +108,30 @@ def once_more(code: int, category: str = "transient", *, node: str = PROC) -> Ca
     return check
 
 
-def given_up(code: int, category: str, *, bad_file: bool = False) -> Callable[[Unit], None]:
+def given_up(code: int, category: str) -> Callable[[Unit], None]:
     """One attempt, never repeated; nothing after it ran; the unit failed."""
 
     def check(unit: Unit) -> None:
         assert unit.failures() == [(PROC, code, category)]
         verdict = unit.record()
         assert (verdict["final"], verdict["classification"]["category"]) == (True, category)
-        assert verdict["classification"]["bad_input_files"] == ([_input_of(unit)] if bad_file else [])
+        assert verdict["classification"]["bad_input_files"] == []
         assert (len(unit.starts()), unit.starts("merge"), unit.done) == (1, [], False)
+
+    return check
+
+
+def bad_at_both(code: int) -> Callable[[Unit], None]:
+    """One attempt at each of two sites, which name the same input file; nothing after them ran; the unit failed."""
+
+    def check(unit: Unit) -> None:
+        assert unit.failures() == [(PROC, code, "data")] * 2
+        verdict = unit.record()
+        assert (verdict["final"], verdict["classification"]["category"]) == (True, "data")
+        assert verdict["classification"]["bad_input_files"] == [_input_of(unit)]
+        first, second = [site for site, _ in unit.starts()]
+        assert first != second, "a file that one site cannot read is tried where another replica is"
+        assert (unit.starts("merge"), unit.done) == ([], False)
 
     return check
 
@@ -229,15 +244,15 @@ UNIT_FAULTS = (
     UnitFault(
         "8021 with a bad file",
         "cmsRun cannot read an input file and names it",
-        "data: 42, not repeated, the file recorded by name, no merge",
-        given_up(8021, "data", bad_file=True),
+        "data: 42, once more at another site, there the same; the file recorded by name for each site, no merge",
+        bad_at_both(8021),
         {PROC: "bad 8021"},
     ),
     UnitFault(
         "skipped input, exit 0",
         "cmsRun skips its input file and ends with 0",
-        "never done: 42, the file recorded by name, no merge",
-        given_up(95003, "data", bad_file=True),
+        "never done: 42, once more at another site, there the same; the file recorded by name, no merge",
+        bad_at_both(95003),
         {PROC: "skipped"},
         spec="model 3 (Exit codes)",
     ),
