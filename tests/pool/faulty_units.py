@@ -246,14 +246,14 @@ UNIT_FAULTS = (
         "cmsRun cannot read an input file and names it",
         "data: 42, once more at another site, there the same; the file recorded by name for each site, no merge",
         bad_at_both(8021),
-        {PROC: "bad 8021"},
+        {PROC: "bad 8021\nbad 8021"},
     ),
     UnitFault(
         "skipped input, exit 0",
         "cmsRun skips its input file and ends with 0",
         "never done: 42, once more at another site, there the same; the file recorded by name, no merge",
         bad_at_both(95003),
-        {PROC: "skipped"},
+        {PROC: "skipped\nskipped"},
         spec="model 3 (Exit codes)",
     ),
     UnitFault(

@@ -206,7 +206,7 @@ def test_a_later_task_that_fails_fails_its_unit_and_a_rescue_goes_on_with_what_t
     condor.wait_gone(first, seconds=180)
 
     before = ["proc_000000", "proc_000001", "t2_000000", "t3_000000", "t3_000001"]
-    whole = ["cleanup", "merge", "proc_000000", "proc_000001", "t2_000000", "t3_000000", "t3_000001", "t4_000000"]
+    whole = sorted([*before, "t4_000000", "t4_000001", "merge", "cleanup"])
     assert dag.outer(first)[:2] == (4, 1)
     assert sorted(dag.starts("mg_000000")) == before
     assert sorted(dag.starts("mg_000001")) == whole
@@ -219,7 +219,8 @@ def test_a_later_task_that_fails_fails_its_unit_and_a_rescue_goes_on_with_what_t
     second = dag.submit(2)
     condor.wait_gone(second, seconds=180)
     assert dag.outer(second) == (4, 0, 0)
-    assert dag.starts("mg_000000")[len(before) :] == ["t2_000000", "t4_000000", "merge", "cleanup"]
+    again = dag.starts("mg_000000")[len(before) :]
+    assert (again[0], sorted(again[1:-2]), again[-2:]) == ("t2_000000", ["t4_000000", "t4_000001"], ["merge", "cleanup"])
     assert len(dag.sites("mg_000000")) == 1
     assert sorted(dag.starts("mg_000001")) == whole, "nothing of the other unit ran again"
 
