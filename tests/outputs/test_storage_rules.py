@@ -120,7 +120,8 @@ def test_containers_and_blocks_say_which_project_they_are_of(
     admin: Any, block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch, environment: str, setting: str, document, project: str
 ) -> None:
     monkeypatch.setenv("WMS2_ENVIRONMENT", environment)
-    monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://cms.example/couchdb")  # production asks no other way
+    for name in ("URL", "ALLOWED_URLS"):  # production asks no other way
+        monkeypatch.setenv(f"WMS2_CONFIGCACHE_{name}", "https://cms.example/couchdb")
     monkeypatch.setenv("WMS2_RUCIO_PROJECT", setting)
     factory.reset()
     request = block.workflow.request

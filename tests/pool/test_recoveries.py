@@ -22,6 +22,7 @@ from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
 from tests.support.stack import Worker, small_request, worker
+from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: Units of one job; with less than all of them failed the request goes on.
@@ -110,9 +111,14 @@ def test_a_merge_that_fails_is_recovered_inside_the_same_request(ready: None, tm
     spec="error-handling 2.6, 3.4",
     afterwards="the unit's files are processed and merged by another unit of the next round; each file once, the ledger closed",
 )
-def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(ready: None, tmp_path: Path) -> None:
+def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(
+    ready: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = imported(small_reprocessing(seeded_input(tmp_path, events=PER_FILE)))
     settings = {"WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_UNREADABLE_APART_SECONDS": "1"}
+    for name, value in settings.items():  # a release closes the round in this process, and judges the file there
+        monkeypatch.setenv(name, value)
+    conf.cache_clear()
     with planned(request, tmp_path, **settings) as running:
         dag = DAG.objects.get(workflow__request=request)
         unreadable, merging, _ = (unit.name for unit in WorkUnit.objects.filter(dag=dag).order_by("index"))
