@@ -9,13 +9,16 @@ from dags_app.models import DAG, FailedInputFile, FailureCategory, FailureGroup,
 from requests_app.models import Request
 
 C = FailureCategory
-#: category, code, step, site, rule, attempts, given up, reason, message.
+_BAD_FILE = "/store/mc/RunIII2024Summer24/MinBias_13p6TeV/GEN-SIM/v1/00001/5d1c0a7e.root"
+#: category, code, step, site, rule, attempts, given up, what was done, reason, message.
 _KINDS = (
-    (C.DATA, 8021, "DIGIRaw", "T2_CH_CERN", "cms-8021", 31, 31, "rule cms-8021: the file is named in the message",
+    (C.DATA, 8021, "DIGIRaw", "T2_CH_CERN", "cms-8021", 31, 31, {"other_site": 16, "permanent_failure": 15},
+     "rule cms-8021: the file is named in the message",
      "FileReadError: Fatal Root Error: @SUB=TStorageFactoryFile::ReadBuffer read from Storage::xread returned -1"),
-    (C.INFRASTRUCTURE, 60311, "stageOut", "T2_US_Purdue", "cms-60307-60311", 14, 2, "rule cms-60307-60311: no other site is left",
+    (C.INFRASTRUCTURE, 60311, "stageOut", "T2_US_Purdue", "cms-60307-60311", 14, 2, {"retry": 12, "used_up": 2},
+     "rule cms-60307-60311: no other site is left",
      "StageOutFailure: gfal-copy exit status 70: TRANSFER globus_ftp_client: the server responded with an error 500"),
-    (C.TRANSIENT, 50660, "Reco", "T1_US_FNAL", "cms-50660", 9, 0, "rule cms-50660: 2000 -> 3000 MB",
+    (C.TRANSIENT, 50660, "Reco", "T1_US_FNAL", "cms-50660", 9, 0, {"more_memory": 9}, "rule cms-50660: 2000 -> 3000 MB",
      "PerformanceKill: RSS (2317 MB) exceeds the limit of 2000 MB"),
 )  # fmt: skip
 
@@ -24,19 +27,20 @@ def failures(request: Request, now: datetime) -> None:
     """Three kinds, each with its newest attempts, and a bad input file."""
     failure_rules_load()
     dag = DAG.objects.get(workflow__request=request)
-    for number, (category, code, step, site, rule, attempts, given_up, reason, message) in enumerate(_KINDS):
+    for number, (category, code, step, site, rule, attempts, given_up, actions, reason, message) in enumerate(_KINDS):
         last = now - timedelta(hours=3, minutes=20 + 7 * number)
         group = FailureGroup.objects.create(
             workflow=dag.workflow, category=category, code=code, step=step, site=site, rule=rule, attempts=attempts,
-            given_up=given_up, reason=reason, first_at=last - timedelta(hours=9), last_at=last,
+            given_up=given_up, actions=actions, reason=reason, first_at=last - timedelta(hours=9), last_at=last,
         )  # fmt: skip
         for place in range(3):
             FailureSample.objects.create(
                 group=group, dag=dag, unit=f"mg_{87 + place:06d}", node=f"proc_{number:06d}", attempt=place,
                 job_id=f"{5300 + place}.0", final=place < given_up, at=last, message=message,
+                bad_files=[_BAD_FILE] if category == C.DATA else [],
                 log_tail=f"Begin processing the 101st record.\n{message}\nend of the log",
             )  # fmt: skip
     FailedInputFile.objects.create(
-        workflow=dag.workflow, lfn="/store/mc/RunIII2024Summer24/MinBias_13p6TeV/GEN-SIM/v1/00001/5d1c0a7e.root", attempts=31,
+        workflow=dag.workflow, lfn=_BAD_FILE, attempts=31,
         site="T2_CH_CERN", code=8021, last_at=now - timedelta(hours=3, minutes=20),
     )  # fmt: skip
