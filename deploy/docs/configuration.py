@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ def default_of(field: FieldInfo) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page, or with ``--check`` only say whether it is what would be written."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.check_settings")  # the page holds defaults, whatever is configured
     import django
 
     django.setup()
