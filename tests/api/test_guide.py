@@ -11,7 +11,7 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
-from wms2.api import exceptions, problems, views
+from wms2.api import exceptions, preconditions, problems, tokens, views
 
 GUIDE = (Path(__file__).parents[2] / "docs/api.md").read_text()
 
@@ -38,7 +38,7 @@ def test_every_address_and_query_parameter_in_it_exists(paths: dict[str, Any]) -
 
 
 def test_every_problem_code_is_explained_and_every_explained_one_exists() -> None:
-    source = "".join(Path(str(module.__file__)).read_text() for module in (exceptions, problems, views))
+    source = "".join(Path(str(module.__file__)).read_text() for module in (exceptions, preconditions, problems, tokens, views))
     ours = set(re.findall(r'Problem\(\d+, "(\w+)"', source)) | set(re.findall(r'code(?:: str)? ?= ?"(\w+)"', source))
     ours |= {"malformed", "not_authenticated", "authentication_failed"}
     table = GUIDE[GUIDE.index("| status | code |") : GUIDE.index("## Health")]

@@ -19,6 +19,7 @@ from outputs_app.models import EffectState
 from requests_app.models import Lease, RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters.observe import OUTCOMES
+from wms2.circuits import circuits
 from wms2.metrics_collector import RowsCollector
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +54,7 @@ def exposed() -> dict[str, set[str]]:
 
 @pytest.fixture
 def names() -> dict[str, set[str]]:
+    circuits().failed("dbs", opens_at=3, pause_seconds=60.0)
     schedd = schedd_row()
     dag_row(
         workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name,
