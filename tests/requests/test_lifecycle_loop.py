@@ -7,9 +7,15 @@ import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
 
+from requests_app.installation import installation_claim
 from requests_app.management.commands import lifecycle_tick
 from requests_app.models import Request
 from wms2.conf import conf
+
+
+@pytest.fixture(autouse=True)
+def _our_database(transactional_db: None) -> None:
+    installation_claim()  # it starts on no other
 
 
 def end_our_session(*, force: bool = True) -> None:
