@@ -24,6 +24,11 @@ def test_the_generated_configuration_is_as_recorded() -> None:
     assert pool.render(POOL) == GOLDEN.read_text()
 
 
+def test_a_pool_may_run_fewer_jobs_than_it_has_slots() -> None:
+    bounded = pool.render(dataclasses.replace(POOL, most_running_jobs=6))
+    assert set(bounded.splitlines()) - set(pool.render(POOL).splitlines()) == {"MAX_JOBS_RUNNING = 6"}
+
+
 def test_a_value_that_htcondor_could_not_quote_is_refused() -> None:
     with pytest.raises(pool.PoolError, match="cannot be given to jobs"):
         pool.render(dataclasses.replace(POOL, job_environment={"NAME": "it's"}))
