@@ -15,7 +15,7 @@ from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
     ("task", "queue"),
     [
         (run_lifecycle_cycle.name, "ticks"),
-        (sync_sites.name, "ticks"),
+        (sync_sites.name, "effects"),  # a silent CRIC keeps no tick waiting
         (run_effects.name, "effects"),
         (RUN_EFFECTS, "effects"),
         (evaluate_request.name, "celery"),

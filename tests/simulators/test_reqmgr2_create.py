@@ -193,7 +193,7 @@ def test_a_refusal_of_the_top_level_has_the_header_of_reqmgr2s_exception(prepare
 
 
 def test_a_rereco_takes_its_primary_dataset_from_the_input(prepared: World) -> None:
-    sent = demo("rereco_input")["createRequest"]
+    sent = demo("rereco_input")["createRequest"] | {"IncludeParents": False}
     assert_refused(create(prepared, sent), "doesn't exist in DBS")
     assert prepared.dbs("POST", "bulkblocks", bulkblock(block=f"{sent['InputDataset']}#1")).status_code == 200
     document = prepared.request(create(prepared, sent).json()["result"][0]["request"])
@@ -208,7 +208,7 @@ def test_a_rereco_with_parents_needs_an_input_that_has_some(prepared: World) -> 
 
 
 def test_lumi_masks_are_compacted(prepared: World) -> None:
-    sent = demo("rereco_input")["createRequest"]
+    sent = demo("rereco_input")["createRequest"] | {"IncludeParents": False}
     prepared.dbs("POST", "bulkblocks", bulkblock(block=f"{sent['InputDataset']}#1"))
     sent["LumiList"] = {"390001": [[5, 9], [1, 4], [20, 25], [22, 30]]}
     document = prepared.request(create(prepared, sent).json()["result"][0]["request"])
