@@ -71,7 +71,8 @@ def reference_plan(workflow: WorkflowSpec, files: Sequence[InputFileSpec]) -> An
     todo: dict[str, set[Lumi]] = {}
     for file in files:
         wanted = wanted_of(workflow, file)
-        if not file.lumis or not file.locations or not sites_at(workflow, file.locations) or not wanted:
+        somewhere = workflow.trust_sitelists or bool(file.locations)
+        if not file.lumis or not somewhere or not sites_at(workflow, file.locations) or not wanted:
             answer.excluded.add(file.lfn)
         else:
             todo[file.lfn] = wanted if file.left_lumis is None else wanted & pairs(file.left_lumis)
