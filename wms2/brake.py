@@ -8,31 +8,26 @@ a password is right (Django), what the answer looks like (``wms2.sign_in``, ``wm
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
-import redis
 import structlog
 from django.dispatch import Signal
 from django.http import HttpRequest
 
+from wms2.broker_kept import BrokerKept
 from wms2.conf import conf
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 
-T = TypeVar("T")
-_BROKER_SECONDS = 0.5
-_BROKER_PAUSE_SECONDS = 5.0
 #: Keys that a process remembers by itself; the oldest go first.
 _MOST_KEPT = 10_000
 #: Sent once for each wait: ``way``, ``name``, ``address``, ``seconds``.
 sign_in_braked = Signal()
 
 log = structlog.get_logger(__name__)
-_plain_log = logging.getLogger(__name__)
 
 
 class Attempts(Protocol):
@@ -79,7 +74,7 @@ class LocalAttempts:
             self._kept.pop(key, None)
 
 
-class SharedAttempts:
+class SharedAttempts(BrokerKept):
     """In Valkey or Redis, for all processes of an installation; its own clock counts the seconds.
 
     Args:
@@ -88,21 +83,8 @@ class SharedAttempts:
     """
 
     def __init__(self, url: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client: Any = redis.Redis.from_url(
-            url, decode_responses=True, socket_timeout=_BROKER_SECONDS, socket_connect_timeout=_BROKER_SECONDS
-        )
-        self._prefix, self._clock = prefix, clock
+        super().__init__(url, prefix, "failed sign-ins", clock)
         self._local = LocalAttempts(clock)
-        self._silent_until = 0.0
-
-    def _ask(self, shared: Callable[[], T], alone: Callable[[], T]) -> T:
-        if self._clock() >= self._silent_until:
-            try:
-                return shared()
-            except redis.RedisError as error:
-                self._silent_until = self._clock() + _BROKER_PAUSE_SECONDS
-                _plain_log.warning("failed sign-ins are counted by this process alone, the broker does not answer: %s", error)
-        return alone()
 
     def _change(self, key: str, seconds: float, by: int) -> tuple[int, float]:
         """In one transaction, so that no count is ever left without an end."""

@@ -6,17 +6,15 @@ the others theirs; in the process while the broker is silent. Losing it costs a 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-import redis
-
+from wms2.broker_kept import BrokerKept
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -27,10 +25,6 @@ PAUSE_SECONDS = 10.0
 PROBE_SECONDS = 120.0
 #: A failure is forgotten after this if nothing was called since.
 _REMEMBERED_SECONDS = 3600.0
-_BROKER_SECONDS = 0.5
-_BROKER_PAUSE_SECONDS = 5.0
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +115,7 @@ class LocalCircuits:
             self._kept.clear()
 
 
-class SharedCircuits:
+class SharedCircuits(BrokerKept):
     """In Valkey or Redis, for all processes of an installation; its own clock counts the pauses.
 
     While it does not answer, this process counts for itself.
@@ -132,24 +126,11 @@ class SharedCircuits:
     """
 
     def __init__(self, url: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client: Any = redis.Redis.from_url(  # its types allow bytes, which it never gives here
-            url, decode_responses=True, socket_timeout=_BROKER_SECONDS, socket_connect_timeout=_BROKER_SECONDS
-        )
-        self._prefix, self._clock = prefix, clock
+        super().__init__(url, prefix, "circuits", clock)
         self._local = LocalCircuits(clock)
-        self._silent_until = 0.0
 
     def _key(self, what: str, name: str = "") -> str:
         return f"{self._prefix}:{what}:{name}"
-
-    def _ask(self, shared: Callable[[], T], alone: Callable[[], T]) -> T:
-        if self._clock() >= self._silent_until:
-            try:
-                return shared()
-            except redis.RedisError as error:
-                self._silent_until = self._clock() + _BROKER_PAUSE_SECONDS
-                log.warning("circuits are counted by this process alone, the broker does not answer: %s", error)
-        return alone()
 
     def standing(self, name: str) -> Standing:
         def shared() -> Standing:
