@@ -1,4 +1,4 @@
-"""The DAG's status table and its single writer (``model.md`` section 1, "DAG")."""
+"""The DAG's status table and its single writer (docs/design/model.md, DAG statuses)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processing blocks: which units are in them, when they take no more, when they are whole (``model.md`` section 3, "Blocks").
+"""Processing blocks: which units are in them, when they take no more, when they are whole (docs/design/model.md, Blocks).
 
 Only writes rows, inside its caller's transaction, which holds the request's row: one evaluation at a time moves units of a
 workflow. DBS hears of a block once, when it is sealed and every member is done (ADR 0036); a unit that is not done and keeps a

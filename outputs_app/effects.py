@@ -1,4 +1,4 @@
-"""One handler per effect kind: the outside call, then what its success changes in our rows (spec 4.7; ``contracts.md`` 4, 5.2).
+"""One handler per effect kind: the outside call, then what its success changes in our rows (spec 4.7).
 
 ``call(effect)`` runs with no transaction open and returns plain values; ``record(effect, result)`` runs inside the transaction
 that marks the effect done. Both may run twice.

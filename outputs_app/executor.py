@@ -1,4 +1,4 @@
-"""Runs effects: claim and commit, call with no transaction open, record and commit (``architecture.md``, "Choices").
+"""Runs effects: claim and commit, call with no transaction open, record and commit (docs/design/model.md, Effects).
 
 Safe in parallel and after any crash: a claim is a lease with a rising ``claim_epoch``, renewed while the call lasts; a late
 result of an older claim is dropped, and the call is simply made again. Retries follow the spec's schedule and count from the

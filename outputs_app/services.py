@@ -1,4 +1,4 @@
-"""Writes of outputs_app: datasets, files, and the effects they call for (spec 4.7; ``model.md`` section 3).
+"""Writes of outputs_app: datasets, files, and the effects they call for (spec 4.7; docs/design/model.md, Effects).
 
 Every function here only writes rows, inside its caller's transaction; what must happen outside becomes Effect rows, which
 ``outputs_app.executor`` runs; blocks are in ``outputs_app.blocks``. Each may be repeated: effect keys and unique constraints make

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """An output dataset with everything DBS wants to know of it (``contracts.md`` 4.1)."""
+    """An output dataset with everything DBS wants to know of it (docs/design/services.md, DBS)."""
 
     name: str  # /Primary/Era-Proc-vN/TIER
     step: str

@@ -1,6 +1,6 @@
 """Carrying completed work units from the DAG to the outputs: manifest, file rows and completion in one transaction.
 
-The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.7; ``model.md`` section 3, "A unit is done").
+The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.7; docs/design/model.md, A unit is done).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may start next (spec 4.4; ``model.md`` section 3, Limits; ``control-plane.md``, Placement).
+"""Who may start next (spec 4.4; docs/design/control.md, Admission).
 
 Counts live DAG rows, never statuses: urgent first, then priority, then time queued. A request whose planning or submission
 failed carries ``next_attempt_at`` and is passed over. One advisory lock over admission keeps two evaluations from taking the

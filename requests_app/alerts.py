@@ -1,4 +1,4 @@
-"""Alerts: something waits for a person, and nothing is skipped because of it (spec 4.2; decisions 2).
+"""Alerts: something waits for a person, and nothing is skipped because of it (spec 4.2; docs/design/model.md, Time-outs).
 
 An alert is a log line, a counter, an event in the feed, and ``alert_code`` on the request until its status changes or its cause
 is gone.

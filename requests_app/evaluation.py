@@ -1,4 +1,4 @@
-"""The right to evaluate one request: a lease in its row, kept alive while held (``model.md`` section 4).
+"""The right to evaluate one request: a lease in its row, kept alive while held (docs/design/control.md, Evaluations).
 
 Taking it raises ``lease_epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation
 changes nothing when it wakes up. A killed process's lease simply expires.

@@ -1,4 +1,4 @@
-"""Where input files are: read from Rucio at import, and again until the work is planned (``decisions.md`` 2, input locations).
+"""Where input files are: read from Rucio at import, and again until the work is planned (ADR 0039).
 
 Owns ``rses``, ``parent_rses``, ``located_at`` and what "waiting" means: no site that the request may use has the file as the
 catalogue is now. Such a file is planned later; it is never excluded for that.

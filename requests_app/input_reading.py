@@ -1,4 +1,4 @@
-"""Input files read from DBS and Rucio: once at import, again while the dataset may grow (spec 4.3; ``contracts.md`` 4.3, 5.2).
+"""Input files read from DBS and Rucio: once at import, again while the dataset may grow (spec 4.3).
 
 Streamed and committed block by block: memory is bounded by the largest block, and a crash goes on where it stopped. Where files
 are is ``input_places.py``.

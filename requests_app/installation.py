@@ -1,4 +1,4 @@
-"""Whose database this is, and by whose clock (``control-plane.md``, Instance isolation). Each process asks before it acts."""
+"""Whose database this is, and by whose clock (docs/design/control.md, Instance isolation). Each process asks before it acts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of a request's work: planned + done + attempted + abandoned + excluded + left = all (``model.md`` section 3).
+"""The account of a request's work: planned + done + attempted + abandoned + excluded + left = all (docs/design/model.md, Ledger).
 
 Every number is counted from claims and exclusions, never kept. For a generation the unit is events; with input it is files, and
 events beside them; for input split by lumi it is lumis (``lumi_account.py``), with files and estimated events beside them.

@@ -1,7 +1,7 @@
 """Pileup resolved to files on disk: DBS says which files, Rucio where each block lies, CRIC which sites read it there.
 
 Owns the cache that all requests share. Reading is streamed block by block; a reading counts only when it is whole, so a planner
-that dies in the middle leaves what was known before. Spec 4.5; ``contracts.md`` 4.3, 5.2.
+that dies in the middle leaves what was known before. Spec 4.5; docs/design/services.md, Locations.
 """
 
 from __future__ import annotations

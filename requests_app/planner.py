@@ -1,6 +1,6 @@
 """Planning the next round: what the ledger says is left becomes jobs, units, blocks, a DAG directory and rows (spec 4.5).
 
-No transaction is open while services are asked and files are written; the rows come last, in one (``architecture.md`` step 5).
+No transaction is open while services are asked and files are written; the rows come last, in one (ADR 0013).
 The same ledger gives the same DAG id, so a crash in between leaves a directory that the next attempt replaces.
 """
 

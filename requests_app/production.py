@@ -1,7 +1,8 @@
-"""Partial production: when a share of its work is done, a request steps back in priority (spec 6.2.1; ``model.md`` section 3).
+"""Partial production: when a share of its work is done, a request steps back in priority (spec 6.2.1).
 
-Owns what a step is and when one is passed. The life cycle stops the DAG for it (``lifecycle.steps``); operators change the steps
-with ``services.production``. A share is of the whole request's work, by its account: it can be met no closer than by whole units.
+See docs/design/model.md, Partial production. Owns what a step is and when one is passed. The life cycle stops the DAG for it
+(``lifecycle.steps``); operators change the steps with ``services.production``. A share is of the whole request's work, by its
+account: it can be met no closer than by whole units.
 """
 
 from __future__ import annotations

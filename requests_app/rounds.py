@@ -1,4 +1,4 @@
-"""Rounds: closing one, discarding a DAG that never ran, preparing a rescue (``model.md`` sections 1 and 3)."""
+"""Rounds: closing one, discarding a DAG that never ran, preparing a rescue (docs/design/model.md, Rounds and rescues)."""
 
 from __future__ import annotations
 

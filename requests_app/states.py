@@ -1,4 +1,4 @@
-"""The request's status table as data, and its single writer (``model.md`` section 1).
+"""The request's status table as data, and its single writer (docs/design/model.md, Request statuses).
 
 Owns: which edges exist, what each may change beside the status, the audit rows. Does not own: when to take an edge
 (``lifecycle``, ``services``). Nothing else in WMS2 writes ``Request.status`` or ``Workflow.status``.

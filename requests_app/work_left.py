@@ -1,5 +1,5 @@
-"""What is left of a request's work, as jobs; what cannot be done, or not yet, is recorded with its reason (spec 4.5; ``model.md``
-section 3).
+"""What is left of a request's work, as jobs; what cannot be done, or not yet, is recorded with its reason (spec 4.5;
+docs/design/model.md, Ledger).
 
 Fresh work comes before that of failed units (error-handling 5.2). Nothing is written while jobs are drawn: what a splitter
 leaves out is collected, and recorded by ``record_left_out`` before the round is.
@@ -122,7 +122,7 @@ def _jobs(items: Iterable[PlanItem], left_out: LeftOut) -> Iterator[JobSpec]:
 
 
 def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:
-    """Rounds that keep losing events end at a multiple of the request; then a person looks (``model.md`` section 3)."""
+    """Rounds that keep losing events end at a multiple of the request; then a person looks (docs/design/model.md, Ledger)."""
     most = int(workflow.requested_events * conf().generation_excess_factor)
     if ledger.taken_numbers + ledger.left_events > most:
         raise ShortOfEvents(

@@ -1,4 +1,4 @@
-"""Writes of sites_app: CRIC's sync and the configured schedd (spec 4.9; ``contracts.md`` 5.3)."""
+"""Writes of sites_app: CRIC's sync and the configured schedd (spec 4.9; docs/design/services.md, CRIC)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Typed, frozen knobs of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
 
 Units stand in the names. ``load()`` refuses wrong values by name; nothing falls back to a fake or to a guess.
-Sources: spec 4.2, 4.4, 4.7, 5.2; error-handling 8; ``decisions.md`` section 3; ``model.md`` section 3.
+Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: how often and how long a call to an outside service is repeated within seconds. Not here: when calling stops altogether
 (``wms2.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``, ``Request.next_attempt_at``), and what a
-failure means (``wms2.errors``). Source: ``control-plane.md``, "Keeping the service standing".
+failure means (``wms2.errors``). docs/design/control.md, Retries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads what DAGMan leaves behind: status file, metrics, job-state log, rescue files, and the ad of a DAGMan job.
 
 Owns the formats of HTCondor 23.9 to 25 and nothing of what follows from them: every function takes text, a path or an ad and
-returns frozen values. ``htcondor.md`` section 2; spec 4.6 as corrected in ``decisions.md`` section 2.
+returns frozen values. docs/design/htcondor.md, DAGMan's files; spec 4.6.
 """
 
 from dags_app.dagman.files import (

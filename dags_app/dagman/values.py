@@ -83,7 +83,7 @@ class NodeStatus:
 
     @property
     def was_removed(self) -> bool:
-        """In ERROR because its job was removed with the DAG or by itself, not because it failed (``model.md`` section 3)."""
+        """In ERROR because its job was removed, with the DAG or by itself: no failure (docs/design/model.md, Failed units)."""
         return self.state is NodeState.ERROR and (self.details.startswith("Was STATUS_") or "ULOG_JOB_ABORTED" in self.details)
 
 

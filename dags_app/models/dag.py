@@ -1,4 +1,4 @@
-"""One row per DAG submission (spec 3.1.3; statuses: ``model.md`` section 1, "DAG")."""
+"""One row per DAG submission (spec 3.1.3; docs/design/model.md, DAG statuses)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Failure rules, and what failed: groups of like failures with samples, and input files that failures name.
 
 Failures come from the failure log of each DAG's directory, read on from where it was read to (``FailureLog``). Per-node things
-are never rows (``model.md`` section 2): a group counts, and keeps its newest samples.
+are never rows (docs/design/model.md, Rows): a group counts, and keeps its newest samples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work units and their claims (``model.md`` sections 2 and 3). Per-node things are never rows; work units are."""
+"""Work units and their claims (docs/design/model.md, Claims). Per-node things are never rows; work units are."""
 
 from __future__ import annotations
 

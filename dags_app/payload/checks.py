@@ -1,6 +1,6 @@
 """Did a step do exactly its work? Pure: compares what was asked with what the framework job report says.
 
-cmsRun ends with 0 after skipping a file or reading nothing; here both are failures (``model.md`` section 3, "Exit codes").
+cmsRun ends with 0 after skipping a file or reading nothing; here both are failures (docs/design/model.md, Exit codes).
 """
 
 from __future__ import annotations

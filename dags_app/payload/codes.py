@@ -1,7 +1,7 @@
 """Exit codes of payload jobs and of attempts, and the one error that carries them. Owns the numbers, not what is done about them.
 
 CMS's own list is used where it has a code; the 9500x are WMS2's. A process only hands 8 bits of its code to HTCondor, so
-the code that counts stands in the job report (``model.md`` section 3, "Exit codes").
+the code that counts stands in the job report (docs/design/model.md, Exit codes).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ UNREADABLE_8_BITS = {code & 0xFF: code for code in (FILE_OPEN_FAILED, FILE_READ_
 SIGNAL_BASE = 128
 _SIGNALS = 64
 
-#: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; ``model.md`` section 3).
+#: Exit codes of DAGMan's POST script; rendered into the DAG (error-handling 2.2, 8.2; docs/design/model.md, Exit codes).
 POST_DONE = 0
 POST_RETRY = 1
 POST_PERMANENT = 42

@@ -1,7 +1,7 @@
 """The scripts that give a unit its site: ``elect`` (POST of landing) and ``reelect`` (PRE of the unit in the outer DAG).
 
-Own when a unit may change its site (``model.md`` section 3, "Site re-election"). No daemon is asked: the landing job has
-left the queue before its POST runs, but DAGMan's own log holds the site it ran at (``htcondor.md`` section 5).
+Own when a unit may change its site (docs/design/model.md, Site re-election). No daemon is asked: the landing job has
+left the queue before its POST runs, but DAGMan's own log holds the site it ran at (docs/design/htcondor.md, The elected site).
 """
 
 from __future__ import annotations

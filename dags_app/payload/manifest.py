@@ -1,6 +1,6 @@
 """``merge_output.json``, the unit's manifest: what the unit processed and what its merged files hold. Owns its schema.
 
-Pure. WMS2 takes a unit as done only when the manifest's lumis or events equal the unit's claim (``model.md`` section 3).
+Pure. WMS2 takes a unit as done only when the manifest equals the unit's claim (docs/design/model.md, A unit is done).
 """
 
 from __future__ import annotations

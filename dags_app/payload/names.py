@@ -2,7 +2,7 @@
 
 A name is a version 5 UUID in the workflow's own namespace, of what the file is and of the start of the job that writes it
 (``Slot.execution``): no two starts ever write the same name, so a copy that comes back late overwrites nothing. Which files count
-is what the accepted manifest says (``model.md`` section 3, "A unit is done").
+is what the accepted manifest says (docs/design/model.md, A unit is done).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Value:
 def load_document(path: Path, schema: str) -> Value:
     """Read a JSON object whose ``schema`` is ``<name>/<major>``: same name and major accepted, anything else refused.
 
-    Unknown fields are the reader's to ignore (control-plane, "Version skew").
+    Unknown fields are the reader's to ignore (docs/design/control.md, Versions of files).
     """
     try:
         with path.open(encoding="utf-8") as stream:

@@ -1,7 +1,8 @@
 """A site's storage: from LFN to PFN by its ``storage.json``, stage-out and removal. Owns how a file gets there whole.
 
-``$SITECONF_ROOT/<site>/storage.json`` is CMS's own form (contracts 5.4): volumes with protocols, each protocol with a
-``prefix`` or with ``rules``. This payload writes through the ``file`` protocol (a mounted or local file system).
+``$SITECONF_ROOT/<site>/storage.json`` is CMS's own form (docs/design/services.md, Storage at a site): volumes with protocols,
+each protocol with a ``prefix`` or with ``rules``. This payload writes through the ``file`` protocol (a mounted or local file
+system).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which processing block each work unit goes to, per output dataset.
 
 Blocks belong to the workflow and stay open over rounds; a block takes units until the next one would pass the target bytes,
-then it is sealed. Pure: the caller keeps the rows. ``model.md`` section 3, "Blocks"; spec 3.1.4.
+then it is sealed. Pure: the caller keeps the rows. docs/design/model.md, Blocks; spec 3.1.4.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Renders a ``DagSpec`` to the text of its DAG directory. Pure: no input or output (``writer.py`` writes it).
 
-The form of the files is what HTCondor 23.9 and 25 both run (``htcondor.md`` section 6): one outer DAG with a ``SUBDAG EXTERNAL``
-per work unit, relative paths throughout, and scripts and submissions with the unit's directory as the current one.
-Spec 4.5 and Appendix C; error-handling 2 and 8.2; ``model.md`` section 3.
+The form of the files is what HTCondor 23.9 and 25 both run (docs/design/htcondor.md, Form of a DAG): one outer DAG with a
+``SUBDAG EXTERNAL`` per work unit, relative paths throughout, and scripts and submissions with the unit's directory as the
+current one. Spec 4.5 and Appendix C; error-handling 2 and 8.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The planner's input file list, ``{"files": [...]}``, as typed values (``splitting.md``, "The planner's formats").
+"""The planner's input file list, ``{"files": [...]}``, as typed values (docs/splitting.md, The planner's formats).
 
 Pydantic at the edge: unknown or wrong fields are named, nothing is guessed.
 """

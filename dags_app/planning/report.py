@@ -1,6 +1,6 @@
 """The answer of ``plan_request``: a whole request planned without any service, as plain JSON values.
 
-The format is ``splitting.md``, "The planner's formats". Owns the order of the answer and nothing of the planning.
+The format is in docs/splitting.md, The planner's formats. Owns the order of the answer and nothing of the planning.
 """
 
 from __future__ import annotations

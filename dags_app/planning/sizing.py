@@ -46,7 +46,7 @@ class WorkflowResources:
 def memory_window(
     *, memory_mb: Iterable[int], cores: Iterable[int], default_memory_per_core_mb: int, max_memory_per_core_mb: int
 ) -> tuple[int, int]:
-    """Cores and memory of a job out of what the request and its steps name (spec 5.2; ``model.md`` section 3).
+    """Cores and memory of a job out of what the request and its steps name (spec 5.2; docs/design/model.md, Sizes).
 
     Args:
         memory_mb: every ``Memory`` that applies: of the steps that set one, else the request's own.
@@ -91,7 +91,7 @@ def processing_wall_seconds(workflow: WorkflowSpec, job: JobSpec | LevelNode, ta
 def processing_request(
     workflow: WorkflowSpec, job: JobSpec | LevelNode, *, max_wall_seconds: int, task: int = FIRST_TASK
 ) -> SlotRequest:
-    """Slot of one processing job. ``SizePerEvent`` is the disk of all tiers together (``decisions.md`` section 2)."""
+    """Slot of one processing job. ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes)."""
     resources = task_resources(workflow, task)
     disk_kb = BASE_DISK_KB + _ceiling(job.events * resources.size_per_event_kb)
     wall = _wall_minutes(processing_wall_seconds(workflow, job, task), max_wall_seconds)

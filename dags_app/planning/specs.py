@@ -3,7 +3,7 @@
 A ``WorkflowSpec`` says what a request asks for (built by intake, kept in ``Workflow.spec``). Planning turns it, with the work
 that the ledger says is left, into ``WorkUnitSpec`` values; ``dagfiles`` renders those. All event and lumi ranges are
 inclusive on both ends. Inside an input file events count from 0; generated events carry their real event numbers (64 bit).
-Spec sections 3.1.2, 3.1.3, 4.5.
+Spec 3.1.2, 3.1.3, 4.5.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SplittingAlgo(StrEnum):
 
 
 class ClaimKind(StrEnum):
-    """What a work unit claim ranges over (``model.md`` section 2, WorkUnitClaim)."""
+    """What a work unit claim ranges over (docs/design/model.md, Claims)."""
 
     GENERATED = "generated"  # generated events, with the lumis they get
     FILE_EVENTS = "file_events"  # events of one input file
@@ -75,7 +75,7 @@ class PileupSpec:
 
 @dataclass(frozen=True, slots=True)
 class GpuSpec:
-    """What a step asks of GPUs (ReqMgr2's RequiresGPU and GPUParams). Spec 4.5; ``splitting.md``."""
+    """What a step asks of GPUs (ReqMgr2's RequiresGPU and GPUParams). Spec 4.5."""
 
     required: bool  # False: "optional", runs without one too
     memory_mb: int = 0  # GPUMemoryMB
@@ -110,7 +110,7 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True)
 class GenerationSpec:
-    """Generation without input: the numbers a request asks for (``splitting.md``, Generation)."""
+    """Generation without input: the numbers a request asks for (docs/splitting.md, Generation)."""
 
     run: int
     first_event: int

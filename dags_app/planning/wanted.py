@@ -1,6 +1,6 @@
 """Which lumis of an input file a request wants: ``LumiList``, cut by ``RunWhitelist``, minus ``RunBlacklist``.
 
-Owns the rule for one file (``splitting.md``, "Before splitting"). How a splitter applies the answer is the splitter's.
+Owns the rule for one file (docs/splitting.md, What is common). How a splitter applies the answer is the splitter's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a manifest equals its unit's claims (``model.md`` section 3, "A unit is done"), and its merged files hold just that.
+"""Whether a manifest equals its unit's claims (docs/design/model.md, A unit is done), and its merged files hold just that.
 
 Raises only: ``LedgerViolation`` for work that was not claimed or was done twice, ``ManifestProblem`` for what is missing.
 """

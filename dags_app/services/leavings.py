@@ -1,7 +1,7 @@
 """What a DAGMan that has ended left in a DAG's directory, read without believing more than it says.
 
 A damaged file is none: its name goes on a list, and who judges the end of the DAG tells it. Owns also which units were removed
-from the queue rather than failed (``model.md`` section 3, "Failed units"), and whether a rescue file may be run.
+from the queue rather than failed (docs/design/model.md, Failed units), and whether a rescue file may be run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recording a planned DAG: the DAG row, its units and their claims, in the caller's transaction (``architecture.md`` step 5)."""
+"""Recording a planned DAG: the DAG row, its units and their claims, in the caller's transaction (ADR 0013)."""
 
 from __future__ import annotations
 

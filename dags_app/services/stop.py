@@ -46,7 +46,7 @@ def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) ->
 def dag_drain(*, dag: DAG) -> None:
     """Halt the outer DAGMan: no new work unit starts, those that run finish, then it writes its rescue file and ends.
 
-    The inner DAGMans are not halted, so nothing that runs is lost (measured on 23.9 and 25: ``htcondor.md`` section 4).
+    The inner DAGMans are not halted, so nothing that runs is lost (docs/design/htcondor.md, Removal, rescue, drain).
     """
     halt_file(dag).touch()
 

@@ -1,4 +1,4 @@
-"""At-most-once submission of a DAG (``control-plane.md``; ``model.md`` section 1, last paragraph).
+"""At-most-once submission of a DAG (docs/design/control.md, Submission).
 
 The schedd's queue and history are searched for this DAG's id, and what is found is adopted. Otherwise the intent (attempt and
 fence) is committed, the DAG is submitted, the result recorded. After a time-out or a crash the intent stands open and the outcome

@@ -1,4 +1,4 @@
-"""Work units: which ones DAGMan says are done, and whether their manifests equal their claims (``model.md`` section 3)."""
+"""Work units: which DAGMan says are done, and whether the manifests equal the claims (docs/design/model.md, A unit is done)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching DAGs: one query per schedd and cycle for all of them (``model.md``; ``htcondor.md`` section 2).
+"""Watching DAGs: one query per schedd and cycle for all of them (docs/design/htcondor.md, DAGMan's job ad).
 
 Three answers are kept apart in the row: in the queue (``observed_at``), the schedd answers and it is not there
 (``missing_since``), the schedd did not answer (``unanswered_since``). The third changes nothing else.
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 _UNREAD = ("workflow__spec", "workflow__psets", "workflow__step_metrics", "workflow__splitting_params")
 #: Statuses in which a DAGMan job is expected in the queue.
 IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
-#: DAG_Status of a job ad: halted (htcondor.md section 2).
+#: DAG_Status of a job ad: halted.
 DAG_STATUS_HALTED = 6
 
 

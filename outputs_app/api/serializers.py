@@ -1,4 +1,4 @@
-"""Blocks and effects as JSON. Spec 3.1.4; ``model.md`` section 2."""
+"""Blocks and effects as JSON. Spec 3.1.4; docs/design/model.md, Blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BlockListSerializer(serializers.ModelSerializer):
         )  # fmt: skip
 
     def get_work_units(self, block: ProcessingBlock) -> str:
-        """As §7.2 writes it."""
+        """As spec 7.2 writes it."""
         known = self.context.get("done_units")
         done = blocks_done_units([block.pk]) if known is None else known
         return f"{done.get(block.pk, 0)}/{block.total_work_units}"

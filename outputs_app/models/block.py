@@ -1,4 +1,4 @@
-"""Output datasets and processing blocks (spec 3.1.4; ``model.md`` section 3, "Blocks")."""
+"""Output datasets and processing blocks (spec 3.1.4; docs/design/model.md, Blocks)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox and the durable task in one: everything still owed to DBS and Rucio (``model.md`` section 2, Effect)."""
+"""The outbox and the durable task in one: everything still owed to DBS and Rucio (docs/design/model.md, Effects)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedd whose queue may be lost: the evidence, and an operator's word on it (spec 6.3; open question 9)."""
+"""A schedd whose queue may be lost: the evidence, and an operator's word on it (spec 6.3; spec 15, question 9)."""
 
 from __future__ import annotations
 

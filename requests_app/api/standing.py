@@ -1,4 +1,4 @@
-"""Where a workflow stands, as §7.2 writes it."""
+"""Where a workflow stands, as spec 7.2 writes it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Pure functions, no Django and no service: :func:`parse` reads what the document alone says, :func:`config_ids` names the
 ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of both. :func:`prepare_plan_spec` is the short way of
-``plan_request``. Source: spec 3.1.1, 5.2; ``contracts.md`` sections 4.3, 5.1; ``splitting.md``.
+``plan_request``. Spec 3.1.1, 5.2; docs/design/services.md, ReqMgr2.
 """
 
 from requests_app.intake.documents import merge_document, with_priority

@@ -138,7 +138,7 @@ STEP_FEATURES: Mapping[str, Feature] = {
 #: Fields of a generation; a request that reads a dataset does not use them.
 GENERATION_ONLY = ("RequestNumEvents", "FilterEfficiency", "Seeding", "FirstEvent", "FirstLumi")
 
-#: Splitting arguments under WMCore's names; only ``plan_request`` reads them (``splitting.md``).
+#: Splitting arguments under WMCore's names; only ``plan_request`` reads them (docs/splitting.md, The planner's formats).
 PLAN_ONLY = "SplittingParams"
 
 #: Request types of ReqMgr2 that WMS2 does not run, each with what to do instead.

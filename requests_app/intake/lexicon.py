@@ -1,6 +1,6 @@
 """The names CMS allows, checked before any of them becomes a path, a dataset or a ClassAd. Owns the rules only.
 
-Sources: the DBS writer's lexicon (``contracts.md`` section 4.3) and ReqMgr2's own rules for eras, processing strings, steps,
+Sources: the DBS writer's lexicon (docs/design/services.md, Names) and ReqMgr2's own rules for eras, processing strings, steps,
 campaigns and sites. Every rule matches the whole text in ASCII, so no whitespace, no ``..`` and no line end gets through.
 """
 

@@ -1,8 +1,8 @@
 """What ``plan_request`` needs of a document: splitting of every task, input or generation, sites, resources.
 
 No service is asked and no name becomes a path, so names, outputs and configurations are not checked here, and what does not
-change how work is cut (pileup, GPUs) is left alone; :func:`parse` judges a document that is to be run. Formats: ``splitting.md``,
-"The planner's formats".
+change how work is cut (pileup, GPUs) is left alone; :func:`parse` judges a document that is to be run. Formats:
+docs/splitting.md, The planner's formats.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from requests_app.intake.gpus import read_gpu, together
 from requests_app.intake.values import is_set, names, real, whole
 from wms2.errors import PlanningRefused
 
-#: ReqMgr2's defaults (``contracts.md`` section 5.1).
+#: ReqMgr2's defaults (docs/design/services.md, Documents).
 DEFAULT_MEMORY_MB = 2300.0
 DEFAULT_TIME_PER_EVENT_SECONDS = 12.0
 DEFAULT_SIZE_PER_EVENT_KB = 512.0
@@ -26,14 +26,14 @@ DEFAULT_MAX_MERGE_EVENTS = 100_000_000
 
 _MAX_CORES = 256
 _MAX_MEMORY_MB = 4_000_000.0
-#: No job may take longer than this, so neither may one event (``splitting.md``, job time limit).
+#: No job may take longer than this, so neither may one event (docs/splitting.md, ``job_time_limit``).
 _MAX_TIME_PER_EVENT_SECONDS = 172_800.0
 _MAX_SIZE_PER_EVENT_KB = 1e9
 _MAX_MERGE_BYTES = 10**13
 
 
 def read_resources(document: Mapping[str, object], views: Sequence[StepView], findings: Findings) -> ResourceSpec:
-    """What one job that runs ``views`` asks: cores and memory are each the largest of the steps' (``model.md`` section 3).
+    """What one job that runs ``views`` asks: cores and memory are each the largest of the steps' (docs/design/model.md, Sizes).
 
     Memory as asked, in MB for the whole job. Time and size per event stand at the top; a task may have its own.
     """

@@ -1,7 +1,7 @@
 """Foreign JSON values made into plain types. Knows no field; never guesses a type.
 
-Owns the shape hazards of ReqMgr2 (``contracts.md`` section 5.1): numbers that come as text or as float, lists that come as one
-text, booleans that come as text.
+Owns the shape hazards of ReqMgr2 (docs/design/services.md, Documents): numbers that come as text or as float, lists that
+come as one text, booleans that come as text.
 """
 
 from __future__ import annotations

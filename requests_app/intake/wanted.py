@@ -1,6 +1,6 @@
 """What of an input dataset is wanted: lumi mask, run lists, block lists, parents, and how long it may grow. Owns their forms.
 
-The lists stand at the top of a document or in the first part of a chain (``splitting.md``, "The planner's formats").
+The lists stand at the top of a document or in the first part of a chain (docs/splitting.md, What is common).
 """
 
 from __future__ import annotations

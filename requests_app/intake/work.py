@@ -1,4 +1,4 @@
-"""What there is to do and how it is cut into jobs: generation, or an input dataset. Owns the numbers' rules (``splitting.md``).
+"""What there is to do and how it is cut into jobs: generation, or an input dataset. Owns the numbers' rules (docs/splitting.md).
 
 Nothing is mapped to another algorithm: what is not built yet is refused by name.
 """

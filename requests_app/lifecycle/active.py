@@ -1,4 +1,4 @@
-"""ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; ``model.md`` section 1)."""
+"""ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; docs/design/model.md, Request statuses)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a round: the next one, or the end (``model.md`` section 1, ACTIVE -> QUEUED and -> COMPLETED)."""
+"""After a round: the next one, or the end (docs/design/model.md, Request statuses)."""
 
 from __future__ import annotations
 

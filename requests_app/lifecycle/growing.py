@@ -1,7 +1,7 @@
 """Input datasets that grow: a request with ``OpenRunningTimeout`` takes new files until none has come for that long.
 
 Called where a round has ended (``finish``): what is new is planned as a further round, and nothing completes while more may
-come. DBS is asked at most every ``input_reread_seconds``, and once more when the time is over. Spec 4.3; ``model.md`` section 1.
+come. DBS is asked at most every ``input_reread_seconds``, and once more when the time is over. Spec 4.3.
 """
 
 from __future__ import annotations

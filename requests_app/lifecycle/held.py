@@ -1,4 +1,4 @@
-"""HELD: nothing goes on, but what DAGMan has done is still accounted for (decisions 2: "retried each cycle and then alerted on").
+"""HELD: nothing goes on, but what DAGMan has done is still accounted for (docs/design/model.md, A unit is done).
 
 A manifest that comes late then counts, whichever way the request is released.
 """

@@ -1,4 +1,4 @@
-"""A DAG whose schedd's queue is lost: suspicion is told, a person's confirmation is carried out (``model.md`` section 1).
+"""A DAG whose schedd's queue is lost: suspicion is told, a person's confirmation is carried out (ADR 0035).
 
 Carried out means: what the lost submission still does is fenced off, what it has done for certain is counted, the DAG ends, and
 the request is held. Nothing here happens by itself.

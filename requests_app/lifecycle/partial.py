@@ -1,6 +1,6 @@
 """PARTIAL: rescue below the threshold, otherwise hold (error-handling 3.2; FAILED is never set here).
 
-What counts as failed is ``model.md``'s, section 3: outer nodes in ERROR, less those that were removed.
+What counts as failed: docs/design/model.md, Failed units.
 """
 
 from __future__ import annotations

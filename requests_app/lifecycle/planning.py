@@ -1,4 +1,4 @@
-"""PLANNING: plan what is left, write it, submit it at most once (``architecture.md`` steps 5 and 6).
+"""PLANNING: plan what is left, write it, submit it at most once (docs/architecture.md, The way of one request).
 
 Whoever leaves PLANNING without a submission discards the READY DAG first: QUEUED and HELD have no live DAG. While a submission
 may have happened, the request stays until queue and history have told.

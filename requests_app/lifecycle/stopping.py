@@ -1,6 +1,7 @@
-"""STOPPING: removal is asked for until queue and history prove the DAG gone; then the intent decides (``model.md`` section 1).
+"""STOPPING: removal is asked for until queue and history prove the DAG gone; then the intent decides.
 
-A silent schedd proves nothing: the request stays and alerts. A DAG that had finished by itself is credited first.
+See docs/design/model.md, Stop intents. A silent schedd proves nothing: the request stays and alerts. A DAG that had finished by
+itself is credited first.
 """
 
 from __future__ import annotations

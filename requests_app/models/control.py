@@ -1,4 +1,4 @@
-"""Control rows: leases, limits that operators change, and whose database this is (``model.md`` sections 2 and 4)."""
+"""Control rows: leases, limits that operators change, and whose database this is (docs/design/model.md, Rows)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input files of a workflow and, for splitting by lumi, its input as lumis (``model.md`` section 2).
+"""Input files of a workflow and, for splitting by lumi, its input as lumis (docs/design/model.md, Rows).
 
 What is done of them is derived from claims and exclusions, never kept here.
 """

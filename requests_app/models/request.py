@@ -1,4 +1,4 @@
-"""The request row (spec 3.1.1; statuses: ``model.md`` section 1)."""
+"""The request row (spec 3.1.1; docs/design/model.md, Request statuses)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequestStatus(models.TextChoices):
 
 #: Statuses that the life cycle never looks at again.
 TERMINAL = (RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED)
-#: Statuses that the cycle evaluates every time. COMPLETED is looked at hourly, NEW belongs to the requester.
+#: Statuses that the cycle evaluates every time. COMPLETED needs nothing more, NEW belongs to the requester.
 EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus.NEW, RequestStatus.COMPLETED))
 
 
@@ -94,7 +94,7 @@ class Request(models.Model):
     """What ReqMgr2 sent, typed where WMS2 needs it and raw in ``request_data``.
 
     ``epoch`` counts ownership generations (it rises when a request is cleaned or superseded: older writers are refused);
-    ``lease_*`` is the evaluation lease, whose ``lease_epoch`` fences each evaluation's writes (``model.md`` section 4).
+    ``lease_*`` is the evaluation lease, whose ``lease_epoch`` fences each evaluation's writes (ADR 0003).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -1,4 +1,4 @@
-"""The internal twin of a request, and its rounds (spec 3.1.2; ``model.md`` sections 1-3)."""
+"""The internal twin of a request, and its rounds (spec 3.1.2; docs/design/model.md, Rounds and rescues)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the life cycle runs: who leads, when the last cycle was, which schedds answer (``control-plane.md``, Leader)."""
+"""Whether the life cycle runs: who leads, when the last cycle was, which schedds answer (docs/design/control.md, Leader)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from requests_app.intake import merge_document
 from requests_app.models import CleanupPolicy, Request, RequestStatus, RequestTransition, Workflow
 from wms2.errors import DocumentRefused
 
-#: Longer chains do not happen (``decisions.md`` section 3 allows five versions); a loop in the rows must end the walk.
+#: Longer chains do not happen (``max_versions`` is 5); a loop in the rows must end the walk.
 MAX_VERSIONS = 100
 
 

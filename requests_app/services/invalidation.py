@@ -78,7 +78,7 @@ def previous_superseded(request: Request) -> None:
 
 
 def superseded_take_back(fenced: Fenced) -> int:
-    """Take back the outputs that a completed version has replaced for ``superseded_grace_days`` (decisions 3, question 10).
+    """Take back the outputs that a completed version has replaced for ``superseded_grace_days`` (spec 15, question 10).
 
     Each cycle; returns for how many requests it was asked. What was asked for before, whatever became of it, is not asked again.
     """

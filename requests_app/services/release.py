@@ -1,4 +1,4 @@
-"""Releasing a held request, as it is or with changes (error-handling 3.4, 4.1, 8.3; ``model.md`` section 3, Release)."""
+"""Releasing a held request, as it is or with changes (error-handling 3.4, 4.1, 8.3; docs/design/model.md, Release)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The plain verbs: submit, abort, hold, priority. Each is idempotent, has an actor and a reason, and only records intent.
 
-Refused verbs raise InvalidTransition (409) and are audited too (``control-plane.md``, Audit). The others are ``stopping``
+Refused verbs raise InvalidTransition (409) and are audited too (docs/design/control.md, Audit). The others are ``stopping``
 (stop, fail), ``release``, ``restart`` and ``invalidation``.
 """
 

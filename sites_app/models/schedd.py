@@ -1,4 +1,4 @@
-"""Schedds that WMS2 submits to (control plane, "Many schedds")."""
+"""Schedds that WMS2 submits to (docs/design/control.md, Admission)."""
 
 from __future__ import annotations
 

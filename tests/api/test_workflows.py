@@ -1,4 +1,4 @@
-"""Workflows: the list, one, and where it stands as §7.2 writes it."""
+"""Workflows: the list, one, and where it stands as spec 7.2 writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How a DAG ended, told from job history, metrics, status and rescue files together: every combination of the four.
 
 What is safe: COMPLETED only when nothing speaks against it; where two disagree, and where neither history nor metrics say
-anything, the end is unknown. ``decisions.md`` section 2; ADR 0020.
+anything, the end is unknown. ADR 0020.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def inner_metrics(tmp_path: Path, unit: str, *, dag_status: int, started_at: flo
 def test_a_unit_whose_dagman_was_removed_has_not_failed(
     tmp_path: Path, dag_status: int, started_at: float, removed: tuple[str, ...]
 ) -> None:
-    """model.md section 3, "Failed units": the refused retry hides it from the outer status file, the unit's metrics tell."""
+    """docs/design/model.md, Failed units: the refused retry hides it from the outer status file, the unit's metrics tell."""
     inner_metrics(tmp_path, "mg_000002", dag_status=dag_status, started_at=started_at)
     leave(tmp_path)
     sources = sources_of(dag(tmp_path), history("failed"))

@@ -1,4 +1,4 @@
-"""Generation without input: the numbers of ``splitting.md``, from any offset."""
+"""Generation without input: the numbers of docs/splitting.md, from any offset."""
 
 from __future__ import annotations
 

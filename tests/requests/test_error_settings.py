@@ -21,7 +21,7 @@ DEFAULTS = {
     "retry_processing": 3,
     "retry_merge": 2,
     "cooloff_base_seconds": 60,
-    "max_versions": 5,  # decisions.md section 3, question 11
+    "max_versions": 5,  # spec 15, question 11
 }
 
 

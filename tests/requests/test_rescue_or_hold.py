@@ -259,7 +259,7 @@ def test_a_held_request_keeps_what_is_done_registers_it_and_takes_no_slot(world:
 
 
 def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(world: World) -> None:
-    """Error-handling 5.1; the end is at enough *done* events, not at enough planned ones (model.md section 3)."""
+    """Error-handling 5.1; the end is at enough *done* events, not at enough planned ones (docs/design/model.md, Ledger)."""
     request, job = started(world)
     end_with_failures(world, job, 2)
     request_release(request=request, actor="olga", reason="once more")
@@ -278,7 +278,7 @@ def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(worl
 
 
 def test_a_request_that_keeps_losing_its_events_is_held_as_short(world: World) -> None:
-    """Twice the requested events are tried, no more (model.md section 3)."""
+    """Twice the requested events are tried, no more (docs/design/model.md, Ledger)."""
     request, job = started(world)
     for _ in range(4):
         end_with_failures(world, job, UNITS)

@@ -1,4 +1,4 @@
-"""ConfigCache: PSets and their output modules, in CouchDB (``model.md`` section 3, intake facts).
+"""ConfigCache: PSets and their output modules, in CouchDB (docs/design/services.md, ConfigCache).
 
 A PSet is code that runs at every site, and requests name where it comes from: only allowed ConfigCaches are asked, with our
 certificate, and nothing that such a server answers becomes part of an error that a requester reads.

@@ -1,4 +1,4 @@
-"""CRIC: names of sites and which processing sites read which storage (``contracts.md`` 5.3). Slots come from the pool."""
+"""CRIC: names of sites and which processing sites read which storage (docs/design/services.md, CRIC). Slots are the pool's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DBS: registration of outputs, one ``bulkblocks`` per block, and reading of inputs (``contracts.md`` 4).
+"""DBS: registration of outputs, one ``bulkblocks`` per block, and reading of inputs (docs/design/services.md, DBS).
 
 Nothing else creates datasets, blocks or files: the calls for one of them alone store wrong configurations (ADR 0036). DBS adds
 files to a block that is registered, passes over one that lies in another block, stores any counts, and takes a PUT of files

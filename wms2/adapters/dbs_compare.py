@@ -1,4 +1,4 @@
-"""What DBS has of a block, against what it should have. Pure (``contracts.md`` 4.4)."""
+"""What DBS has of a block, against what it should have. Pure (docs/design/services.md, Writing)."""
 
 from __future__ import annotations
 

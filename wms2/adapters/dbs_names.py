@@ -1,4 +1,4 @@
-"""Which names DBS's writer takes, checked before anything is sent: not all its doors check them (``contracts.md`` 4.3).
+"""Which names DBS's writer takes, checked before anything is sent: not all its doors check them (docs/design/services.md, Names).
 
 A misfit raises ``ServiceRejected`` with DBS's own validation code, as the server would have.
 """

@@ -1,4 +1,4 @@
-"""The body of ``bulkblocks`` and the checks made on it first: DBS makes few of them. Pure functions (``contracts.md`` 4.2)."""
+"""The body of ``bulkblocks`` and the checks made on it first: DBS makes few (docs/design/services.md, Writing). Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _QUERY_CODE = 103
 # nothing about the request, wherever they stand in the chain of causes.
 _TROUBLE_CODES = frozenset({101, 102, 104, 105, 106, 112, 120, 121, 124})
 # What a write answers when the database itself is in trouble: the door's own code. The same codes carry refusals, whose cause is
-# nested: a name or value that is not valid, or a row that is not there (``contracts.md`` 4.1).
+# nested: a name or value that is not valid, or a row that is not there (docs/design/services.md, Errors).
 _WRITE_CODES = frozenset({305, 308, 310, 314, 501, 502, 503})
 _REFUSING_CAUSES = frozenset({113, 118, 400, 401, 410, 411, 412})
 _NO_ROW = "no rows in result set"

@@ -1,4 +1,4 @@
-"""HTCondor: submitting, finding, watching and steering DAGMan jobs on one schedd (``htcondor.md``; ``control-plane.md``).
+"""HTCondor: submitting, finding, watching and steering DAGMan jobs on one schedd (docs/design/htcondor.md).
 
 Every question goes to a child process with a time limit (``htcondor_process``). Questions are retried, and so are removals, holds
 and edits, which may be made twice; a submission never is: its time-out means *unknown*, and the caller looks with ``find_dag``.

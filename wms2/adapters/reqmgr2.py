@@ -1,4 +1,4 @@
-"""ReqMgr2: reading requests, pushing their status, cloning (``contracts.md`` 5.1). What a document means is intake's business."""
+"""ReqMgr2: reading requests, pushing statuses, cloning (docs/design/services.md, ReqMgr2). What documents mean is intake's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rucio: containers, blocks, replicas, rules and locations. Source: ``contracts.md`` section 5.2.
+"""Rucio: containers, blocks, replicas, rules and locations. docs/design/services.md, Rucio.
 
 A CMS dataset is a Rucio container, a CMS block a Rucio dataset, an LFN a file, all in one scope. Every method may be repeated
 after any crash and gives the same result. Errors of all methods: ``ServiceUnavailable`` when there is no usable answer (what was

@@ -1,7 +1,8 @@
-"""Replication rules: one per file or block, found again after a crash, revived when dying, deleted. Source: ``contracts.md`` 5.2.
+"""Replication rules: one per file or block, found again after a crash, revived when dying, deleted.
 
-Rucio's key of a rule is (DID, account, text of the RSE expression, copies), so one spelling of an RSE is used throughout: its
-name. A call for many files is refused whole when one of them has its rule. A deleted rule lives on for an hour and keeps its key.
+See docs/design/services.md, Rules. Rucio's key of a rule is (DID, account, text of the RSE expression, copies), so one spelling
+of an RSE is used throughout: its name. A call for many files is refused whole when one of them has its rule. A deleted rule
+lives on for an hour and keeps its key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from wms2.adapters.wire import parse
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 _COPIES = 1
-# A file rule takes Rucio 10 ms, on a busy machine 70 [V]; more of them would come near the time limit of a call.
+# A file rule takes Rucio 10 ms, on a busy machine 70 (measured); more of them would come near the time limit of a call.
 _FILES_PER_CALL = 100
 _RACES = 3
 _RULE_ID = re.compile(r"[0-9a-f]{32}")
@@ -94,7 +95,7 @@ class RucioRules:
             return None
         if len(ids) != len(names):
             raise ServiceUnavailable(SERVICE, request.operation, f"{len(ids)} rule ids for {len(names)} names, first {names[0]}")
-        return dict(zip(names, ids, strict=True))  # in the order of the names [V]
+        return dict(zip(names, ids, strict=True))  # in the order of the names (measured)
 
     def _find_live(self, names: list[str], request: RuleRequest) -> dict[str, str]:
         """The rules these DIDs have already; a dying one is revived."""

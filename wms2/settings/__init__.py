@@ -113,7 +113,7 @@ SECURE_HSTS_PRELOAD = _TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _TLS else None
 X_FRAME_OPTIONS = "DENY"
 
-# --- Celery carries hints; rows are the truth (spec 4.2, control plane)
+# --- Celery carries hints; rows are the truth (spec 4.2; docs/design/control.md, Truth)
 CELERY_BROKER_URL = required("WMS2_BROKER_URL")
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True

@@ -1,4 +1,4 @@
-"""Splitting algorithms: how a request's work is cut into jobs. A family of classes, one per algorithm (``splitting.md``).
+"""Splitting algorithms: how a request's work is cut into jobs. A family of classes, one per algorithm (docs/splitting.md).
 
 A splitter is made from a ``WorkflowSpec`` and yields jobs, excluded files and refused lumis in order. Those by files or events
 hold no more than the jobs that are open; those by lumis hold the files, as intervals, since any two may share a lumi.

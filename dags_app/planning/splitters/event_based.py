@@ -1,4 +1,4 @@
-"""EventBased with input: ranges of events inside each file; a job never holds two files (``splitting.md``).
+"""EventBased with input: ranges of events inside each file; a job never holds two files (docs/splitting.md).
 
 Ranges count from 0 and include both ends. A file without events still gets one job, so that its lumis are kept. An event
 range cannot be combined with a lumi selection (cmsRun counts skipped events after selecting lumis), so a ``LumiList`` is

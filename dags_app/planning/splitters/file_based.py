@@ -1,4 +1,4 @@
-"""FileBased: N files of one location group to a job; lumi and run lists are applied inside the files (``splitting.md``).
+"""FileBased: N files of one location group to a job; lumi and run lists are applied inside the files (docs/splitting.md).
 
 With a ``LumiList`` every job carries the wanted lumis of its files as its mask. With run lists alone a job has a mask only
 when they cut inside one of its files: then, and not otherwise, the job would read what nobody wants. Its events are those

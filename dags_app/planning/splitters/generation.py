@@ -1,4 +1,4 @@
-"""EventBased without input: numbers for generated events and lumis (``splitting.md``, "Generation").
+"""EventBased without input: numbers for generated events and lumis (docs/splitting.md, Generation).
 
 Event numbers are 64 bit and never start again: lumis and events both go on without gap from wherever the ledger says.
 """

@@ -1,4 +1,4 @@
-"""LumiBased and EventAwareLumiBased: lumis of one run to a job, each lumi with all its files (``splitting.md``).
+"""LumiBased and EventAwareLumiBased: lumis of one run to a job, each lumi with all its files (docs/splitting.md).
 
 Owns how lumis are dealt to jobs and which are refused; ``lumi_files.py`` owns the order of the files and what they share.
 

@@ -1,4 +1,4 @@
-"""``manage.py plan_request``: plan a whole request from two files, without any service. Formats: ``splitting.md``."""
+"""``manage.py plan_request``: plan a whole request from two files, without any service. Formats: docs/splitting.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of ends and of what comes after them (error-handling 3 to 7; ``model.md`` section 1): how DAGs ended, why
+"""What must hold of ends and of what comes after them (error-handling 3 to 7; docs/design/model.md): how DAGs ended, why
 requests are held, what is excluded, versions and the fate of outputs.
 
 ``check`` after every step, ``check_at_rest`` once nothing is under way.

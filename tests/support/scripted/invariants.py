@@ -1,4 +1,4 @@
-"""What must hold after every step of any request's life (``model.md`` sections 1 to 4), asked of the rows and of the world.
+"""What must hold after every step of any request's life (docs/design/model.md), asked of the rows and of the world.
 
 Written for speed: rows are read whole, once a check, and a request's account is only counted again when its units have changed.
 """
