@@ -12,7 +12,7 @@ from typing import Any
 
 from outputs_app import invalidation_effects as back
 from outputs_app.comments import rule_comment
-from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import DatasetRecord
 from wms2 import clock
 from wms2.adapters import factory
@@ -96,7 +96,10 @@ def _dbs_block(effect: Effect) -> Result:
         prep_id=record.prep_id,
     )
     parents = tuple(name for name in record.parents if not _never_registered(block, name))
-    factory.dbs().register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
+    dbs = factory.dbs()
+    if _taken_back(block.dataset):
+        dbs.turn_dataset(record.name, "INVALID", "PRODUCTION")
+    dbs.register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
     return {"block": block.dbs_block_name, "files": len(files), "origin": block.origin_rse}
 
 
@@ -104,6 +107,17 @@ def _never_registered(block: ProcessingBlock, dataset: str) -> bool:
     """An output of this workflow that got no file: DBS does not know it and refuses it as a parent."""
     ours = OutputDataset.objects.filter(workflow_id=block.workflow_id, name=dataset)
     return ours.exists() and not ours.filter(blocks__dbs_block_closed=True).exists()
+
+
+def _taken_back(dataset: OutputDataset) -> bool:
+    """Whether it is invalid by WMS2's own doing, for a request whose outputs were taken back, and this one begins it anew.
+
+    Once a block of ours is in it, or another request's blocks are, it was somebody else who made it INVALID, and that stands.
+    """
+    others = OutputDataset.objects.filter(name=dataset.name).exclude(pk=dataset.pk)
+    in_dbs = others.exclude(state=DatasetState.INVALIDATED).filter(blocks__dbs_block_closed=True)
+    begun = dataset.blocks.filter(dbs_block_closed=True)
+    return others.filter(state=DatasetState.INVALIDATED).exists() and not (in_dbs.exists() or begun.exists())
 
 
 def _record_block(effect: Effect, result: Result) -> None:

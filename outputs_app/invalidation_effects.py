@@ -102,9 +102,9 @@ def dbs_invalidate(effect: Effect) -> Result:
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:
         return {"files": count, "dataset": "kept", "kept_for": others}
-    left = dbs.valid_files(dataset.name)
+    left = dbs.valid_file(dataset.name)
     if left:
-        return {"files": count, "dataset": f"kept: {left} files in it are valid"}
+        return {"files": count, "dataset": f"kept: {left} in it is valid"}
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
+from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
 from dags_app.planning.sites import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WorkflowSpec
@@ -67,15 +68,15 @@ class Places:
         """
         sites = self._catalogued(row)
         failed = self._unreadable.at(row)
-        if isinstance(sites, WaitingFile) or self.anywhere or not failed:
+        if isinstance(sites, WaitingFile) or not failed:
             return sites
-        others = sites.difference(failed)
-        if self._choice.problem(others) is None:
+        others = frozenset[str]() if self.anywhere else sites.difference(failed)
+        if others and self._choice.problem(others) is None:
             return others
         again = self._unreadable.again_at(row)
         if again <= self._now:
             return sites
-        told = f"it could not be read at {', '.join(sorted(failed))}, and is nowhere else"
+        told = f"it could not be read at {', '.join(sorted(failed))}" + ("" if self.anywhere else ", and is nowhere else")
         return WaitingFile(row.lfn, f"{told}; tried again at {again:%Y-%m-%d %H:%M} UTC")
 
     def _catalogued(self, row: InputFile) -> frozenset[str] | WaitingFile:
@@ -95,38 +96,41 @@ class Places:
         return sites
 
     def lost(self, row: InputFile) -> str:
-        """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0040).
+        """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0040, 0052).
 
-        Two sites that agree, or the only one where jobs may read it, in two submissions far enough apart.
+        Two sites that agree, or the only one where jobs may read it, in two submissions far enough apart, when copies elsewhere
+        were looked for in between. With TrustSitelists sites read from one storage, wherever that is: time alone tells.
         """
         found = self._unreadable.at(row)
-        if len(found) >= 2:
-            return self._unreadable.words(row)
-        catalogued = self._catalogued(row)
-        if isinstance(catalogued, WaitingFile) or self._choice.sites(catalogued) != frozenset(found):
-            return ""
-        return self._unreadable.words(row) if self._unreadable.twice(row) else ""
+        if self.anywhere:
+            told = self._unreadable.twice(row, looked_at=self._now)
+        elif len(found) >= 2:
+            told = True
+        else:
+            catalogued = self._catalogued(row)
+            alone = not isinstance(catalogued, WaitingFile) and self._choice.sites(catalogued) == frozenset(found)
+            told = alone and self._unreadable.twice(row, looked_at=row.located_at)
+        return self._unreadable.words(row) if told else ""
 
     def read(self, block: str, parents: Mapping[str, Sequence[str]]) -> dict[str, Location]:
-        """Ask Rucio where the files of a block are, file by file if no site that may be used has the whole block.
+        """Ask Rucio where the files of a block are; file by file where the RSEs with the whole block will not do.
 
         Args:
             parents: LFN -> its parents, for each file that is asked for.
         """
         rucio = factory.rucio()
         whole = {rse for rse, complete in rucio.block_locations([block]).get(block, {}).items() if complete}
-        found: Mapping[str, Sequence[str]] = {}
-        if not self.anywhere and self._choice.problem(self._of_rses(whole)) is not None:
-            found = rucio.file_replicas(sorted(parents))
         named = sorted({parent for each in parents.values() for parent in each})
         places = rucio.file_replicas(named) if named else {}
-        return {
-            lfn: Location(
-                tuple(sorted({*whole, *found.get(lfn, ())})),
-                tuple(sorted({tuple(sorted(places[parent])) for parent in mine})),
-            )
-            for lfn, mine in parents.items()
-        }
+        beside = {lfn: tuple(sorted({tuple(sorted(places[each])) for each in mine})) for lfn, mine in parents.items()}
+        alone = [lfn for lfn in sorted(parents) if not self._will_do(lfn, whole, beside[lfn])]
+        found = rucio.file_replicas(alone) if alone else {}
+        return {lfn: Location(tuple(sorted({*whole, *found.get(lfn, ())})), beside[lfn]) for lfn in parents}
+
+    def _will_do(self, lfn: str, whole: Iterable[str], parent_rses: Iterable[Sequence[str]]) -> bool:
+        """Whether jobs can read the file where its whole block is, with its parents, and none has failed to."""
+        sites = self._of_rses(whole).intersection(*(self._of_rses(rses) for rses in parent_rses))
+        return self.anywhere or (self._choice.problem(sites) is None and lfn not in self._unreadable)
 
     def _of_rses(self, rses: Iterable[str]) -> frozenset[str]:
         return frozenset(site for rse in rses for site in self._sites.get(rse, ()))
@@ -190,7 +194,10 @@ def waiting_record(workflow: Workflow, *, waiting: Mapping[str, str], found: Ite
 
 
 def _old(workflow: Workflow, before: datetime) -> QuerySet[InputFile]:
-    return InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True, located_at__lte=before)
+    """Looked for too long ago, or before a job could not read it: then single copies elsewhere count."""
+    failed = UnreadableInput.objects.filter(workflow=workflow, lfn=OuterRef("lfn"), last_at__gt=OuterRef("located_at"))
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
+    return rows.filter(Q(located_at__lte=before) | Exists(failed))
 
 
 def _blocks_left(workflow: Workflow, spec: WorkflowSpec, before: datetime) -> list[str]:

@@ -35,10 +35,16 @@ class Unreadable:
         """When it may be tried again where it failed; it has failed."""
         return max(row.last_at for row in self._of(file)) + self._apart
 
-    def twice(self, file: InputFile) -> bool:
-        """Whether it failed in two submissions far enough apart for a storage to come back in between."""
+    def __contains__(self, lfn: str) -> bool:
+        return lfn in self._rows
+
+    def twice(self, file: InputFile, *, looked_at: datetime) -> bool:
+        """Whether it failed in two submissions far enough apart for a storage to come back in between, the first before
+        ``looked_at``.
+        """
         rows = self._of(file)
-        return any(two.last_at - one.last_at >= self._apart for one in rows for two in rows if two.fence != one.fence)
+        first = [row for row in rows if row.last_at < looked_at]
+        return any(two.last_at - one.last_at >= self._apart for one in first for two in rows if two.fence != one.fence)
 
     def words(self, file: InputFile) -> str:
         """All of it in one line."""

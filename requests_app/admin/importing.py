@@ -18,6 +18,7 @@ from requests_app.services.receiving import request_receive
 from wms2.api.parsers import StrictJsonParser
 from wms2.api.permissions import is_operator
 from wms2.api.problems import ProblemError
+from wms2.api.serializers import MAX_REASON
 from wms2.errors import DocumentRefused, InvalidTransition, Problem, RequestKnown, ServiceError
 
 
@@ -35,6 +36,10 @@ class ImportForm(forms.Form):
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="Instead of the document's; 0 to 999999."
     )
     urgent = forms.BooleanField(required=False, help_text="Before all that is not urgent.")
+    family_of = forms.CharField(
+        required=False, max_length=150, help_text="A request into whose output datasets it may write, e.g. one it recovers."
+    )
+    family_reason = forms.CharField(required=False, max_length=MAX_REASON, help_text="Why it may; kept in the audit.")
     submit = forms.BooleanField(required=False, initial=True, help_text="Off: stored as new, and left alone until submitted.")
 
     def clean(self) -> dict[str, Any]:
@@ -46,7 +51,8 @@ class ImportForm(forms.Form):
         if not text and not given.get("request_name"):
             raise forms.ValidationError("Give a name at ReqMgr2, or a document.")
         data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit")}
-        data |= {name: given[name] for name in ("request_name", "priority") if given.get(name) not in (None, "")}
+        named = ("request_name", "priority", "family_of", "family_reason")
+        data |= {name: given[name] for name in named if given.get(name) not in (None, "")}
         if text:
             try:
                 data["document"] = StrictJsonParser().parse(BytesIO(text))

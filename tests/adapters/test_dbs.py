@@ -328,17 +328,29 @@ def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs,
     dbs.register_block(block)  # it is still the same block
 
 
-def test_valid_files_of_a_dataset_are_counted_whoever_registered_them(simulator: Simulators, dbs: Dbs, primary: str) -> None:
-    """``/filesummaries``, which a server over SQLite does not answer."""
+def test_a_valid_file_of_a_dataset_is_found_whoever_registered_it(dbs: Dbs, primary: str) -> None:
     block = block_of(primary, 0, 1, 2)
     dataset = block.dataset.dataset
-    assert dbs.valid_files(dataset) == 0
+    assert dbs.valid_file(dataset) == ""
     dbs.register_block(block)
-    assert dbs.valid_files(dataset) == 3
-    dbs.invalidate_files([lfn(primary, 1)])
-    assert dbs.valid_files(dataset) == 2
-    dbs.invalidate_files([lfn(primary, 0), lfn(primary, 2)])
-    assert dbs.valid_files(dataset) == 0
+    assert dbs.valid_file(dataset) == lfn(primary, 0)
+    dbs.invalidate_files([lfn(primary, 0), lfn(primary, 1)])
+    assert dbs.valid_file(dataset) == lfn(primary, 2)
+    dbs.invalidate_files([lfn(primary, 2)])
+    assert dbs.valid_file(dataset) == ""
+
+
+def test_an_access_type_that_somebody_else_has_chosen_stays(dbs: Dbs, primary: str) -> None:
+    block = block_of(primary, 0)
+    dataset = block.dataset.dataset
+    assert dbs.turn_dataset(dataset, "PRODUCTION", "VALID") == "", "DBS does not know it"
+    dbs.register_block(block)
+    assert dbs.turn_dataset(dataset, "INVALID", "PRODUCTION") == "PRODUCTION"
+    assert dbs.turn_dataset(dataset, "PRODUCTION", "VALID") == "VALID"
+    dbs.set_dataset_access_type(dataset, "INVALID")
+    assert dbs.turn_dataset(dataset, "PRODUCTION", "VALID") == "INVALID"
+    assert dbs.turn_dataset(dataset, "INVALID", "PRODUCTION") == "PRODUCTION"
+    dbs.register_block(block_of(primary, 1))
 
 
 NO_FILE_NAME = st.one_of(

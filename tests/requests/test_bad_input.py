@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_the_named_file_of_a_failed_unit_is_excluded_and_the_others_are_tried_ag
         ({"fence": 2, "at": "2026-11-21T13:59:00Z"}, ["T1_US_FNAL_Disk"], False),  # too soon
         ({"fence": 1, "at": "2026-11-21T20:00:00Z"}, ["T1_US_FNAL_Disk"], False),  # the same submission
         ({"fence": 2, "at": "2026-11-21T20:00:00Z"}, ["T1_US_FNAL_Disk", "T2_CH_CERN"], False),  # another site has it
+        ({"fence": 2, "at": "2026-11-21T20:00:00Z", "looked": "2026-11-21T09:00Z"}, ["T1_US_FNAL_Disk"], False),  # had it then
         ({"fence": 2, "at": "2026-11-21T20:00:00Z", "site": ""}, ["T1_US_FNAL_Disk"], False),  # nobody knows where
     ],
 )
@@ -91,7 +93,8 @@ def test_a_site_that_fails_alone_must_be_the_only_one_and_fail_again_hours_later
 ) -> None:
     for name, rse in {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}.items():
         SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
-    InputFile.objects.filter(lfn=FILES[2]).update(rses=rses)
+    looked = again.pop("looked", "2026-11-21T11:00Z")
+    InputFile.objects.filter(lfn=FILES[2]).update(rses=rses, located_at=datetime.fromisoformat(looked))
     gave_up(dag, FILES[2], fence=1, at="2026-11-21T10:00:00Z")
     gave_up(dag, FILES[2], **again)
     failures_sweep(dag)

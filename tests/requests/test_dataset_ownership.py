@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from outputs_app.models import DatasetOwner, OutputDataset, OutputFile, OwnedDataset, Validity
+from outputs_app.models import DatasetOwner, Effect, EffectKind, EffectState, OutputDataset, OutputFile, OwnedDataset, Validity
 from outputs_app.owning import lumis_take
 from requests_app.models import AuditEntry, HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
@@ -200,12 +200,46 @@ def test_a_dataset_becomes_invalid_when_the_last_valid_file_of_anybody_is_taken_
     assert not DatasetOwner.objects.exists()
 
 
+def test_a_name_whose_files_are_all_invalid_is_written_again_and_its_dataset_revived(world: World) -> None:
+    first = held(world)
+    registered(world)
+    request_fail(request=fresh(first), **BY)
+    request_invalidate(request=fresh(first), **BY)
+    cycles(world)
+    assert world.dbs.access == dict.fromkeys(names_of(first), "INVALID")
+    second = received(again(first, "tester_second"))
+    assert run_on(world, second) == S.COMPLETED
+    assert "INVALID" not in world.dbs.access.values()
+    assert valid_lfns(second)
+
+
+def test_a_dataset_that_somebody_else_makes_invalid_while_it_is_written_stays_so(world: World) -> None:
+    first = held(world)
+    registered(world)
+    request_fail(request=fresh(first), **BY)
+    request_invalidate(request=fresh(first), **BY)
+    cycles(world)
+    second = received(again(first, "tester_second"))
+    for _ in range(3):
+        world.cycle()
+    world.schedd.unit_done(world.job_of(second), "mg_000000")
+    world.observe()
+    world.evaluate(second)
+    registered(world)
+    assert "INVALID" not in world.dbs.access.values(), "its first blocks are registered"
+    world.dbs.access = dict.fromkeys(names_of(second), "INVALID")
+    run_on(world, second)
+    refused = Effect.objects.filter(request=second, kind=EffectKind.DBS_BLOCK, state=EffectState.REFUSED)
+    assert refused.exists()
+    assert set(world.dbs.access.values()) == {"INVALID"}
+
+
 def test_valid_files_that_only_dbs_knows_keep_a_dataset(world: World) -> None:
     request = held(world)
     registered(world)
     request_fail(request=fresh(request), **BY)
     name = min(names_of(request))
-    world.dbs.foreign_files[name] = 3
+    world.dbs.foreign_files[name] = "/store/mc/foreign.root"
     request_invalidate(request=fresh(request), **BY)
     cycles(world)
     assert set(world.dbs.access) == names_of(request) - {name}

@@ -191,6 +191,16 @@ def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int
     assert run(world, request) is S.COMPLETED
 
 
+def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_elsewhere(world: World) -> None:
+    world.sources[DATASET].parents["/store/p1.root"] = (CERN,)
+    block(world, "a", file("one", (1, 1), parents=("/store/p1.root",)), file("two", (1, 2)), at=(FNAL, CERN))
+    world.sources[DATASET].lost = {file("two").lfn: (CERN,)}
+    request = ask(world, IncludeParents=True)
+    assert run(world, request) is S.COMPLETED
+    assert set(InputFile.objects.values_list("lfn", "rses__0")) == {(file("one").lfn, FNAL), (file("two").lfn, FNAL)}
+    assert InputFile.objects.get(lfn=file("one").lfn).rses == [FNAL, CERN]
+
+
 def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: World) -> None:
     block(world, "a", file("a1", (1, 1)))
     request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)

@@ -137,3 +137,39 @@ def test_the_only_replica_is_given_up_when_it_cannot_be_read_hours_later_either(
     assert run(world, request) is S.HELD
     assert request.hold_code == HoldCode.EXCLUDED
     assert excluded(request)[lfn("bad")].count("at T2_CH_CERN on") == 2
+
+
+def test_a_file_whose_block_is_whole_at_one_site_is_read_from_a_single_copy_elsewhere(world: World) -> None:
+    block(world, "a", "both", "other", at=(CERN, FNAL))
+    world.sources[DATASET].lost = {lfn("other"): (FNAL,)}
+    request = ask(world)
+    assert run(world, request, broken={"both": "T2_CH_CERN"}) is S.COMPLETED
+    assert excluded(request) == {}
+    assert len(world.schedd.jobs) == 2, "it did not wait for the site that failed"
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_with_trusted_site_lists_two_sites_that_read_from_one_storage_do_not_lose_a_file_at_once(
+    world: World, lasts: bool
+) -> None:
+    block(world, "a", "bad", at=(CERN,))
+    block(world, "b", "good", at=(CERN,))
+    sites = ["T1_US_FNAL", "T2_CH_CERN"]
+    request = ask(world, TrustSitelists=True, SiteWhitelist=sites)
+    world.cycle()
+    (job,) = world.schedd.live
+    (unit,) = [unit for unit in job.open_nodes if lfn("bad") in failures.inputs_of(job, unit)]
+    for site in sites:
+        failures.file_is_bad(job, unit, lfn("bad"), site=site, at=world.clock.now())
+    world.bad_files.add(lfn("bad"))
+    world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    assert run(world, request) is S.QUEUED
+    assert "could not be read at T1_US_FNAL, T2_CH_CERN; tried again at" in request.waiting_for
+    assert excluded(request) == {}
+    world.clock.advance(4 * HOURS)
+    assert run(world, request, broken={"bad": sites[0]} if lasts else {}) is (S.HELD if lasts else S.COMPLETED)
+    if lasts:
+        request_release(request=request, actor="olga", reason="looked at", mode=ReleaseMode.NEXT_ROUND)
+        assert run(world, request) is S.HELD
+        assert list(excluded(request)) == [lfn("bad")]

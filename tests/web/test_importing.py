@@ -45,6 +45,20 @@ def test_a_document_is_imported_and_one_lands_on_its_page(ready: None, operator:
     assert f"Already here: {row.request_name}, Submitted." in again
 
 
+@pytest.mark.simulators
+def test_an_operator_declares_there_whose_datasets_it_may_write(ready: None, operator: Client) -> None:
+    document = json.dumps(small_request())
+    send(operator, document=document)
+    first = Request.objects.get()
+    second = {"document": document, "request_name": f"{first.request_name}_recovery"}
+    assert "or declare with family_of" in text(send(operator, **second).content.decode())
+    assert "say why" in text(send(operator, **second, family_of=first.request_name).content.decode())
+    second |= {"family_of": first.request_name, "family_reason": "a recovery"}
+    assert send(operator, **second).status_code == 302
+    assert Request.objects.get(request_name=second["request_name"]).family == first.family
+    assert AuditEntry.objects.get(action="request_import", evidence__family_of=first.request_name).reason == "a recovery"
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("given", "told"),

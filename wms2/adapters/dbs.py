@@ -181,10 +181,14 @@ class Dbs:
             count += 1
         return count
 
-    def valid_files(self, dataset: str) -> int:
-        """How many files of the dataset are valid, whoever registered them; 0 if DBS does not know it, or has it as INVALID."""
-        check_name("dataset", dataset, operation="valid_files")
-        return self._outputs.valid_files(dataset)
+    def valid_file(self, dataset: str) -> str:
+        """A valid file of the dataset, whoever registered it; empty if there is none, or DBS has the dataset as INVALID.
+
+        Of the streamed list only the beginning is read: ``/filesummaries`` would count, but is Oracle's alone.
+        """
+        check_name("dataset", dataset, operation="valid_file")
+        first = next(self._outputs.files("dataset", dataset, valid_only=True, operation="valid_file"), None)
+        return first.lfn if first is not None else ""
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
         """Set VALID, PRODUCTION, INVALID, DELETED or DEPRECATED.
@@ -202,6 +206,18 @@ class Dbs:
             raise NotFoundInService(SERVICE, operation, f"{dataset} does not exist")
         if existing.access_type != access_type:
             self._put_body("/datasets", {"dataset": dataset, "dataset_access_type": access_type}, operation)
+
+    def turn_dataset(self, dataset: str, before: str, after: str) -> str:
+        """Change the access type if it is ``before``; any other was somebody's decision, and stays.
+
+        Returns the access type that it has now; empty if DBS does not know the dataset.
+        """
+        check_name("dataset", dataset, operation="turn_dataset")
+        known = self._outputs.dataset(dataset)
+        if known is None or known.access_type != before:
+            return known.access_type if known is not None else ""
+        self.set_dataset_access_type(dataset, after)
+        return after
 
     # --- inputs
 

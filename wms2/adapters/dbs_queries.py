@@ -41,7 +41,6 @@ _ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
 _DATASETS = TypeAdapter(list[wire.DbsDatasetRow])
 _BLOCKS = TypeAdapter(list[wire.DbsBlockRow])
 _CONFIGS = TypeAdapter(list[wire.DbsOutputConfigRow])
-_SUMMARIES = TypeAdapter(list[wire.DbsFileSummaryRow])
 _FILE = TypeAdapter(wire.DbsFileRow)
 _LUMI = TypeAdapter(wire.DbsFileLumiRow)
 _PARENT = TypeAdapter(wire.DbsFileParentRow)
@@ -122,11 +121,6 @@ class DbsQueries:
                 adler32=row.adler32 or "",
                 is_valid=row.is_file_valid == 1,
             )
-
-    def valid_files(self, dataset: str) -> int:
-        """Number of valid files of a dataset that is itself live."""
-        rows = self._list(_SUMMARIES, "/filesummaries", "valid_files", {"dataset": dataset, "validFileOnly": 1})
-        return rows[0].num_file if rows else 0
 
     def file_lumis(self, block: str) -> Iterator[FileLumi]:
         """Lumis of all files of a block."""

@@ -110,12 +110,6 @@ class DbsFileParentRow(Wire):
     parent_logical_file_name: StrictStr
 
 
-class DbsFileSummaryRow(Wire):
-    """``/filesummaries``."""
-
-    num_file: int
-
-
 class DbsOutputConfigRow(Wire):
     """``/outputconfigs``."""
 

@@ -92,7 +92,7 @@ class ScriptedDbs:
         self.registered: dict[str, _Block] = {}
         self.invalid: set[str] = set()
         self.access: dict[str, str] = {}
-        self.foreign_files: dict[str, int] = {}  # valid files that others have put into our datasets
+        self.foreign_files: dict[str, str] = {}  # a valid file that others have put into our datasets
 
     # --- inputs
 
@@ -133,6 +133,8 @@ class ScriptedDbs:
                 elsewhere = [name for name, files in others.items() if file.lfn in files]
                 if elsewhere:
                     raise ServiceRejected("dbs", "register_block", f"{file.lfn} is in {elsewhere}")
+            if self.access.get(block.dataset.dataset, "PRODUCTION") not in ("PRODUCTION", "VALID"):
+                raise ServiceRejected("dbs", "register_block", f"{block.dataset.dataset} exists as {self.access}")
             self.datasets.add(block.dataset.dataset)
             self.registered[block.block_name] = _Block(block.dataset.dataset, {file.lfn: file for file in block.files})
 
@@ -154,12 +156,20 @@ class ScriptedDbs:
 
         return self.script.call("invalidate_files", act, ",".join(wanted))
 
-    def valid_files(self, dataset: str) -> int:
-        def act() -> int:
+    def valid_file(self, dataset: str) -> str:
+        def act() -> str:
             held = {lfn for block in self.registered.values() if block.dataset == dataset for lfn in block.files}
-            return len(held - self.invalid) + self.foreign_files.get(dataset, 0)
+            return min(held - self.invalid, default=self.foreign_files.get(dataset, ""))
 
-        return self.script.call("valid_files", act)
+        return self.script.call("valid_file", act)
+
+    def turn_dataset(self, dataset: str, before: str, after: str) -> str:
+        def act() -> str:
+            if dataset in self.datasets and self.access.get(dataset, "PRODUCTION") == before:
+                self.access[dataset] = after
+            return self.access.get(dataset, "PRODUCTION") if dataset in self.datasets else ""
+
+        return self.script.call("turn_dataset", act, dataset)
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
         def act() -> None:
