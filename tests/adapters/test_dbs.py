@@ -282,7 +282,7 @@ def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, proxy: Proxy) -
 @fault(
     "DBS locked",
     done="DBS's database refuses every write, HTTP 400 with the code of a refusal",
-    spec="issue 10 (DBS in trouble); contracts 4.1",
+    spec="docs/design/services.md, Errors",
     afterwards="later, never refused: the block is registered once when the database takes writes again",
 )
 def test_a_locked_database_is_later_and_the_block_goes_in_afterwards(

@@ -11,7 +11,7 @@ from deploy.stack.faults import MISSING, PASSED, read_entries, table
 def results(path: Path, *outcomes: tuple[str, str, str]) -> Path:
     """A file of results: (fault, test, outcome)."""
     lines = [
-        {"name": name, "done": "it is done", "spec": "model 3", "afterwards": "all is well", "test": test, "outcome": outcome}
+        {"name": name, "done": "it is done", "spec": "spec 4.5", "afterwards": "all is well", "test": test, "outcome": outcome}
         for name, test, outcome in outcomes
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -50,5 +50,5 @@ def test_the_table_says_what_was_done_and_what_must_be_true(tmp_path: Path) -> N
     assert lines[1].split("   ")[0].strip() == "fault"
     assert lines[3].startswith("a fault whose name is longer")
     assert lines[4].startswith("than its column is wide")
-    assert {"it is done", "model 3", "all is well", "failed"} <= {cell.strip() for cell in lines[3].split("   ")}
+    assert {"it is done", "spec 4.5", "all is well", "failed"} <= {cell.strip() for cell in lines[3].split("   ")}
     assert lines[-2:] == ["0 of 1 faults left what they must, 1 times in a row", f"  {lines[3][:28]} than its column is wide: a"]

@@ -75,7 +75,7 @@ def tape_at(rse: str) -> None:
 @fault(
     "RSE write-blocked",
     done="the disk where a unit's files lie, and the tape chosen for them, are blocked for writing in Rucio",
-    spec="issue 10, 18; contracts.md 5",
+    spec="docs/design/services.md, Rules",
     afterwards="the files get their source rules at once; the tape rule is made when the tape is open again, not refused",
 )
 def test_source_rules_are_made_where_writing_is_blocked_and_tape_rules_wait(admin: Any, block: ProcessingBlock, blocked) -> None:

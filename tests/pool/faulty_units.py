@@ -254,7 +254,7 @@ UNIT_FAULTS = (
         "never done: 42, once more at another site, there the same; the file recorded by name, no merge",
         bad_at_both(95003),
         {PROC: "skipped\nskipped"},
-        spec="model 3 (Exit codes)",
+        spec="docs/design/model.md, Exit codes",
     ),
     UnitFault(
         "50660",
@@ -273,7 +273,7 @@ UNIT_FAULTS = (
         "held and removed, the reason known, then done",
         once_more(95103, "infrastructure"),
         {PROC: "hang"},
-        spec="issue 6 (jobs that never end)",
+        spec="docs/errors.md, Jobs that never end",
     ),
     UnitFault(
         "held",
@@ -281,7 +281,7 @@ UNIT_FAULTS = (
         "removed after a while, the reason known, then done",
         once_more(95112, "infrastructure"),
         {PROC: "held"},
-        spec="issue 6 (jobs that never end)",
+        spec="docs/errors.md, Jobs that never end",
     ),
     UnitFault(
         "a fault of the site",
@@ -312,7 +312,7 @@ UNIT_FAULTS = (
         "infrastructure: tried again, then done",
         once_more(99303, "infrastructure"),
         {PROC: "full"},
-        spec="issue 6 (disk full)",
+        spec="docs/errors.md, A full disk",
     ),
     UnitFault(
         "disk full on the submit host",
@@ -320,7 +320,7 @@ UNIT_FAULTS = (
         "a job that did well never passes for done; the unit fails",
         _never_taken_for_done,
         before=_no_room_for_verdicts,
-        spec="issue 6 (disk full)",
+        spec="docs/errors.md, A full disk",
     ),
     UnitFault(
         "landing removed",
@@ -329,7 +329,7 @@ UNIT_FAULTS = (
         _landed_again,
         before=_nowhere_to_land,
         meanwhile=_remove_landing,
-        spec="model 3 (Landing: RETRY 3)",
+        spec="ADR 0015",
     ),
     UnitFault(
         "landing fails",
@@ -337,7 +337,7 @@ UNIT_FAULTS = (
         "four landings, then the unit fails; no job of it ran",
         _never_landed,
         before=_no_room_for_the_election,
-        spec="model 3 (Landing: RETRY 3)",
+        spec="ADR 0015",
     ),
     UnitFault(
         "merge fails once",
@@ -361,7 +361,7 @@ UNIT_FAULTS = (
         "no success: 95011, merged again",
         once_more(95011, node="merge"),
         {"merge": "no-manifest"},
-        spec="decisions 2 (missing manifest)",
+        spec="docs/design/model.md, A unit is done",
     ),
     UnitFault(
         "corrupt manifest",
@@ -369,7 +369,7 @@ UNIT_FAULTS = (
         "no success: 95011, merged again",
         once_more(95011, node="merge"),
         {"merge": "torn-manifest"},
-        spec="decisions 2 (missing manifest)",
+        spec="docs/design/model.md, A unit is done",
     ),
     UnitFault(
         "a manifest of another job",
@@ -377,7 +377,7 @@ UNIT_FAULTS = (
         "no success: 95011, merged again",
         once_more(95011, node="merge"),
         {"merge": "old-manifest"},
-        spec="decisions 2 (missing manifest)",
+        spec="docs/design/model.md, A unit is done",
     ),
     UnitFault(
         "cleanup fails",
@@ -385,7 +385,7 @@ UNIT_FAULTS = (
         "the unit is done all the same",
         _cleanup_counts_for_nothing,
         {"cleanup": "code 95007"},
-        spec="model 3 (Failed units)",
+        spec="docs/design/model.md, Failed units",
     ),
     UnitFault(
         "a node is not submitted",
@@ -393,7 +393,7 @@ UNIT_FAULTS = (
         "95010, infrastructure: nothing ran, the unit fails, a rescue begins with this node",
         _not_submitted,
         before=_unreadable_submission,
-        spec="model 3 (Exit codes)",
+        spec="docs/design/model.md, Exit codes",
     ),
     UnitFault(
         "an inner DAGMan is removed",
@@ -401,7 +401,7 @@ UNIT_FAULTS = (
         "that unit alone is not done, its rescue file is there",
         _only_that_unit_is_gone,
         {PROC: "hang"},
-        spec="model 3 (Failed units)",
+        spec="docs/design/model.md, Failed units",
         meanwhile=_remove_inner_dagman,
     ),
 )

@@ -34,7 +34,7 @@ def imported(**changes: int) -> Request:
 @fault(
     "WMS2 killed while submitting",
     done="SIGKILL before, after and behind the submission",
-    spec="model 1 (PLANNING); issue Input and crashes",
+    spec="docs/crash-points.md",
     afterwards="found by its id and adopted: one DAGMan job, COMPLETED once",
 )
 @pytest.mark.parametrize("point", SUBMISSION)
@@ -76,7 +76,7 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
 @fault(
     "WMS2 killed while aborting",
     done="SIGKILL before and after the removal is asked for",
-    spec="model 1 (STOPPING)",
+    spec="docs/design/model.md, Stop intents",
     afterwards="ABORTED, nothing runs, nothing stays claimed",
 )
 @pytest.mark.parametrize("point", ["stop.claimed", "stop.called"])

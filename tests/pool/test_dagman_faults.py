@@ -44,7 +44,7 @@ def landed(running: Worker, request: Request, unit: str) -> DAG:
 @fault(
     "one inner DAGMan removed",
     done="condor_rm of the DAGMan of one of two units",
-    spec="model 3 (Failed units)",
+    spec="docs/design/model.md, Failed units",
     afterwards="it counts as removed, not as failed: no threshold, a rescue does its work; COMPLETED, each event once",
 )
 def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: None) -> None:
@@ -71,7 +71,7 @@ def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: Non
             marks=fault(
                 "outer DAGMan killed",
                 done="SIGKILL for the DAG's DAGMan process while its units run",
-                spec="htcondor 8; issue 6",
+                spec="docs/design/htcondor.md, Deaths",
                 afterwards="the schedd starts it again, it recovers; the same one DAGMan job, nothing concluded, COMPLETED once",
             ),
         ),
@@ -83,7 +83,7 @@ def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: Non
                 fault(
                     "schedd killed",
                     done="SIGKILL for the schedd while the DAG's units run",
-                    spec="htcondor 8; decisions 2 (three answers)",
+                    spec="docs/design/htcondor.md, Deaths; ADR 0020",
                     afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
                 ),
             ),
@@ -103,7 +103,7 @@ def test_what_runs_the_dag_dies_and_goes_on_as_if_nothing_had_happened(ready: No
 @fault(
     "disk full while a DAG is written",
     done="WMS2's process may not write files as big as the payload (RLIMIT_FSIZE) until the error is told",
-    spec="issue 6 (disk full)",
+    spec="docs/errors.md, A full disk",
     afterwards="nothing is submitted, the request says why; with room again COMPLETED once, nothing half-written is left",
 )
 def test_a_dag_that_cannot_be_written_is_not_submitted_and_is_written_when_there_is_room(ready: None) -> None:
@@ -125,7 +125,7 @@ def test_a_dag_that_cannot_be_written_is_not_submitted_and_is_written_when_there
 @fault(
     "submit directory not writable",
     done="the DAG's directory cannot be written to when the DAG is to be submitted",
-    spec="model 1 (PLANNING); issue 6 (submit failure)",
+    spec="docs/design/control.md, Submission",
     afterwards="nothing runs, the request says why and tries again; when it can be written to, COMPLETED once",
 )
 def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp
 @fault(
     "submission refused by the schedd",
     done="the schedd takes no more jobs (MAX_JOBS_SUBMITTED) when the DAG is submitted",
-    spec="model 1 (PLANNING); issue 6 (submit failure)",
+    spec="docs/design/control.md, Submission",
     afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
 )
 @pytest.mark.whole_pool

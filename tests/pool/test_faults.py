@@ -78,7 +78,7 @@ def all_met(faults: list[Armed]) -> None:
 @fault(
     "every call fails once",
     done="each kind of call to ConfigCache, DBS and Rucio: 500, answer lost, hangs, late, refused",
-    spec="spec 4.7; conventions 8",
+    spec="spec 4.7; docs/design/services.md, All",
     afterwards="retried by what can be repeated; COMPLETED as if nothing had happened",
 )
 @pytest.mark.long
@@ -103,7 +103,7 @@ def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_
 @fault(
     "services away",
     done="ConfigCache, then DBS and Rucio refuse connections for a while",
-    spec="architecture (Errors)",
+    spec="docs/design/services.md, All",
     afterwards="waited for by name, nothing concluded, then COMPLETED once",
 )
 def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(net: Network) -> None:
@@ -129,7 +129,7 @@ def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(
 @fault(
     "refusals",
     done="ConfigCache, DBS and Rucio answer 400 once each",
-    spec="model 3 (A refused effect)",
+    spec="docs/design/model.md, Effects",
     afterwards="HELD, or an alert with the answer; goes on at an operator's word; COMPLETED once",
 )
 def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Network) -> None:
@@ -158,7 +158,7 @@ def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Ne
 @fault(
     "CRIC fails",
     done="CRIC: 500, refused, answer lost, hangs",
-    spec="issue 6 (Sites)",
+    spec="docs/design/services.md, CRIC",
     afterwards="no site is changed",
 )
 def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.Monkey
 @fault(
     "ReqMgr2 fails",
     done="ReqMgr2: 500, refused, hangs",
-    spec="architecture (Errors)",
+    spec="docs/design/services.md, All",
     afterwards="told apart from a request that does not exist; nothing stored",
 )
 def test_a_failing_reqmgr2_is_told_apart_from_a_request_that_does_not_exist(

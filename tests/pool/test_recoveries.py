@@ -169,19 +169,19 @@ def files_of(dag: DAG, unit: str) -> list[str]:
 @fault(
     "missing manifest, level 2",
     done="a unit is done, its merge_output.json is gone before WMS2 reads it",
-    spec="decisions 2; model 3 (A unit is done)",
+    spec="docs/design/model.md, A unit is done",
     afterwards="not counted, nothing registered, alert units_unaccounted; counted once when the file is back",
 )
 @fault(
     "corrupt manifest, level 2",
     done="a unit is done, its merge_output.json is cut off before WMS2 reads it",
-    spec="decisions 2; model 3 (A unit is done)",
+    spec="docs/design/model.md, A unit is done",
     afterwards="not counted, nothing registered, alert; counted once when the file is whole",
 )
 @fault(
     "skipped input with exit 0, level 2",
     done="a unit is done, its manifest lacks an input file that it claims",
-    spec="model 3 (A unit is done; Exit codes)",
+    spec="docs/design/model.md, A unit is done",
     afterwards="less than its claim: never done silently, alert; counted once when the account is whole",
 )
 def test_a_unit_without_a_whole_account_is_not_counted_until_it_has_one(ready: None, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def imported(**changes: int) -> Request:
 @fault(
     "PostgreSQL and Valkey crash",
     done="PostgreSQL crashes three times, Valkey loses everything twice",
-    spec="model 4",
+    spec="docs/design/control.md, Truth",
     afterwards="costs time and nothing else: COMPLETED once",
 )
 @pytest.mark.alone
@@ -62,7 +62,7 @@ def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_el
 @fault(
     "Celery does what it likes",
     done="tasks doubled, late, out of order, from two beats to two workers",
-    spec="model 4",
+    spec="docs/design/control.md, Truth",
     afterwards="each thing is done once; tasks of long ago change nothing",
 )
 def test_tasks_that_come_twice_late_and_in_any_order_from_two_beats_do_each_thing_once(ready: None, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
 @fault(
     "schedd away",
     done="the schedd is frozen, or shut down, also in the middle of a submission",
-    spec="decisions 2 (three answers); issue 6 (submit failure)",
+    spec="docs/design/control.md, Submission; ADR 0020",
     afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
 )
 @pytest.mark.whole_pool

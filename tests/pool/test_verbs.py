@@ -97,7 +97,7 @@ def stories() -> list[Story]:
 @fault(
     "verbs at any moment",
     done="hold, release and abort by chance, also while planning and submitting",
-    spec="model 1",
+    spec="docs/design/model.md, Request statuses",
     afterwards="each request ends as its last verb says; nothing is left of the others",
 )
 @pytest.mark.long

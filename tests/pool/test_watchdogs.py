@@ -74,7 +74,7 @@ def verdict(place: Path, job_id: str, history: JobHistory) -> tuple[str, str | N
 @fault(
     "watchdog: no CPU",
     done="a job sleeps",
-    spec="issue 6 (jobs that never end)",
+    spec="docs/errors.md, Jobs that never end",
     afterwards="held by its own submit file, removed, the rule knows it",
 )
 def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -
 @fault(
     "watchdog: wall clock",
     done="a job runs too long",
-    spec="issue 6 (jobs that never end)",
+    spec="docs/errors.md, Jobs that never end",
     afterwards="held by its own submit file, removed, the rule knows it",
 )
 def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Pat
 @fault(
     "held for a missing file",
     done="an input file of a job is missing",
-    spec="issue 6 (jobs that never end)",
+    spec="docs/errors.md, Jobs that never end",
     afterwards="removed after a while, the rule knows the hold reason",
 )
 def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) 
 @fault(
     "held by a person",
     done="condor_hold",
-    spec="issue 6 (jobs that never end)",
+    spec="docs/errors.md, Jobs that never end",
     afterwards="it stays",
 )
 def test_a_job_that_a_person_holds_stays(place: Path) -> None:

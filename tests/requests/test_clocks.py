@@ -45,7 +45,7 @@ def _ahead(monkeypatch: pytest.MonkeyPatch):
 @fault(
     "clock 180 s ahead",
     done="one host's clock is 180 s ahead of the database's and of the others'",
-    spec="issue 10 item 15",
+    spec="docs/design/control.md, Clock",
     afterwards="it takes no lease and no claim that others hold, repeats no submission, and ends no ban; it is told",
 )
 def test_a_host_whose_clock_is_ahead_takes_nothing_that_others_hold(ahead, monkeypatch: pytest.MonkeyPatch) -> None:

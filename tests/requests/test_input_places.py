@@ -75,7 +75,7 @@ def sites(world: World) -> list[str]:
 @fault(
     "a replica lost after import",
     done="one of a block's two replicas of a file is lost after the input was read; then the other one too, and comes back",
-    spec="issue 10, 5; decisions.md 2, input locations",
+    spec="ADR 0039",
     afterwards="planned where the file still is; it waits without a slot, told and alerted; done when it is back",
 )
 @pytest.mark.parametrize("split", SPLITS)

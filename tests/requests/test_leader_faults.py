@@ -78,7 +78,7 @@ def replaced(process: Other) -> None:
 @fault(
     "leader paused",
     done="the process that leads is stopped (SIGSTOP) and its lease runs out",
-    spec="issue 10 item 13; control-plane Leader",
+    spec="docs/design/control.md, Leader",
     afterwards="another one leads with a higher epoch, the session of the first is ended, and when it goes on it does nothing",
 )
 def test_a_paused_leader_is_replaced_and_does_nothing_when_it_goes_on() -> None:
@@ -98,7 +98,7 @@ def test_a_paused_leader_is_replaced_and_does_nothing_when_it_goes_on() -> None:
 @fault(
     "leader behind a stalled connection",
     done="nothing passes between the leader and the database any more, and neither end is told; its lease runs out",
-    spec="issue 10 item 13; control-plane Leader",
+    spec="docs/design/control.md, Leader",
     afterwards="another one leads with a higher epoch, the session of the first is ended; when the way is open it does nothing",
 )
 def test_a_leader_that_is_cut_off_is_replaced_and_does_nothing_when_the_way_is_open_again(place: Path) -> None:
