@@ -10,10 +10,12 @@ import uuid
 from typing import Any
 
 from django.db import migrations, models
-from django.db.models import Max, Q
+from django.db.models import Max, Q, Value
+from django.db.models.functions import Cast, Concat
 from django.utils import timezone
 
 OLD = ("dbs_dataset", "dbs_block_open", "dbs_files", "dbs_block_close")
+ENDED = ("archived", "failed", "aborted", "cleaned")
 KINDS = [
     ("rucio_block", "Create container and block in Rucio"),
     ("rucio_files", "Register replicas and attach to the block"),
@@ -28,14 +30,29 @@ KINDS = [
 
 
 def end_progressive_blocks(apps: Any, schema_editor: Any) -> None:
-    """Split blocks that are open in DBS, ask for the registration of those that were only to be closed, forget the old effects."""
+    """Blocks that are whole but not registered are whole once more, the new way; those open in DBS are split; what is registered
+    stands as such, for the blocks that wait for it; the old effects are forgotten.
+    """
     blocks = apps.get_model("outputs_app", "ProcessingBlock")
     effects = apps.get_model("outputs_app", "Effect")
+    done = effects.objects.filter(kind="dbs_block_close", state="done", block__dbs_block_closed=True)
+    done.update(kind="dbs_block", key=Concat(Value("dbs_block:"), Cast("block_id", models.CharField())))
     for block in blocks.objects.filter(dbs_block_closed=False, status__in=("open", "complete", "archived", "failed")):
-        if block.status in ("complete", "archived"):
-            _ask(effects, block, "dbs_block", str(block.pk))
-        elif block.dbs_block_open:
+        if block.workflow.request.status in ENDED:  # nobody would ever go on with an open one
+            if block.status in ("complete", "archived"):
+                _ask(effects, block, "dbs_block", str(block.pk))
+            continue
+        if block.status == "complete":  # asked for anew, with what its registration and its tape rule wait for
+            block.status = "open"
+            effects.objects.filter(block=block, kind="rucio_tape").exclude(state="done").delete()
+        if block.dbs_block_open:
             _split(apps, block)
+        dead = effects.objects.filter(block=block, state="dead").exclude(kind__in=OLD)
+        if block.status == "failed" and not dead.exists():  # over an effect that there is no more
+            block.status, block.failure_context = "archived" if block.tape_rule_id else "open", {}
+        blocks.objects.filter(pk=block.pk).update(status=block.status, failure_context=block.failure_context)
+        if block.status == "archived":
+            _ask(effects, block, "dbs_block", str(block.pk))
     effects.objects.filter(kind__in=OLD).delete()
     # what is checked at the commit is checked now: PostgreSQL changes no table that has checks open
     schema_editor.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -47,10 +64,12 @@ def _split(apps: Any, block: Any) -> None:
     members = apps.get_model("outputs_app", "BlockWorkUnit").objects.filter(block=block)
     files = apps.get_model("outputs_app", "OutputFile").objects.filter(block=block)
     told = set(effects.objects.filter(block=block, kind="dbs_files", state="done").values_list("unit_id", flat=True))
+    if not told and block.tape_rule_id:
+        return  # on tape it is this block; a person looks at what DBS says to it
     rest = members.exclude(unit_id__in=told)
-    block.sealed_at = block.sealed_at or timezone.now()
-    block.total_work_units = members.filter(unit_id__in=told).count()
-    block.save()
+    type(block).objects.filter(pk=block.pk).update(
+        sealed_at=block.sealed_at or timezone.now(), total_work_units=members.filter(unit_id__in=told).count()
+    )
     units = set(rest.values_list("unit_id", flat=True))
     if units:
         target = _taking(apps, block)
@@ -70,7 +89,7 @@ def _split(apps: Any, block: Any) -> None:
                 _ask(effects, target, "rucio_protect", f"{target.pk}:{unit_id}", unit_id=unit_id).depends_on.set([attached])
     if not told:  # an empty block stays in DBS, which has no way to delete it
         effects.objects.filter(block=block).delete()
-        block.delete()
+        type(block).objects.filter(pk=block.pk).delete()
 
 
 def _taking(apps: Any, block: Any) -> Any:
@@ -87,8 +106,6 @@ def _taking(apps: Any, block: Any) -> Any:
         block_index=same.aggregate(last=Max("block_index"))["last"] + 1,
         dataset_name=block.dataset_name,
         dbs_block_name=f"{block.dataset_name}#{uuid.uuid4()}",
-        status=block.status,
-        failure_context=block.failure_context,
     )
 
 

@@ -42,8 +42,6 @@ def tell_kinds(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    atomic = False  # rows and constraints on them
-
     dependencies = [("requests_app", "0010_lease_process")]
 
     operations = [

@@ -91,6 +91,8 @@ def test_a_block_that_was_only_to_be_closed_is_registered_the_new_way(workflow: 
     done(workflow, unit, told=EffectState.DONE)
     ProcessingBlock.objects.update(dbs_block_open=True, status=BlockStatus.COMPLETE)
     migrate()
+    blocks_seal(workflow_id=workflow.pk)
+    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
     assert Effect.objects.get(kind=EffectKind.DBS_BLOCK).state == EffectState.PENDING
 
 
