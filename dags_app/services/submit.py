@@ -23,6 +23,7 @@ from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused, ServiceRejected, StaleState
@@ -78,6 +79,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     writer.write_fence(Path(dag.submit_dir), dag.fence)
+    begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
         cluster = condor.submit_dag(
@@ -90,6 +92,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
                 "WMS2_Fence": dag.fence,
             },
             priority,
+            begun,
         )
     except ServiceRejected as error:
         _close_intent(dag, str(error), fenced)

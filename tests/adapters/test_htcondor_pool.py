@@ -18,6 +18,7 @@ import pytest
 from tests.adapters.pool import Pool, jobs_running, until
 from tests.adapters.servers import Behaviour, RawServer
 from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.htcondor_process import since_boot
 from wms2.errors import CircuitOpen, ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.pool
@@ -239,6 +240,14 @@ def test_a_submission_to_a_silent_pool_ends_at_its_limit_is_not_repeated_and_lea
     assert adapter.find_dag(dag.dag_id) is None
 
 
+def test_a_submission_that_was_paused_beyond_its_limit_is_not_made(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    long_ago = since_boot() - 3600
+    with pytest.raises(ServiceUnavailable, match="did not answer within"):
+        adapter.submit_dag(dag.directory, "workflow.dag", dag.stamps(), 0, long_ago)
+    assert adapter.find_dag(dag.dag_id) is None
+
+
 def test_a_question_to_a_silent_pool_is_asked_three_times_then_the_schedd_is_left_alone(
     pool: Pool, raw_server: Callable[[Behaviour], RawServer]
 ) -> None:
@@ -264,7 +273,7 @@ def test_the_child_ends_at_its_limit_even_when_nobody_is_left_to_kill_it(
         "schedd": pool.schedd_name,
         "collector": f"127.0.0.1:{server.port}",
         "token_dir": "",
-        "limit_seconds": 1.0,
+        "ends_at": since_boot() + 1.0,
         "calls": [{"op": "slots", "projection": ["Name"]}],
     }
     root = Path(__file__).parents[2]

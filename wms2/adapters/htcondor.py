@@ -61,7 +61,9 @@ class HtcondorAdapter:
 
     # --- submission
 
-    def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
+    def submit_dag(
+        self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int, begun: float | None = None
+    ) -> int:
         """Submit a DAG once; returns the cluster of its DAGMan job. A rescue file that is there is used.
 
         Args:
@@ -69,6 +71,7 @@ class HtcondorAdapter:
             dag_file: its file name there.
             attributes: stamps of the outer DAGMan's ad; ``WMS2_Instance`` and ``WMS2_DagID`` must be among them.
             priority: ``-Priority`` for the node jobs of both levels.
+            begun: by ``htcondor_process.since_boot``; the submission's time limit counts from then on, else from now.
 
         Raises:
             ServiceUnavailable: unknown whether a job exists; look with ``find_dag`` before trying again.
@@ -86,7 +89,7 @@ class HtcondorAdapter:
             "attributes": ads.stamp_literals(attributes),
             "priority": int(priority),
         }
-        (cluster,) = self._once([call], "submit_dag", self._submit_timeout_seconds)
+        (cluster,) = self._once([call], "submit_dag", self._submit_timeout_seconds, begun)
         return int(cluster)
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
@@ -261,6 +264,11 @@ class HtcondorAdapter:
     def _ask(self, calls: Sequence[Mapping[str, Any]], operation: str) -> list[Any]:
         return retry_call(lambda: self._once(calls, operation, self._timeout_seconds), tries=_TRIES, sleep=self._sleep)
 
-    def _once(self, calls: Sequence[Mapping[str, Any]], operation: str, limit_seconds: float) -> list[Any]:
+    def _once(
+        self, calls: Sequence[Mapping[str, Any]], operation: str, limit_seconds: float, begun: float | None = None
+    ) -> list[Any]:
+        def asked() -> list[Any]:
+            return ask(self._place, calls, operation=operation, limit_seconds=limit_seconds, begun=begun)
+
         with observed(SERVICE, operation):
-            return self.breaker.call(lambda: ask(self._place, calls, operation=operation, limit_seconds=limit_seconds), operation)
+            return self.breaker.call(asked, operation)

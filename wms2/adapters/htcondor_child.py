@@ -4,7 +4,7 @@ The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a pro
 more, holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A
 process can be killed, and has its own working directory, configuration and environment, which a submission needs.
 
-Question: ``{"schedd", "collector", "token_dir", "limit_seconds", "calls": [{"op", …}, …]}``; the calls are made in order. Answer:
+Question: ``{"schedd", "collector", "token_dir", "ends_at", "calls": [{"op", …}, …]}``; the calls are made in order. Answer:
 ``{"results": […]}`` or ``{"error": {"kind": "unavailable" | "rejected", "detail"}}`` for the first call that failed.
 """
 
@@ -15,6 +15,7 @@ import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -133,7 +134,11 @@ def main() -> None:
         question = json.load(sys.stdin)
         # The parent kills us when it has waited long enough. If it is gone, the kernel does: no call may outlive its limit, or a
         # submission could turn up after its absence was proved. SIGALRM is not handled, so the interpreter lock does not matter.
-        signal.setitimer(signal.ITIMER_REAL, question["limit_seconds"])
+        # A parent that was paused before it asked, or while it did, has no time left either.
+        left_seconds = question["ends_at"] - time.clock_gettime(time.CLOCK_BOOTTIME)
+        if left_seconds <= 0:
+            signal.raise_signal(signal.SIGALRM)
+        signal.setitimer(signal.ITIMER_REAL, left_seconds)
         json.dump(answer(question), output, allow_nan=False)
 
 

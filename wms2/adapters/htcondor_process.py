@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,18 @@ class Place:
     token_dir: str = ""
 
 
-def ask(place: Place, calls: Sequence[Mapping[str, Any]], *, operation: str, limit_seconds: float) -> list[Any]:
+def since_boot() -> float:
+    """Seconds on a clock that all processes of this host share, and that goes on while they or the host are stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def ask(
+    place: Place, calls: Sequence[Mapping[str, Any]], *, operation: str, limit_seconds: float, begun: float | None = None
+) -> list[Any]:
     """Make the calls in a new process; their results in order.
+
+    Args:
+        begun: from when on ``limit_seconds`` count, by ``since_boot``, if that is not now.
 
     Raises:
         ServiceUnavailable: no answer within the limit (code ``timeout``), the daemon did not answer, or the process died.
@@ -43,7 +54,7 @@ def ask(place: Place, calls: Sequence[Mapping[str, Any]], *, operation: str, lim
         "schedd": place.schedd,
         "collector": place.collector,
         "token_dir": place.token_dir,
-        "limit_seconds": limit_seconds,
+        "ends_at": (since_boot() if begun is None else begun) + limit_seconds,
         "calls": list(calls),
     }
     output = _run(json.dumps(question), operation, limit_seconds, place)

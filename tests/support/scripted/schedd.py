@@ -119,7 +119,9 @@ class ScriptedSchedd:
 
     # --- what WMS2 calls
 
-    def submit_dag(self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int) -> int:
+    def submit_dag(
+        self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int, begun: float | None = None
+    ) -> int:
         return self._ask("submit_dag", lambda: self._submit(submit_dir, attributes, priority))
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
