@@ -61,17 +61,27 @@ def due_effects() -> QuerySet[Effect]:
 
 
 def effect_claim(*, owner: str) -> Effect | None:
-    """Take the oldest due effect that nobody else holds."""
-    with transaction.atomic():
-        effect = due_effects().select_for_update(skip_locked=True, of=("self",)).order_by("next_attempt_at", "id").first()
-        if effect is None or not _block_is_free(effect):
-            return None
-        effect.state = EffectState.CLAIMED
-        effect.claimed_by, effect.claim_epoch = owner, effect.claim_epoch + 1
-        effect.claim_expires_at = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
-        effect.attempts += 1
-        effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
+    """Take the oldest due effect that nobody else holds; those of blocks whose rows somebody keeps locked are passed over."""
+    passed: list[uuid.UUID | None] = []
+    while True:
+        with transaction.atomic():
+            rows = due_effects().exclude(block__in=passed).select_for_update(skip_locked=True, of=("self",))
+            effect = rows.order_by("next_attempt_at", "id").first()
+            if effect is None:
+                return None
+            if _block_is_free(effect):
+                _take(effect, owner)
+                break
+            passed.append(effect.block_id)
     return Effect.objects.select_related("block__dataset", "request", "unit").get(pk=effect.pk)
+
+
+def _take(effect: Effect, owner: str) -> None:
+    effect.state = EffectState.CLAIMED
+    effect.claimed_by, effect.claim_epoch = owner, effect.claim_epoch + 1
+    effect.claim_expires_at = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
+    effect.attempts += 1
+    effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
 
 
 def _block_is_free(effect: Effect) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, F, Min, Sum
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -100,7 +100,8 @@ def _dags() -> Iterator[Metric]:
 
 def _effects() -> Iterator[Metric]:
     now = timezone.now()
-    rows = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("kind", "state")
+    # of an older epoch none is carried out any more: it would be the oldest for ever
+    rows = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch")).order_by().values_list("kind", "state")
     found = {(kind, state): (number, oldest) for kind, state, number, oldest in rows.annotate(n=Count("id"), t=Min("created_at"))}
     depth = GaugeMetricFamily("wms2_effects_open", "Registrations not done yet", labels=["kind", "state"])
     age = GaugeMetricFamily(

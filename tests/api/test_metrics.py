@@ -56,6 +56,10 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     )
     effect = Effect.objects.create(request=held, kind=EffectKind.RUCIO_TAPE, key="k", state=EffectState.DEAD)
     Effect.objects.filter(pk=effect.pk).update(created_at=now - timedelta(hours=3))
+    given_up = Effect.objects.create(
+        request=held, kind=EffectKind.DBS_BLOCK, key="of an epoch that is over", epoch=held.epoch - 1
+    )
+    Effect.objects.filter(pk=given_up.pk).update(created_at=now - timedelta(days=30))
     Lease.objects.create(
         name="lifecycle", owner="n", epoch=4, expires_at=now + timedelta(seconds=30),
         data={"cycle_ended_at": (now - timedelta(seconds=7)).isoformat()},
@@ -80,6 +84,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
     assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1
     assert value(found, "wms2_effects_open", kind="dbs_block", state="pending") == 0
+    assert value(found, "wms2_effects_oldest_age_seconds", kind="dbs_block", state="pending") == 0, "nobody carries it out"
     assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
     assert 7 <= value(found, "wms2_lifecycle_cycle_age_seconds") < 60
     assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)

@@ -16,6 +16,7 @@ from outputs_app.services import effect_retry
 from outputs_app.values import Membership
 from requests_app.models import Request, RequestStatus
 from tests.support.faults import fault
+from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.services import until
 from wms2 import clock
@@ -152,6 +153,23 @@ def test_effects_of_one_block_run_one_at_a_time(block, outside) -> None:
     effect(block, "b")
     assert executor.effect_claim(owner="one") is not None
     assert executor.effect_claim(owner="two") is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_effects_of_a_block_that_somebody_keeps_locked_do_not_stop_those_of_others(block, outside) -> None:
+    calls = outside()
+    effect(block, "a")
+    other = ProcessingBlock.objects.create(
+        workflow=block.workflow, dataset=block.dataset, block_index=1, dataset_name="/a/b/c", dbs_block_name="/a/b/c#1",
+        sealed_at=timezone.now(),
+    )  # fmt: skip
+    effect(other, "b")
+    Effect.objects.create(request=block.workflow.request, kind=EffectKind.RUCIO_RELEASE, key="c")
+    with paused("SELECT 1 FROM processing_blocks WHERE id = %s FOR UPDATE", block.pk):
+        run()
+    assert calls == ["b", "c"]
+    run()
+    assert calls == ["b", "c", "a"]
 
 
 def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> None:

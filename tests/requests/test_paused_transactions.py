@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection, connections, transaction
@@ -21,6 +19,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.services import request_hold
 from tests.api.problems import problem
 from tests.support.faults import fault
+from tests.support.locking import paused
 from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
@@ -30,17 +29,6 @@ from wms2.metrics import LOCKS_REFUSED_TOTAL
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
-
-
-@contextmanager
-def paused(statement: str, *parameters: object) -> Iterator[None]:
-    """Another session has said this in a transaction, and says nothing more until the end of the block."""
-    given = connection.get_connection_params()
-    place = {name: given[name] for name in ("host", "port", "user", "dbname") if given.get(name)}
-    with psycopg.connect(**place) as session:
-        session.execute(statement, parameters)
-        yield
-        session.rollback()
 
 
 @pytest.fixture(name="world")

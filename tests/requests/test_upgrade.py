@@ -19,7 +19,7 @@ from django.utils import timezone
 from dags_app.models import DAG
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.executor import due_effects
-from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, OutputFile, ProcessingBlock
+from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
 from outputs_app.owning import lumi_next, names_refuse
 from requests_app import leader
 from requests_app.exclusions import exclusions_standing
@@ -98,7 +98,8 @@ class Old:
             fields |= {"tape_rule_id": "tape"}
         return self(
             "outputs_app.ProcessingBlock", workflow=workflow, dataset=dataset, block_index=index, dataset_name=dataset.name,
-            dbs_block_name=f"{dataset.name}#{uuid.uuid4()}", status=status, sealed_at=timezone.now() if sealed else None, **fields,
+            dbs_block_name=f"{dataset.name}#{uuid.uuid4()}", status=status, sealed_at=timezone.now() if sealed else None,
+            **fields,
         )  # fmt: skip
 
     def unit(self, block: Any, *, done: bool = True, told: str = "done", parents: tuple[str, ...] = ()) -> Any:
@@ -107,14 +108,15 @@ class Old:
         dag, number = workflow.dags.get(), self.apps.get_model("dags_app.WorkUnit").objects.count()
         ended = {"state": "done", "manifest_sha256": "0", "fence": 1} if done else {}
         unit = self(
-            "dags_app.WorkUnit", workflow=workflow, round=dag.round, dag=dag, index=number, name=f"mg_{number:06d}", jobs=8, **ended
-        )
+            "dags_app.WorkUnit", workflow=workflow, round=dag.round, dag=dag, index=number, name=f"mg_{number:06d}", jobs=8,
+            **ended,
+        )  # fmt: skip
         self("outputs_app.BlockWorkUnit", block=block, unit=unit, dataset=block.dataset, done=done, size_bytes=10)
         if done:
             self(
-                "outputs_app.OutputFile", lfn=f"/store/mc/{block.pk}/{number}.root", dataset=block.dataset, block=block, unit=unit,
-                rse="T2_CH_CERN", size_bytes=10, adler32="0000000a", events=10, lumis={"1": [[number + 1, 10]]}, rule_id="rule",
-                parents=list(parents),
+                "outputs_app.OutputFile", lfn=f"/store/mc/{block.pk}/{number}.root", dataset=block.dataset, block=block,
+                unit=unit, rse="T2_CH_CERN", size_bytes=10, adler32="0000000a", events=10, lumis={"1": [[number + 1, 10]]},
+                rule_id="rule", parents=list(parents),
             )  # fmt: skip
             dataset = self.effect(block, "dbs_dataset", str(block.dataset_id), block=None)
             opened = self.effect(block, "dbs_block_open", str(block.pk), after=dataset)
@@ -216,9 +218,7 @@ def test_a_filled_database_comes_along(database: None) -> None:
     ):
         gone = {"excluded_at": now, "excluded_by": by, "excluded_reason": why} if why else {}
         old("requests_app.InputFile", workflow=active, lfn=lfn, block_name="/I#1", size_bytes=1, events=1, **gone)
-    old(
-        "requests_app.Lease", name=leader.LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now
-    )
+    old("requests_app.Lease", name=leader.LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now)
 
     upgrade()
 
