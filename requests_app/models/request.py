@@ -93,7 +93,7 @@ class CleanupPolicy(models.TextChoices):
 class Request(models.Model):
     """What ReqMgr2 sent, typed where WMS2 needs it and raw in ``request_data``.
 
-    ``epoch`` counts ownership generations (it rises when a request is cleaned or superseded: older writers are refused);
+    ``epoch`` rises when its outputs are taken back: what was asked of services for them before is not done any more;
     ``lease_*`` is the evaluation lease, whose ``lease_epoch`` fences each evaluation's writes (ADR 0003).
     """
 
