@@ -71,6 +71,30 @@ def test_dqmio_is_merged_by_run_and_lumi_and_holds_no_events(unit: Workbench) ->
     assert "<OutputModuleClass>DQMRootOutputModule<" in merge_report(unit)
 
 
+OLD_RELEASE = """\
+from FWCore.ParameterSet import Config as cms
+
+def mergeProcess(*inputFiles, **options):
+    process = cms.Process("Merge")
+    process.source = cms.Source("PoolSource", fileNames=cms.untracked.vstring(list(inputFiles)))
+    process.Merged = cms.OutputModule("PoolOutputModule", fileName=cms.untracked.string(options["output_file"]))
+    process.outputPath = cms.EndPath(process.Merged)
+    return process
+"""
+
+
+def test_a_release_that_cannot_merge_the_format_makes_no_file_of_another(unit: Workbench) -> None:
+    """Real releases pass over options that they do not know, and merge as EDM."""
+    of_kind(unit, "nano")
+    instead(unit, "cmsRun", f"""sed -i 's/^from Configuration.*//; s/^_KINDS = /exec(open("old.py").read())\\n&/' PSet.py
+cat > old.py <<'END'
+{OLD_RELEASE}END
+exec "$REAL/cmsRun" "$@\"""")
+    done = unit.run("merge", "merge")
+    assert done.report["exit_code"] == 95004 and "merges into PoolOutputModule, nano needs" in done.report["error_message"]
+    assert not (unit.place / "merge_output.json").exists()
+
+
 @pytest.mark.parametrize("command", ["hadd", "hadd -v 0"])
 def test_plain_trees_are_merged_by_the_worker_nodes_command(unit: Workbench, command: str) -> None:
     of_kind(unit, "plain")

@@ -24,7 +24,7 @@ from .rootfiles import EventTable, merge_files, write_events
 from .sources import Given, read_pileup, read_source
 
 _UNREPORTED = {CONFIG_NOT_FOUND, CONFIG_UNREADABLE}  # before these, cmsRun has not opened its report yet
-_MERGE_PROCESS = "MERGE"
+_MERGE_PROCESS = "Merge"  # as the release names it
 
 
 def main() -> int:
@@ -93,7 +93,7 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
     kept = _filtered(plan, events)
     for output in plan.outputs:
         path = Path(output.file_name.removeprefix("file:"))
-        lumis = list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
+        lumis = [] if plan.source.accumulates else list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
         if plan.process_name == _MERGE_PROCESS and not plan.source.without_events:
             merge_files([file.path for file in given.inputs], path)
         else:

@@ -39,6 +39,7 @@ class Source:
     skip_bad_files: bool
     skip_events: int
     lumis: tuple[tuple[int, int, int, int], ...]  # first run, first lumi, last run, last lumi; none: all
+    accumulates: bool = False  # DQM's histograms of lumis and runs become the whole job's, unless asked for as they are
 
     @property
     def reads_files(self) -> bool:
@@ -146,6 +147,7 @@ def _source(source: Any) -> Source:
         skip_bad_files=_value(source, "skipBadFiles", False),
         skip_events=_value(source, "skipEvents", 0),
         lumis=tuple(_range(text) for text in _value(source, "lumisToProcess", ())),
+        accumulates=type_name == "DQMRootSource" and _value(source, "reScope", "JOB") != "",
     )
 
 
