@@ -73,7 +73,7 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
         f'My.CMS_RequestName = "{request}"',
         f'My.CMS_WorkflowID = "{plain(spec.workflow_id, "workflow id")}"',
         f'My.CMS_NodeRole = "{role}"',
-        f'My.CMS_JobType = "{_job_type(workflow, role)}"',
+        f'My.CMS_JobType = "{_job_type(workflow, role, task)}"',
         f'My.CMS_Type = "{_PRODUCTION if accounting.production else "test"}"',
         f'My.CMS_CampaignName = "{plain(workflow.campaign, "campaign")}"',
         'My.CMS_WMTool = "WMS2"',
@@ -89,9 +89,9 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _job_type(workflow: WorkflowSpec, role: NodeRole) -> str:
-    """WMAgent calls generating jobs Production."""
-    generates = role is NodeRole.PROCESSING and workflow.input is None
+def _job_type(workflow: WorkflowSpec, role: NodeRole, task: int) -> str:
+    """WMAgent calls generating jobs Production, and those of later tasks, which read, Processing."""
+    generates = role is NodeRole.PROCESSING and workflow.input is None and task == FIRST_TASK
     return "Production" if generates else str(role)
 
 
