@@ -26,6 +26,8 @@ _CDATA_START, _CDATA_END = "<![CDATA[", "]]>"
 _LONGEST_ENTITY = 12
 _PORTION = 256 * 1024
 _CHILD = 2  # depth of the root's children
+#: Newer releases end their report in advance, with this error, and write over that while they live: no exception, a cut.
+_UNFINISHED = 8901
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
         return builder.report(complete=False, problem=f"the report is cut off or damaged: {error}")
     if builder.root != ROOT:
         return FrameworkReport(problem=f"no {ROOT}: its first element is {builder.root}", written=False)
-    return builder.report(complete=True, problem="")
+    return builder.report(complete=not builder.unfinished, problem="cmsRun ended before its report" if builder.unfinished else "")
 
 
 def portions_of(stream: TextIO) -> Iterator[str]:
@@ -184,6 +186,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self.root = ""
+        self.unfinished = False
         self._path: list[str] = []
         self._inputs: list[InputFileReport] = []
         self._outputs: list[OutputFileReport] = []
@@ -210,8 +213,8 @@ class _Builder:
         if name == "Run":
             child.run = child.lumis.setdefault(_whole(attributes.get("ID")), {})
         elif name == "LumiSection" and "Run" in self._path:
-            events = attributes.get("NEvents")  # older releases write none
-            child.run[_whole(attributes.get("ID"))] = None if events is None else _whole(events)
+            events = attributes.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that nobody counted
+            child.run[_whole(attributes.get("ID"))] = _whole(events) if _WHOLE.fullmatch(events) else None
         elif name == "PerformanceSummary":
             child.summary = child.metrics.setdefault(attributes.get("Metric") or "", {})
         elif name == "Metric":
@@ -257,7 +260,11 @@ class _Builder:
             self._skipped.append(attributes.get("Lfn") or attributes.get("Pfn") or "")
         elif tag == "FrameworkError":
             text = "".join(self._text or ()).strip()
-            self._errors.append(FrameworkError(_status(attributes.get("ExitStatus")), attributes.get("Type") or "", text))
+            error = FrameworkError(_status(attributes.get("ExitStatus")), attributes.get("Type") or "", text)
+            if error.exit_status == _UNFINISHED:
+                self.unfinished = True
+            else:
+                self._errors.append(error)
         elif tag == "PerformanceReport":
             for name, values in child.metrics.items():
                 self._metrics.setdefault(name, {}).update(values)

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dags_app.payload import codes
 from dags_app.payload.fjr import FrameworkReport, parse_framework_report, parse_framework_stream, read_framework_report
+from dags_app.payload.processes import Finished
+from dags_app.payload.steps import exit_code_of
 
 SMALL = """<FrameworkJobReport>
 <InputFile>
@@ -100,6 +103,23 @@ def test_bare_ampersands_and_control_characters_do_no_harm() -> None:
     assert report.inputs[0].pfn == "root://door//a.root?svcClass=x&path=y"
     assert report.errors[0].text == "bad & broken  text"
     assert report.outputs[0].lumis == {3: {1: 5, 2: 0}} and report.outputs[0].inputs == ("/store/a.root",)
+
+
+def test_the_end_that_cmsrun_writes_in_advance_is_the_end_of_a_report_that_was_cut_off(tmp_path: Path) -> None:
+    """CMSSW 12 on: whole XML at any time, with this error until the run has ended or has told another."""
+    path = tmp_path / "FrameworkJobReport.xml"
+    cut = SMALL[: SMALL.index("<FrameworkError")]
+    path.write_text(f'{cut}<FrameworkError ExitStatus="8901" Type="UnexpectedJobTermination"/>\n</FrameworkJobReport>\n')
+    report = read_framework_report(path)
+    assert not report.complete and report.errors == () and "ended before its report" in report.problem
+    assert report.inputs and exit_code_of(Finished(137, 1.0, 1.0, 1.0), report) == 137
+    assert exit_code_of(Finished(0, 1.0, 1.0, 1.0), report) == codes.NO_FRAMEWORK_REPORT
+
+
+def test_a_lumi_whose_events_were_not_counted_twice_has_no_count() -> None:
+    """Modules that do not count say 2^64-1, which is left out, for a lumi written once; twice makes the sum of these."""
+    report = parse_framework_report(SMALL.replace('NEvents="5"', 'NEvents="18446744073709551614"'))
+    assert report.outputs[0].lumis == {3: {1: None, 2: 0}}
 
 
 def test_a_missing_and_an_empty_report_say_so(tmp_path: Path) -> None:
