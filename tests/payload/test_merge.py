@@ -86,10 +86,14 @@ def mergeProcess(*inputFiles, **options):
 def test_a_release_that_cannot_merge_the_format_makes_no_file_of_another(unit: Workbench) -> None:
     """Real releases pass over options that they do not know, and merge as EDM."""
     of_kind(unit, "nano")
-    instead(unit, "cmsRun", f"""sed -i 's/^from Configuration.*//; s/^_KINDS = /exec(open("old.py").read())\\n&/' PSet.py
+    instead(
+        unit,
+        "cmsRun",
+        f"""sed -i 's/^from Configuration.*//; s/^_KINDS = /exec(open("old.py").read())\\n&/' PSet.py
 cat > old.py <<'END'
 {OLD_RELEASE}END
-exec "$REAL/cmsRun" "$@\"""")
+exec "$REAL/cmsRun" "$@\"""",
+    )
     done = unit.run("merge", "merge")
     assert done.report["exit_code"] == 95004 and "merges into PoolOutputModule, nano needs" in done.report["error_message"]
     assert not (unit.place / "merge_output.json").exists()

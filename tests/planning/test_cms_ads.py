@@ -69,7 +69,9 @@ def test_monitoring_tells_requests_tasks_and_kinds_of_jobs_apart() -> None:
     assert jobs["processing_submit"]["My.DESIRED_CMSDataset"] == f'"{spec.workflow.input.dataset}"'
     assert "My.DESIRED_CMSDataset" not in jobs["merge_submit"], "it reads what the unit itself made"
     tree = dag_spec(task_tree())
-    kinds = [attributes(processing_submit(each, task))["My.CMS_JobType"] for each, task in ((dag_spec(), 1), (tree, 1), (tree, 2))]
+    kinds = [
+        attributes(processing_submit(each, task))["My.CMS_JobType"] for each, task in ((dag_spec(), 1), (tree, 1), (tree, 2))
+    ]
     assert kinds == ['"Production"', '"Production"', '"Processing"']
 
 

@@ -93,7 +93,9 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
     kept = _filtered(plan, events)
     for output in plan.outputs:
         path = Path(output.file_name.removeprefix("file:"))
-        lumis = [] if plan.source.accumulates else list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
+        lumis = list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
+        if plan.source.accumulates:
+            lumis = []
         if plan.process_name == _MERGE_PROCESS and not plan.source.without_events:
             merge_files([file.path for file in given.inputs], path)
         else:

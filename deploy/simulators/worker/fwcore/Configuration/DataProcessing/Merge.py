@@ -2,6 +2,7 @@
 
 # mypy: ignore-errors
 import FWCore.ParameterSet.Config as cms
+
 from Configuration.EventContent.EventContent_cff import NANOAODEventContent
 
 
