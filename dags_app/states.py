@@ -37,7 +37,7 @@ def dag_transition(dag: DAG, to: DAGStatus, *, event: str, detail: dict[str, Any
     if to not in TRANSITIONS[old]:
         raise InvalidTransition(f"DAG {dag.id}: {old.label} cannot become {to.label}")
     now = timezone.now()
-    values = {"status": to, **(_at_end(now, changes.get("outcome")) if to in _ENDS else {}), **changes}
+    values = {"status": to, **(_at_end(dag, to, now, changes.get("outcome")) if to in _ENDS else {}), **changes}
     with transaction.atomic():
         if DAG.objects.filter(pk=dag.pk, status=old, fence=dag.fence).update(**values) != 1:
             raise StaleState(f"DAG {dag.id} is no longer {old.label} with fence {dag.fence}")
@@ -47,12 +47,14 @@ def dag_transition(dag: DAG, to: DAGStatus, *, event: str, detail: dict[str, Any
     log.info("dag status", dag_id=str(dag.id), old=old.value, new=to.value, what=event)
 
 
-def _at_end(now: datetime, outcome: dict[str, Any] | None) -> dict[str, Any]:
+def _at_end(dag: DAG, to: DAGStatus, now: datetime, outcome: dict[str, Any] | None) -> dict[str, Any]:
     """Nothing of an ended DAG runs, and its counts are those of the evidence, not the ones that were last observed."""
     counts: dict[str, Any] = {"completed_at": now, "nodes_idle": 0, "nodes_running": 0, "nodes_held": 0}
     units = (outcome or {}).get("units") or {}
     if units.get("total"):
         counts |= {"nodes_done": units["done"], "nodes_failed": units["failed"]}
+    elif to is DAGStatus.COMPLETED:
+        counts |= {"nodes_done": dag.total_work_units, "nodes_failed": 0}
     return counts
 
 

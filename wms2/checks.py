@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Warning, register
 
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
@@ -26,4 +26,7 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if knobs.submit_root.is_relative_to(FORBIDDEN_BELOW):
         found.append(Error(f"WMS2_SUBMIT_ROOT={knobs.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
+    if knobs.environment == "production" and not knobs.proxies_in_front:
+        told = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
+        found.append(Warning(told, id="wms2.W001"))
     return found

@@ -184,13 +184,24 @@ class Conf(BaseModel):
     @model_validator(mode="after")
     def _code_comes_encrypted(self) -> Self:
         """PSets are code that runs at all sites: in production none is taken from a connection that others can write into."""
-        for url in (self.configcache_url or "https://", *self.configcaches_allowed):
-            if not url.startswith("https://" if self.environment == "production" else ("https://", "http://")):
-                raise ValueError(f"ConfigCache has to be asked by https in production, not at {url!r}")
+        safe = ("https",) if self.environment == "production" else ("https", "http")
+        named = [("URL", self.configcache_url)] if self.configcache_url else []
+        for name, url in [*named, *(("ALLOWED_URLS", url) for url in self.configcaches_allowed)]:
+            try:
+                known = urlsplit(url).port != 0 and urlsplit(url).scheme in safe
+            except ValueError:
+                known = False
+            if not known:
+                raise ValueError(f"WMS2_CONFIGCACHE_{name}: ConfigCache has to be asked by {' or '.join(safe)}, not at {url!r}")
         return self
 
 
 _LISTS = ("effect_backoff_seconds", "configcache_allowed_urls")
+
+
+def _variable(place: tuple[int | str, ...]) -> str:
+    """Which variable a problem is about; empty for one of several together, which names them itself."""
+    return f"WMS2_{'_'.join(str(part) for part in place).upper()}: " if place else ""
 
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
@@ -208,7 +219,7 @@ def from_environment(environment: Mapping[str, str]) -> Conf:
     try:
         return Conf.model_validate(values)
     except ValidationError as error:
-        lines = [f"WMS2_{'_'.join(str(p) for p in e['loc']).upper() or 'ENVIRONMENT'}: {e['msg']}" for e in error.errors()]
+        lines = [f"{_variable(e['loc'])}{e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
         raise ConfigurationError("WMS2 is not configured; set in the environment:\n  " + "\n  ".join(lines)) from error
 
 

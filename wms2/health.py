@@ -22,6 +22,7 @@ from rest_framework.views import APIView
 from requests_app.installation import installation_verify
 from requests_app.selectors import lifecycle_standing
 from wms2 import clock
+from wms2.api.views import METHODS
 from wms2.celery import app
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
@@ -48,6 +49,7 @@ class PublicView(APIView):
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
+    http_method_names = METHODS
 
 
 class LiveView(PublicView):

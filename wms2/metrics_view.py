@@ -15,6 +15,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from wms2.api.views import METHODS
 from wms2.metrics_collector import RowsCollector
 from wms2.metrics_files import AllProcesses, directories
 
@@ -48,6 +49,7 @@ class MetricsView(APIView):
     """For Prometheus; a token like everywhere (``authorization: {type: Token, credentials: ...}``)."""
 
     content_negotiation_class = AnyAccept
+    http_method_names = METHODS
 
     @extend_schema(responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, description="Prometheus text format")})
     def get(self, request: Request) -> HttpResponse:

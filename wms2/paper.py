@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-_NOWHERE = "http://nowhere.invalid"
+_NOWHERE = "https://nowhere.invalid"
 
 #: Values for variables that are not set, in these commands.
 STAND_INS: Mapping[str, str] = {

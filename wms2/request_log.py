@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -29,7 +30,8 @@ class RequestLogMiddleware:
         begun = time.perf_counter()
         try:
             response = self.get_response(request)
-            if not request.path.startswith(QUIET):
+            unread = response.status_code == HTTPStatus.BAD_REQUEST
+            if unread or not request.path.startswith(QUIET):
                 log.info(
                     "http",
                     method=request.method,
@@ -37,6 +39,8 @@ class RequestLogMiddleware:
                     status=response.status_code,
                     user=_user(request),
                     seconds=round(time.perf_counter() - begun, 4),
+                    # what is most often wrong with a request that no view has read
+                    **({"host": request.headers.get("Host", "")[:100]} if unread else {}),
                 )
         finally:
             unbind_contextvars(*BOUND)  # the thread serves others next

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from wms2.api.docs import DocsView, SchemaView
+from wms2.api.views import METHODS
 from wms2.health import LiveView, ReadyView
 from wms2.metrics_view import MetricsView
 
@@ -18,6 +19,7 @@ class NothingHereView(APIView):
     """A problem instead of an HTML page for addresses below /api/ that are none."""
 
     schema = None
+    http_method_names = METHODS
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """Any method."""

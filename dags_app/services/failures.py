@@ -240,10 +240,11 @@ def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureL
 
 
 def failures_without_success(dag: DAG) -> int:
-    """Failed attempts since the DAG was submitted, as far as they are counted; 0 when a node has done well since then."""
-    since = FailureGroup.objects.filter(workflow_id=dag.workflow_id, last_at__gte=dag.submitted_at)
-    attempts = since.aggregate(attempts=Sum("attempts"))["attempts"] or 0
-    return attempts if attempts and not did_well(Path(dag.submit_dir), dag.fence) else 0
+    """Failed attempts of this submission; 0 when a node has done well in it. Reads files, the failure log only until then."""
+    directory = Path(dag.submit_dir)
+    if did_well(directory, dag.fence):
+        return 0
+    return sum(line.get("fence") == dag.fence for line in read_failures(directory / FAILURES_FILE))
 
 
 def site_failures(dag: DAG) -> dict[str, SiteFailures]:

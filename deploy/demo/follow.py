@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 import django
-from django.db import OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 from deploy.demo.waiting import Progress
 
@@ -18,7 +18,7 @@ def main() -> int:
     django.setup()
     from deploy.demo.rows import standings  # models can only be imported after the set-up
 
-    progress = Progress(standings, partial(print, flush=True), away=OperationalError)
+    progress = Progress(standings, partial(print, flush=True), OperationalError, InterfaceError)
     while True:
         close_old_connections()
         progress.step()

@@ -66,7 +66,7 @@ class Progress:
         away: what ``look`` raises while it cannot be asked.
     """
 
-    def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], away: type[Exception]) -> None:
+    def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], *away: type[Exception]) -> None:
         self._look, self._say, self._away = look, say, away
         self._told: dict[str, str] = {}
         self._answers = True

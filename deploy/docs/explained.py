@@ -186,7 +186,8 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "FLOWER_PORT": ("5555", "Port of Flower."),
         "FLOWER_BASIC_AUTH": (
             "empty",
-            "`name:password` that Flower asks for. Empty: whoever reaches its address sees the tasks and may stop workers.",
+            "`name:password` that Flower asks for. Without it, and without `FLOWER_AUTH_PROVIDER`, it does not start:"
+            " whoever gets in may stop workers.",
         ),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
         "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads."),

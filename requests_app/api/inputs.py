@@ -13,7 +13,7 @@ from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
 from requests_app.production import steps_read
 from requests_app.services.receiving import Received
-from wms2.api.serializers import MAX_REASON, NameField, StrictSerializer, TextField
+from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
 from wms2.conf import Conf
 from wms2.errors import InvalidTransition
 
@@ -32,7 +32,7 @@ MAX_LIMIT = 10**15
 class ProductionStepSerializer(StrictSerializer):
     """At a share of the work done the rest goes on with another priority."""
 
-    fraction = serializers.FloatField(help_text="above 0, below 1, above that of the step before")
+    fraction = ShareField(help_text="above 0, below 1, above that of the step before")
     priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY)
 
 
@@ -141,7 +141,7 @@ class RequestChangeSerializer(StrictSerializer):
 def _limit_field(name: str) -> serializers.Field:
     what = Conf.model_fields[name].description or "see docs/configuration.md"
     if Conf.model_fields[name].annotation is float:
-        return serializers.FloatField(required=False, min_value=0, max_value=1, help_text=what)
+        return ShareField(required=False, min_value=0, max_value=1, help_text=what)
     bounds = Conf.model_fields[name].metadata
     least = next((int(str(bound.ge)) for bound in bounds if isinstance(bound, Ge)), 0)
     most = next((int(str(bound.le)) for bound in bounds if isinstance(bound, Le)), MAX_LIMIT)

@@ -10,7 +10,7 @@ from dags_app.services.stop import StopMode
 from requests_app.models import CleanupPolicy
 from requests_app.overrides import Overrides
 from requests_app.services.release import MAX_FILES, Changes, ReleaseMode
-from wms2.api.serializers import NameField, ReasonSerializer, TextField
+from wms2.api.serializers import NameField, ReasonSerializer, ShareField, TextField
 
 _MAX_SITES, _MAX_LFN = 200, 500
 
@@ -52,10 +52,10 @@ class ReleaseInputSerializer(ReasonSerializer):
     accept_excluded = serializers.BooleanField(
         default=False, help_text="the request may complete without the input files that could not be read or not be split"
     )
-    max_excluded_fraction = serializers.FloatField(
+    max_excluded_fraction = ShareField(
         required=False, min_value=0, max_value=1, help_text="share of its wanted input files that it may complete without"
     )
-    error_hold_threshold = serializers.FloatField(required=False, min_value=0.000001, max_value=1)
+    error_hold_threshold = ShareField(required=False, min_value=0.000001, max_value=1)
     error_max_rescue_attempts = serializers.IntegerField(required=False, min_value=0, max_value=100)
     retry_processing = serializers.IntegerField(required=False, min_value=0, max_value=20)
     retry_merge = serializers.IntegerField(required=False, min_value=0, max_value=20)

@@ -24,6 +24,7 @@ from requests_app.states import hold_changes
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
+from wms2.words import counted
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
@@ -89,8 +90,9 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
     dag.refresh_from_db(fields=["units_done", "nodes_failed"])
     told = f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
     failed = failures_without_success(dag)
+    if failed:
+        told += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
     if failed >= conf().alert_failed_attempts:
-        told += f"; all {failed} attempts have failed so far"
         alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")
     else:
         alert_over(evaluation, "all_failing")

@@ -33,6 +33,8 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
     if not passed or waiting <= int(dag.observed.get("units_running", 0)):
         return False
     priority = steps[passed - 1].priority
+    if priority >= request.priority:
+        return False  # somebody has lowered it meanwhile: the step would change nothing
     why = f"production step at {steps[passed - 1].fraction:.1%}: {share:.1%} are done, the rest goes on with priority {priority}"
     with evaluation.fenced():
         evaluation.transition(S.STOPPING, why, {"share_done": share, "priority": priority}, stop_intent=StopIntent.STEP)

@@ -65,6 +65,22 @@ def test_a_url_that_is_not_allowed_is_never_called(httpserver: HTTPServer) -> No
     assert httpserver.log == []
 
 
+@pytest.mark.parametrize(
+    "url", ["https://cmsweb.cern.ch:99999/couchdb", "https://cmsweb.cern.ch:x/couchdb", "https://[::1/couchdb"]
+)
+def test_a_url_that_is_none_is_refused_like_any_other(url: str) -> None:
+    assert "is no ConfigCache that WMS2 asks" in str(configcache(allowed="https://cmsweb.cern.ch/couchdb").problem(url))
+
+
+def test_the_allowed_url_is_asked_whatever_else_the_documents_says(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(f"/couchdb/{DATABASE}/x").respond_with_json({"error": "not_found"}, 404)
+    url = httpserver.url_for("/couchdb")
+    with pytest.raises(NotFoundInService):
+        configcache(allowed=url).config(url.replace("://", "://eve:secret@") + "/?a=", DATABASE, "x")
+    ((sent, _),) = httpserver.log
+    assert (sent.path, sent.query_string, sent.authorization) == (f"/couchdb/{DATABASE}/x", b"", None)
+
+
 @pytest.mark.parametrize("status", [200, 302, 403, 404, 500])
 def test_nothing_of_a_strange_answer_is_told_and_no_redirect_is_followed(httpserver: HTTPServer, status: int) -> None:
     url = httpserver.url_for("/couchdb")
@@ -95,6 +111,7 @@ def test_what_is_not_there_is_not_found(simulators: Simulators) -> None:
             "lists output module 'a' but does not",
         ),
         ({"pset_hash": "1", "pset_tweak_details": {"process": {"outputModules_": ["a"], "a": {"dataset": 7}}}}, "module 'a'"),
+        ({"pset_hash": "1", "pset_tweak_details": {"process": {"outputModules_": [["a"]]}}}, "but does not describe it"),
         ({"pset_hash": None, "pset_tweak_details": TWEAKS}, "neither pset_hash nor md5_hash"),
     ],
 )

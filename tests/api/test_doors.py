@@ -160,8 +160,24 @@ def test_what_nobody_foresaw_is_a_problem_below_api_and_a_page_elsewhere() -> No
     assert server_error(RequestFactory().get("/admin/"))["Content-Type"].startswith("text/html")
 
 
-@pytest.mark.parametrize("path", ["/api/v1/requests", "/api/v1/sites", "/api/v1/admission/queue"])
+@pytest.mark.parametrize("path", [*(f"/api/v1/{path}" for path in (*READABLE, "health", "docs/")), "/livez", "/readyz"])
 def test_allow_lists_only_methods_that_are_answered(operator: APIClient, path: str) -> None:
     refused = operator.options(path)
     assert refused.status_code == 405
     assert "GET" in refused["Allow"] and "OPTIONS" not in refused["Allow"]
+    assert "OPTIONS" not in operator.get(path)["Allow"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("patch", "admission/config", {"error_hold_threshold": True, "reason": "r"}),
+        ("post", "requests/NAME/release", {"max_excluded_fraction": True, "reason": "r"}),
+        ("post", "requests/NAME/release", {"error_hold_threshold": True, "reason": "r"}),
+        ("patch", "requests/NAME", {"production_steps": [{"fraction": True, "priority": 1}]}),
+    ],
+)
+def test_true_is_no_share_of_everything(operator: APIClient, method: str, path: str, body: dict[str, Any]) -> None:
+    request = request_row(RequestStatus.HELD)
+    response = getattr(operator, method)(f"/api/v1/{path.replace('NAME', request.request_name)}", body)
+    assert "valid number" in problem(response, 400, "invalid")["detail"]

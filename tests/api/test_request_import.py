@@ -6,6 +6,7 @@ ReqMgr2 and ConfigCache are the simulators, over HTTP.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,14 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
     monkeypatch.setenv("WMS2_ENVIRONMENT", "production")
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "http://one.example/couchdb")
     factory.reset()
-    with pytest.raises(ConfigurationError, match="asked by https in production"):
+    told = (
+        "environment:\n  WMS2_CONFIGCACHE_ALLOWED_URLS: ConfigCache has to be asked by https, not at 'http://one.example/couchdb'"
+    )
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        factory.configcache()
+    monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://one.example:99999/couchdb")
+    factory.reset()
+    with pytest.raises(ConfigurationError, match=r"WMS2_CONFIGCACHE_ALLOWED_URLS: .*:99999"):
         factory.configcache()
 
 

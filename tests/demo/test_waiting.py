@@ -100,7 +100,7 @@ def test_an_outage_is_told_once_and_so_is_its_end() -> None:
             raise ConnectionError("the server closed the connection unexpectedly")
         return found
 
-    progress = Progress(look, told.append, away=ConnectionError)
+    progress = Progress(look, told.append, ConnectionError)
     for _ in range(5):
         progress.step()
     assert told == ["a active 0", "the database does not answer", "the database answers again", "a held 0"]

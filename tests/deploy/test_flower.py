@@ -62,6 +62,14 @@ def test_a_worker_is_not_stopped_without_the_login(address: str) -> None:
     assert answer.status_code == HTTPStatus.UNAUTHORIZED
 
 
+def test_without_any_login_it_does_not_start() -> None:
+    service = Wms2(paths.layout(), paths.layout().state_root, dict(os.environ), 0, 1).flower("")
+    argv = [str(word) for word in service.argv]
+    ended = subprocess.run(argv, env=dict(service.environment), cwd=service.cwd, capture_output=True, timeout=120, check=False)
+    assert ended.returncode != 0
+    assert b"set FLOWER_BASIC_AUTH" in ended.stderr
+
+
 def test_the_login_opens_the_list_of_workers(address: str) -> None:
     answer = requests.get(f"{address}/workers", auth=LOGIN, timeout=20)
     assert answer.status_code == HTTPStatus.OK

@@ -222,10 +222,15 @@ def test_an_unknown_algorithm_or_a_bad_file_list_is_refused(tmp_path: Path) -> N
     ],
     ids=lambda arguments: str(arguments[0]),
 )
-def test_commands_on_paper_need_no_setting_and_no_service(arguments: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("set_already", [{}, {"WMS2_ENVIRONMENT": "production"}], ids=["bare", "production"])
+def test_commands_on_paper_need_no_setting_and_no_service(
+    arguments: list[str], set_already: dict[str, str], tmp_path: Path
+) -> None:
     _write(tmp_path, chain())
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin", **set_already}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     said = {"plan_request": "10 jobs, 0 files excluded", "import_request": "extra_requirements", "classify_failure": "cms-8021"}
     assert said[arguments[0]] in done.stdout

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.test import Client
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
@@ -140,3 +141,11 @@ def test_a_refused_request_is_one_line_and_a_plain_403_has_no_traceback(lines: L
     assert [(line["event"], line["path"]) for line in told] == [("http", "/api/v1/requests/none"), ("http", "/nowhere")]
     logging.getLogger("django.request").warning("Forbidden (Permission denied): %s", "/admin/", exc_info=True)
     assert all(line["logger"] != "django.request" for line in lines.found)
+
+
+def test_what_is_refused_before_any_view_is_one_line_too(lines: Lines) -> None:
+    client = Client(enforce_csrf_checks=True)
+    assert client.post("/login/", {"username": "a", "password": "b"}).status_code == 403
+    assert client.get("/livez", headers={"host": "elsewhere.example"}).status_code == 400
+    told = [(line["event"], line["path"], line.get("host"), "exception" in line) for line in lines.found]
+    assert told == [("http", "/login/", None, False), ("http", "/livez", "elsewhere.example", False)]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, FailureGroup
 from dags_app.payload.failure_log import note_success
@@ -54,20 +52,41 @@ def test_failures_are_counted_while_the_dag_runs(world: World) -> None:
 
 def test_a_request_whose_attempts_all_fail_says_so_until_a_job_does_well(world: World) -> None:
     request, job = started(world)
-    now = f"{timezone.now() + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}"
-    with (job.directory / "failures.jsonl").open("a") as log:
-        for attempt in range(10):
-            log.write(json.dumps(line(at=now, attempt=attempt, fence=job.fence)) + "\n")
+    fail(job, SITE)
+    world.cycle()
+    request.refresh_from_db()
+    assert request.alert_code == ""
+    assert request.waiting_for.endswith("0 of 3 work units done; 1 attempt failed, and no job has done well yet")
+    fail(job, *[SITE] * 9)
     world.cycle()
     request.refresh_from_db()
     assert request.alert_code == "all_failing"
-    assert request.waiting_for.endswith("0 of 3 work units done; all 10 attempts have failed so far")
+    assert request.waiting_for.endswith("0 of 3 work units done; 10 attempts failed, and no job has done well yet")
     assert request in requests_needing(), "the board shows it before it is held"
     note_success(job.directory, job.fence)
     world.cycle()
     request.refresh_from_db()
     assert request.alert_code == ""
-    assert "have failed" not in request.waiting_for
+    assert "failed" not in request.waiting_for
+
+
+def test_attempts_of_an_earlier_submission_do_not_speak_against_a_rescue(world: World) -> None:
+    request, job = started(world)
+    for unit in job.open_nodes[:2]:
+        world.schedd.unit_done(job, unit)
+    world.schedd.unit_failed(job, job.open_nodes[0])
+    note_success(job.directory, job.fence)
+    fail(job, *[SITE] * 20, category="transient")
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(6):
+        world.cycle()
+    rescue = world.job_of(request)
+    assert rescue.fence != job.fence
+    fail(rescue, SITE, category="transient")
+    world.cycle()
+    request.refresh_from_db()
+    assert request.alert_code == ""
+    assert request.waiting_for.endswith("; 1 attempt failed, and no job has done well yet")
 
 
 def test_of_an_ended_dag_nothing_runs_and_the_counts_are_those_of_its_end(world: World) -> None:

@@ -45,7 +45,7 @@ def test_an_empty_installation_says_so_and_that_nobody_drives_it(reader: Client)
 def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -> None:
     assert "Nobody drives" not in shown(reader)
     Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert "Nobody drives the requests. The last cycle ended 1 h ago" in shown(reader)
+    assert "Nobody drives the requests. The last cycle ended 1 h ago. Look whether the ticker and beat run." in shown(reader)
 
 
 def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:

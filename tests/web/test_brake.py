@@ -16,6 +16,7 @@ from requests_app.models import AuditEntry
 from tests.api.problems import problem
 from tests.web.html import text
 from wms2.brake import LocalAttempts, SharedAttempts, address_of, use_attempts
+from wms2.checks import check_configuration
 from wms2.circuits import redis_url
 from wms2.conf import conf
 
@@ -131,3 +132,16 @@ def test_behind_a_proxy_the_address_is_what_that_saw(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", "1")
     conf.cache_clear()
     assert address_of(request) == "10.0.0.9"
+
+
+def test_production_without_a_known_proxy_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ENVIRONMENT": "production",
+        "CONFIGCACHE_URL": "https://a.example/couchdb",
+        "REQMGR2_URL": "https://a.example",
+    }.items():
+        monkeypatch.setenv(f"WMS2_{name}", value)
+    for proxies, warned in (("0", True), ("1", False)):
+        monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", proxies)
+        conf.cache_clear()
+        assert ("wms2.W001" in {message.id for message in check_configuration()}) is warned

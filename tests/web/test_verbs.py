@@ -257,6 +257,12 @@ def test_a_key_of_no_row_is_told_as_such(operator: Client, key: str, of: str) ->
     assert "doesn’t exist" in text(response.content.decode())
 
 
+@pytest.mark.parametrize("query", ["status__exact=%00", "q=%00", "nonsense=%00", "p=%00"])
+@pytest.mark.parametrize("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
+def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query: str, of: str) -> None:
+    assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
+
+
 EFFECTS = "/admin/outputs_app/effect"
 
 

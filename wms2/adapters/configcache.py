@@ -40,10 +40,21 @@ def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 def normal_url(url: str) -> str:
-    """A base URL in the one form in which it is compared."""
+    """A base URL in the one form in which it is compared, and asked.
+
+    Raises:
+        ValueError: its port is none.
+    """
     parts = urlsplit(url)
     port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{(parts.hostname or '').lower()}{port}{parts.path.rstrip('/')}"
+
+
+def _normal_or_none(url: str) -> str | None:
+    try:
+        return normal_url(url)
+    except ValueError:
+        return None
 
 
 class ConfigCache:
@@ -62,7 +73,7 @@ class ConfigCache:
 
     def problem(self, base_url: str) -> str | None:
         """Why a document may not name this ConfigCache; None when it may."""
-        if self._base_url or normal_url(base_url) in self._allowed:
+        if self._base_url or _normal_or_none(base_url) in self._allowed:
             return None
         return f"is no ConfigCache that WMS2 asks; it asks {', '.join(self._allowed) or 'none'}"
 
@@ -82,7 +93,7 @@ class ConfigCache:
         problem = self.problem(base_url)
         if problem is not None:
             raise ServiceRejected(SERVICE, "config", f"{base_url} {problem}")
-        http = self._service(self._base_url or base_url)
+        http = self._service(self._base_url or normal_url(base_url))
         path = f"/{quote(database, safe='')}/{quote(config_id, safe='')}"
         try:
             document = _DOCUMENT.validate_json(http.get_bytes(path, operation="config"))
@@ -118,15 +129,20 @@ def _output_modules(tweaks: Mapping[str, Any], config_id: str) -> tuple[OutputMo
         )
     modules = []
     for label in labels:
-        if label not in process:
+        if not isinstance(label, str) or label not in process:
             raise ServiceRejected(
-                SERVICE, "config", f"document {config_id} lists output module {label!r} but does not describe it"
+                SERVICE, "config", f"document {config_id} lists output module {_shown(label)} but does not describe it"
             )
         try:
             module = wire.parse(_MODULE, process[label], service=SERVICE, operation="config")
         except ServiceUnavailable as error:
-            # The document is stored like that: asking again will not help.
-            raise ServiceRejected(SERVICE, "config", f"document {config_id}, output module {label!r}: {error.detail}") from error
+            # The document is stored like that: asking again will not help. What it holds instead is not told.
+            problem = f"document {config_id}, output module {_shown(label)}: it is not described as one"
+            raise ServiceRejected(SERVICE, "config", problem) from error
         dataset = module.dataset or wire.PsetDataset()
-        modules.append(OutputModule(str(label), dataset.dataTier or "", dataset.filterName or ""))
+        modules.append(OutputModule(label, dataset.dataTier or "", dataset.filterName or ""))
     return tuple(modules)
+
+
+def _shown(label: object) -> str:
+    return repr(label)[:100]

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import OperationalError
 from django.db.models import Model
@@ -125,6 +126,13 @@ class VerbsMixin:
         """One for each verb, for operators."""
         verbs = verbs_of(self.model) if is_operator(request.user) else ()
         return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The list. A filter for what PostgreSQL cannot hold is a wrong one, which Django tells in its own way."""
+        if any("\0" in value for _, values in request.GET.lists() for value in values):
+            return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
+        found: HttpResponse = super().changelist_view(request, extra_context)  # type: ignore[misc]
+        return found
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

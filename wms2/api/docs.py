@@ -9,9 +9,13 @@ from django.contrib.auth.views import redirect_to_login
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 from rest_framework.exceptions import NotAuthenticated
 
+from wms2.api.views import METHODS
+
 
 class SchemaView(SpectacularJSONAPIView):
     """The schema, for those who are signed in."""
+
+    http_method_names = METHODS
 
 
 class DocsView(SpectacularSwaggerSplitView):
@@ -20,6 +24,7 @@ class DocsView(SpectacularSwaggerSplitView):
     url_name = "api-schema"
     title = "WMS2"
     template_name = "api/docs.html"
+    http_method_names = METHODS
 
     def handle_exception(self, exc: Exception) -> Any:
         """A browser is sent to the sign-in page instead of getting a problem."""

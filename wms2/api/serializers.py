@@ -39,6 +39,16 @@ class TextField(serializers.CharField):
         return str(super().to_internal_value(data))
 
 
+class ShareField(serializers.FloatField):
+    """A share of something: true is not taken for 1, which would mean everything."""
+
+    def to_internal_value(self, data: Any) -> float:
+        """As DRF does."""
+        if isinstance(data, bool):
+            self.fail("invalid")
+        return float(super().to_internal_value(data))
+
+
 class NameField(TextField):
     """A request's name."""
 

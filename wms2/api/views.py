@@ -32,14 +32,17 @@ def query_and_body(request: Request) -> Any:
     return {**query, **body}
 
 
+#: Without metadata OPTIONS is answered 405: `Allow` must not promise it.
+METHODS = [name for name in APIView.http_method_names if name != "options"]
+
+
 class KnownQueryMixin(APIView):
     """Refuses unknown, empty and repeated query parameters: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
     #: Methods (of a view set: actions) that answer with an ``ETag`` and do what ``If-Match`` demands; others refuse the header.
     versioned: ClassVar[frozenset[str]] = frozenset()
-    # Without metadata OPTIONS is answered 405: `Allow` must not promise it.
-    http_method_names = [name for name in APIView.http_method_names if name != "options"]  # noqa: RUF012
+    http_method_names = METHODS
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Sign-in and permissions first, then the query string."""
