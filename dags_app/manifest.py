@@ -6,7 +6,6 @@ Pure apart from reading the one file. Same major schema version accepted, unknow
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
 from pathlib import Path
 from typing import Self
 
@@ -98,7 +97,6 @@ class Manifest(_Model):
     fence: int
     site: str
     rse: str
-    written_at: datetime | None = None  # measured by, nothing is decided by it
     jobs: list[ManifestJob] = Field(min_length=1)
     outputs: list[ManifestOutput]
     metrics: dict[str, object] = Field(default_factory=dict)

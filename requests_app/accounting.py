@@ -15,6 +15,7 @@ from dags_app.services.failures import failures_sweep
 from dags_app.services.lost import lost_unit_nodes
 from dags_app.services.units import (
     UnitNodes,
+    unit_ended_at,
     unit_nodes,
     unit_nodes_final,
     unit_read,
@@ -141,8 +142,9 @@ def unit_account(
         )
         nudge(RUN_EFFECTS)
     crash_point("register.recorded")
-    if manifest.written_at is not None:
-        TRACKING_SECONDS.observe(max(0.0, (timezone.now() - manifest.written_at).total_seconds()))
+    ended_at = unit_ended_at(unit=unit, dag=dag)
+    if ended_at is not None:
+        TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
     log.info(
         "work unit done",
         request_name=evaluation.request.request_name,

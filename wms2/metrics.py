@@ -12,7 +12,7 @@ CYCLES_TOTAL = Counter("wms2_lifecycle_cycles_total", "Life cycle runs by outcom
 CYCLE_SECONDS = Histogram("wms2_lifecycle_cycle_seconds", "Duration of a life cycle run")
 TRACKING_SECONDS = Histogram(
     "wms2_tracking_seconds",
-    "From the end of a work unit on the pool, by its manifest, to its account",
+    "From the end of a work unit on the pool, by its own DAGMan, to its account",
     buckets=(1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 14_400),
 )
 EVALUATIONS_TOTAL = Counter("wms2_evaluations_total", "Evaluations of requests by status and outcome", ["status", "outcome"])

@@ -25,8 +25,8 @@ from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_
 INNER_ABORT = 2
 OUTER_ABORT = 1
 
-#: Highest ``PRIORITY`` of a unit, and what its last nodes have beyond it; with a request's priority times 1000 the sums of
-#: different requests never cross.
+#: Highest ``PRIORITY`` of a unit, and what its nodes behind the first task have beyond it; with a request's priority times 1000
+#: the sums of different requests never cross.
 TOP_UNIT_PRIORITY = 998
 _ENDING_FIRST = 1
 
@@ -153,6 +153,8 @@ def _processing_nodes(spec: DagSpec, unit: WorkUnitSpec) -> list[str]:
         if task != FIRST_TASK:
             lines.append(f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}")
         lines += _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+        if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
+            lines.append(f"PRIORITY {name} {_ENDING_FIRST}")
     return lines
 
 

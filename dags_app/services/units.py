@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -14,6 +15,7 @@ from django.utils import timezone
 from dags_app import dagman
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning import layout
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services import leavings
 from dags_app.services.claims import manifest_compare
@@ -80,6 +82,12 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     if not intents.exists():
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256
+
+
+def unit_ended_at(*, unit: WorkUnit, dag: DAG) -> datetime | None:
+    """When the unit's own DAGMan ended, its cleanup with it; None where that is not to be read. Nothing is decided by it."""
+    inner = leavings.metrics(Path(dag.submit_dir) / unit.name / layout.INNER_DAG, [])
+    return datetime.fromtimestamp(inner.ended_at, UTC) if inner is not None else None
 
 
 def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str, wanted: WantedLumis | None = None) -> int:

@@ -1,0 +1,42 @@
+"""How long a work unit that has ended on the pool waits for its account, as Prometheus is told it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from dags_app.planning import layout
+from tests.support.scripted import documents
+from tests.support.scripted.dagman import write_unit_metrics
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def told(what: str) -> float:
+    return REGISTRY.get_sample_value(f"wms2_tracking_seconds_{what}") or 0.0
+
+
+def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    world.furnish()
+    request = world.request(documents.generation(300))
+    world.cycle()
+    job = world.job_of(request)
+    unit = next(iter(job.nodes))
+    world.schedd.unit_done(job, unit)
+    merged_at, ended_at = time.time() - 50_000, time.time() - 1_000  # the manifest is the merge job's, cleanup comes after it
+    manifest = job.directory / unit / layout.MERGE_OUTPUT
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(merged_at))
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "written_at": moment}))
+    write_unit_metrics(job.directory, unit, ended_at=ended_at)
+    count, total = told("count"), told("sum")
+    world.cycle()
+    assert told("count") == count + 1
+    assert 1_000 <= told("sum") - total < 50_000
