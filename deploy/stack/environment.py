@@ -113,8 +113,12 @@ def knobs(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[s
 
 
 def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:
-    """Write the settings so that ``set -a; . <file>`` gives a person the stack's environment."""
+    """Write the settings so that ``set -a; . <file>`` gives a person the stack's environment.
+
+    Root's shell, too: HTCondor's commands then ask whom the daemons run as, and look for a user ``condor`` if nobody says.
+    """
     path = directory / ENV_FILE
+    settings = {**settings, "CONDOR_IDS": f"{os.getuid()}.{os.getgid()}"}
     lines = ["# Settings of this stack, written at its start. Use: set -a; . <this file>; set +a"]
     lines += [f"{name}={shlex.quote(value)}" + (':"$PATH"' if name == "PATH" else "") for name, value in settings.items()]
     write_private(path, "\n".join(lines) + "\n")

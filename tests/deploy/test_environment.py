@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -24,6 +25,11 @@ def test_a_shell_that_sources_the_env_file_gets_the_very_values(tmp_path: Path) 
 
 def test_the_env_file_is_for_its_owner_only(tmp_path: Path) -> None:
     assert written(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def test_root_s_shell_may_ask_the_pool_where_nobody_is_called_condor(tmp_path: Path) -> None:
+    told = environment.read_env_file(written(tmp_path))
+    assert told["CONDOR_IDS"] == f"{os.getuid()}.{os.getgid()}", "HTCondor's commands end at once for root without it"
 
 
 def test_a_sourced_env_file_is_not_taken_for_the_users_own_choice_of_servers(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def write_unit_metrics(directory: Path, unit: str, *, ended_at: float) -> None:
     """What a unit's own DAGMan leaves, as 23.9 writes it."""
     metrics = {
         "version": "23.9.6", "dagman_id": "9", "exitcode": 0, "DagStatus": 0, "rescue_dag_number": 0, "start_time": 1.0,
-        "end_time": ended_at, "total_jobs": 4, "jobs_succeeded": 4, "jobs_failed": 0, "dag_jobs_succeeded": 0, "dag_jobs_failed": 0,
+        "end_time": ended_at, "total_jobs": 4, "jobs_succeeded": 4, "jobs_failed": 0, "dag_jobs_succeeded": 0,
+        "dag_jobs_failed": 0,
     }  # fmt: skip
     (directory / unit / f"{layout.INNER_DAG}.metrics").write_text(json.dumps(metrics))
 
