@@ -10,7 +10,7 @@ import json
 import os
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -38,21 +38,22 @@ def main() -> None:
 
 def rows() -> tuple[float, list[tuple[float, float]], list[tuple[float, float]], list[float]]:
     """When the first request came; (end on the pool, account) of each unit and each DAG; when requests were completed."""
-    from dags_app.models import DAG, WorkUnit, WorkUnitState
+    from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
     from requests_app.models import Request
 
     requests = list(Request.objects.values_list("created_at", "completed_at"))
-    begun = min(created.timestamp() for created, _ in requests)
-    done = WorkUnit.objects.filter(state=WorkUnitState.DONE, done_at__isnull=False)
-    units = [(Path(d) / n / METRICS.format("group"), at) for d, n, at in done.values_list("dag__submit_dir", "name", "done_at")]
-    ended = DAG.objects.filter(completed_at__isnull=False).values_list("submit_dir", "completed_at")
+    begun = min((created.timestamp() for created, _ in requests), default=0.0)
+    done = WorkUnit.objects.filter(state=WorkUnitState.DONE).values_list("dag__submit_dir", "name", "done_at")
+    units = [(Path(directory) / name / METRICS.format("group"), at) for directory, name, at in done]
+    ended = DAG.objects.filter(status=DAGStatus.COMPLETED).values_list("submit_dir", "completed_at")
     dags = [(Path(directory) / METRICS.format("workflow"), at) for directory, at in ended]
     return begun, list(_ends(units)), list(_ends(dags)), [at.timestamp() for _, at in requests if at]
 
 
-def _ends(found: Sequence[tuple[Path, datetime]]) -> Iterator[tuple[float, float]]:
+def _ends(found: Iterable[tuple[Path, datetime | None]]) -> Iterator[tuple[float, float]]:
     for path, at in found:
-        yield float(json.loads(path.read_text())["end_time"]), at.timestamp()
+        if at is not None and path.exists():
+            yield float(json.loads(path.read_text())["end_time"]), at.timestamp()
 
 
 def _tell(what: str, values: Sequence[float]) -> None:
