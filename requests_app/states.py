@@ -43,7 +43,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.ABORTED: "operator",
     },
     S.PLANNING: {
-        S.ACTIVE: "submission recorded or adopted",
+        S.ACTIVE: "submission recorded or adopted; nothing left to plan, registrations or accounts open",
         S.QUEUED: "a service or schedd is unavailable: slot back, next_attempt_at",
         S.HELD: "refused, ledger violation, one hour",
         S.VALIDATING_OUTPUTS: "nothing left to plan, no effect pending",

@@ -75,9 +75,9 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
             return _adopt(dag, found.cluster)
     _refuse_changed_files(dag)
     avoided = dag_avoid(dag)
-    halt_file(dag).unlink(missing_ok=True)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
+    halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
     writer.write_fence(Path(dag.submit_dir), dag.fence)
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)

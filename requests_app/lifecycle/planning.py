@@ -34,6 +34,8 @@ def handle_planning(evaluation: Evaluation) -> None:
         dag = dag_live(evaluation.request.workflow.pk) or rescue_prepare(evaluation) or round_plan(evaluation)
         if dag is None:
             finish(evaluation)
+            if evaluation.request.status == S.PLANNING:  # what it waits for may take days, and needs no slot
+                evaluation.transition(S.ACTIVE, f"nothing is left to plan; waits for {evaluation.request.waiting_for}")
             return
         if dag.lost_confirmed_at is not None:
             end_lost(evaluation, dag)

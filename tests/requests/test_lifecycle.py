@@ -8,6 +8,8 @@ import pytest
 
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning import writer
+from outputs_app.models import Effect, EffectState
+from requests_app.admission import slots_used
 from requests_app.lifecycle import planning
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_hold, request_release
@@ -51,6 +53,28 @@ def test_a_generation_completes_over_two_rounds(world: World) -> None:
     request = world.request(documents.generation(400))
     assert run_to_the_end(world, request) is S.COMPLETED
     assert len(world.schedd.jobs) == 2
+
+
+def test_a_release_whose_work_is_done_waits_for_its_registrations_like_any_other(world: World) -> None:
+    """Not in PLANNING, which keeps a slot and is over after an hour: DBS may be away for days."""
+    request = world.request(documents.generation(100))
+    for _ in range(2):
+        world.cycle()
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    world.observe()
+    world.evaluate(request)
+    assert (status(request), Effect.objects.exclude(state=EffectState.DONE).exists()) == (S.ACTIVE, True)
+    request_hold(request=request, actor="op", reason="not now")
+    world.evaluate(request)
+    request_release(request=request, actor="op", reason="now")
+    world.evaluate(request)
+    assert status(request) is S.ACTIVE
+    assert slots_used() == 0
+    world.clock.advance(7200)
+    world.evaluate(request)
+    assert status(request) is S.ACTIVE
+    assert "registration" in request.waiting_for
+    assert run_to_the_end(world, request) is S.COMPLETED
 
 
 @pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}, {"lumis_per_job": 4}])
