@@ -126,6 +126,11 @@ def _record_block(effect: Effect, result: Result) -> None:
     )
 
 
+def _dbs_valid(effect: Effect) -> Result:
+    name = OutputDataset.objects.values_list("name", flat=True).get(pk=effect.payload["dataset_id"])
+    return {"dataset": name, "access_type": factory.dbs().turn_dataset(name, "PRODUCTION", "VALID")}
+
+
 # --- Rucio ---------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +203,7 @@ HANDLERS: dict[str, Handler] = {
     EffectKind.RUCIO_BLOCK_CLOSE: Handler(_rucio_block_close, _nothing),
     EffectKind.DBS_BLOCK: Handler(_dbs_block, _record_block),
     EffectKind.RUCIO_TAPE: Handler(_rucio_tape, _record_archived),
+    EffectKind.DBS_VALID: Handler(_dbs_valid, _nothing),
     EffectKind.INVALIDATION_MANIFEST: Handler(back.manifest_write, _nothing),
     EffectKind.RUCIO_RELEASE: Handler(back.rules_release, back.record_released),
     EffectKind.DBS_INVALIDATE: Handler(back.dbs_invalidate, back.record_invalidated),

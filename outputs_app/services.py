@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
 
-from outputs_app.asking import Asker
+from outputs_app.asking import Asker, effect_ask
 from outputs_app.blocks import block_recount
 from outputs_app.models import (
     BlockStatus,
@@ -83,6 +83,17 @@ def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOut
     for member in memberships.values():
         _ask_unit_effects(request_id, request_epoch, member, outputs)
     return len(outputs.files)
+
+
+def datasets_publish(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> bool:
+    """Ask that the datasets of a request, whole by now, become VALID: DBS's default queries hide others. Whether all are."""
+    asked = [
+        effect_ask(EffectKind.DBS_VALID, key=pk, request_id=request_id, request_epoch=request_epoch, payload={"dataset_id": pk})
+        for pk in OutputDataset.objects.filter(workflow_id=workflow_id, files__isnull=False)
+        .values_list("pk", flat=True)
+        .distinct()
+    ]
+    return all(effect.state == EffectState.DONE for effect in asked)
 
 
 def _refuse_circular_parents(outputs: UnitOutputs) -> None:

@@ -16,6 +16,7 @@ class EffectKind(models.TextChoices):
     RUCIO_BLOCK_CLOSE = "rucio_block_close", "Close block in Rucio"
     DBS_BLOCK = "dbs_block", "Register block in DBS"
     RUCIO_TAPE = "rucio_tape", "Tape rule for the block"
+    DBS_VALID = "dbs_valid", "Make a whole dataset VALID in DBS"
     INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
     RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"
     DBS_INVALIDATE = "dbs_invalidate", "Invalidate a dataset in DBS"

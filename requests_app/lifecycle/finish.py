@@ -6,6 +6,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck
+from outputs_app.services import datasets_publish
 from requests_app.accounting import account_again
 from requests_app.bad_input import bad_input_read
 from requests_app.evaluation import Evaluation
@@ -124,6 +125,10 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
     with evaluation.fenced():
         if ledger_of(request.workflow, whole=False).work_left:
             evaluation.note(waiting_for="input files that were let in again just now")
+            return
+        if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=request.workflow.pk):
+            evaluation.note(waiting_for="its datasets to become VALID in DBS")
+            nudge(RUN_EFFECTS)
             return
         evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
         previous_superseded(request)

@@ -42,13 +42,13 @@ def test_an_invalid_file_is_listed_and_marked(dbs):
     assert [f.lfn for f in reader.files(world.DATASET, ()) if not f.is_valid] == [lfn]
 
 
-def test_a_dataset_is_there_until_it_is_withdrawn(dbs):
+def test_a_dataset_is_there_while_it_is_valid(dbs):
     reader, running = dbs
-    assert reader.has_dataset(world.DATASET)
     assert not reader.has_dataset("/No/Such-v1/AOD")
-    body = {"dataset": world.DATASET, "dataset_access_type": "INVALID"}
-    assert running.dbs("PUT", "datasets", body).status_code == 200
-    assert not reader.has_dataset(world.DATASET)
+    for access, seen in {"PRODUCTION": False, "VALID": True, "INVALID": False}.items():
+        body = {"dataset": world.DATASET, "dataset_access_type": access}
+        assert running.dbs("PUT", "datasets", body).status_code == 200
+        assert reader.has_dataset(world.DATASET) is seen
 
 
 @pytest.mark.rucio

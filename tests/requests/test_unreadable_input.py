@@ -117,10 +117,12 @@ def test_a_file_that_two_sites_cannot_read_is_left_out_and_may_be_let_in_again(w
     assert list(excluded(request)) == [lfn("bad")]
     assert "at T2_CH_CERN on" in request.hold_reason
     assert "at T1_US_FNAL on" in request.hold_reason
+    assert world.dbs.access == {}, "what is not whole is not VALID"
 
     input_files_restore(request=request, lfns=[lfn("bad")], actor="olga", reason="repaired")
     request_release(request=request, actor="olga", reason="repaired")
     assert run(world, request) is S.COMPLETED
+    assert set(world.dbs.access.values()) == {"VALID"}
     assert ledger_of(request.workflow).done_files == 2
 
 

@@ -47,6 +47,8 @@ def assert_completed(request: Request, *, blocks_each: int = 1) -> None:
     assert_one_dagman_at_a_time(request)
     assert_all_work_is_done(request)
     assert not Effect.objects.filter(request=request).exclude(state=EffectState.DONE).exists()
+    for dataset in request.workflow.output_datasets.filter(files__isnull=False).distinct():
+        assert (known := factory.dbs().dataset(dataset.name)) and known.access_type == "VALID", f"{dataset.name}: {known}"
     _assert_registered_once(request, blocks_each)
 
 
