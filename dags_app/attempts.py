@@ -7,6 +7,7 @@ inside the DAG's directory: no address leads anywhere else.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def node_attempts(dag: DAG, unit: str, node: str) -> list[dict[str, Any]]:
     found = []
     for text in tail_text(path, MOST_ATTEMPTS, max_bytes=MOST_BYTES).splitlines() if path else ():
         try:
-            line = json.loads(text)
+            line = _read(text)
         except ValueError:
             continue  # cut off by a crash, or by the bound of what is read
         if isinstance(line, dict):
@@ -67,7 +68,7 @@ def attempt_report(dag: DAG, unit: str, node: str, attempt: int, job_id: str) ->
     try:
         if path.stat().st_size > MOST_BYTES:
             return AttemptFile(str(path), None, f"the report is larger than {MOST_BYTES} bytes")
-        report = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        report = _read(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError) as error:
         return AttemptFile(str(path), None, f"the report cannot be read: {error}")
     if not isinstance(report, dict) or report.get("job_id") != _checked_job(job_id):
@@ -120,3 +121,21 @@ def _checked_job(job_id: str) -> str:
     if not JOB_ID.fullmatch(job_id):
         raise ValueError(f"{job_id!r} is no job id (cluster.proc)")
     return job_id
+
+
+def _read(text: str) -> Any:
+    """JSON as a job wrote it, so that it can be told on: numbers that JSON has no word for as text.
+
+    Raises:
+        ValueError: it is none, nested too deep, or has half a character.
+    """
+    try:
+        value = json.loads(text, parse_constant=str, parse_float=lambda number: _finite(float(number), number))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _finite(number: float, text: str) -> float | str:
+    return number if math.isfinite(number) else text

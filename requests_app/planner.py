@@ -40,6 +40,7 @@ from requests_app.workflow_spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
+from wms2.words import counted
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
 _MIXED = "mixed_before"
@@ -84,7 +85,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         alert(
             evaluation.request,
             "lumis_refused",
-            f"{len(left_out.lumis)} lumis are refused, e.g. {first.run}:{first.lumi}: {first.reason}",
+            f"refused: {counted(len(left_out.lumis), 'lumi')}, e.g. {first.run}:{first.lumi}: {first.reason}",
         )
     if not filled.units:
         return None

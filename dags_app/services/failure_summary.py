@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from dags_app.models import FailureGroup
+from wms2.words import counted
 
 
 def failure_summary(workflow_id: uuid.UUID) -> str:
@@ -14,4 +15,4 @@ def failure_summary(workflow_id: uuid.UUID) -> str:
         return ""
     where = f" at {group.site}" if group.site else ""
     step = f" in {group.step}" if group.step else ""
-    return f"most often {group.code} ({group.category}){step}{where}, {group.attempts} times: {group.reason}"[:1000]
+    return f"most often {group.code} ({group.category}){step}{where}, {counted(group.attempts, 'time')}: {group.reason}"[:1000]

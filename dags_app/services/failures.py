@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 from django.db import transaction
 from django.db.models import Count, Sum
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dags_app.models import (
     DAG,
@@ -44,6 +44,7 @@ SAMPLES = 3
 #: Groups of a workflow; further kinds of failures are counted under their category and code alone.
 MOST_GROUPS = 1000
 MOST_INPUT_FILES = 10_000
+_LONGEST_LFN = 700
 #: Among a group's actions: the rules wanted a retry, and none was left.
 USED_UP = "used_up"
 
@@ -71,6 +72,14 @@ class FailureLine(BaseModel):
     message: str
     bad_input_files: list[str]
     log_tail: str
+
+    @field_validator("site", "step", "rule", "reason", "message", "log_tail", "bad_input_files")
+    @classmethod
+    def _storable(cls, value: str | list[str] | None) -> str | list[str] | None:
+        """What jobs report may be anything; a name that no input file can have names none."""
+        if isinstance(value, list):
+            return [_text(name) for name in value if len(name) <= _LONGEST_LFN]
+        return value and _text(value)
 
 
 def failures_sweep(dag: DAG) -> int:
@@ -132,7 +141,7 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         group.given_up += line.final
         done = USED_UP if line.final and line.action in (RETRY, MORE_MEMORY) else line.action
         group.actions[done] = group.actions.get(done, 0) + 1
-        group.last_at, group.reason = line.at, _text(line.reason)
+        group.last_at, group.reason = line.at, line.reason
         samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
     for group in groups.values():
         if id(group) in samples:
@@ -144,12 +153,12 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
 
 def _tell_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
     """A unit that gives up has its cause in its row; DAGMan knows only which script ended with what."""
-    for unit, reason in {line.unit: _text(line.reason) for line in lines if line.final}.items():
+    for unit, reason in {line.unit: line.reason for line in lines if line.final}.items():
         WorkUnit.objects.filter(round_id=dag.round_id, name=unit, state=WorkUnitState.PLANNED).update(problem=reason)
 
 
 def _group(workflow_id: uuid.UUID, groups: dict[tuple[object, ...], FailureGroup], line: FailureLine) -> FailureGroup:
-    key = (line.category, line.code, _text(line.site)[:100], _text(line.step)[:200], _text(line.rule or "")[:100])
+    key = (line.category, line.code, line.site[:100], line.step[:200], (line.rule or "")[:100])
     if key not in groups and len(groups) >= MOST_GROUPS:
         key = (line.category, line.code, "", "", "")
     if key not in groups:
@@ -180,9 +189,9 @@ def _sample(dag: DAG, line: FailureLine) -> FailureSample:
         job_id=line.job_id,
         final=line.final,
         at=line.at,
-        message=_text(line.message),
+        message=line.message,
         bad_files=line.bad_input_files,
-        log_tail=_text(line.log_tail),
+        log_tail=line.log_tail,
     )
 
 

@@ -115,9 +115,8 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
     unfinished = blocks.exclude(status=BlockStatus.ARCHIVED)
     if unfinished.exists():
-        evaluation.note(
-            waiting_for=f"{unfinished.count()} blocks to be archived, e.g. {unfinished[0].dbs_block_name}: {unfinished[0].status}"
-        )
+        many, one = counted(unfinished.count(), "block"), unfinished[0]
+        evaluation.note(waiting_for=f"{many} to be archived, e.g. {one.dbs_block_name}: {one.status}")
         return
     if hold_over_exclusions(evaluation):
         return

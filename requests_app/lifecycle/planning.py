@@ -24,6 +24,7 @@ from requests_app.states import hold_changes
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
 from wms2.locks import LockKey, transaction_lock
+from wms2.words import counted
 
 S = RequestStatus
 
@@ -65,8 +66,8 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
         )
     crash_point("submit.recorded")
     if submitted.avoided is not None and submitted.avoided.stranded:
-        many = len(submitted.avoided.stranded)
-        alert(evaluation.request, "sites_unavailable", f"{many} work units have no site left: {submitted.avoided}"[:4000])
+        many = counted(len(submitted.avoided.stranded), "work unit")
+        alert(evaluation.request, "sites_unavailable", f"{many} without a site: {submitted.avoided}"[:4000])
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:

@@ -32,6 +32,7 @@ from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
+from wms2.words import counted
 
 S = RequestStatus
 #: Stops after which nothing goes on from a rescue file.
@@ -109,7 +110,7 @@ def _drain(evaluation: Evaluation, dag: DAG) -> None:
         return
     running = dag.observed.get("units_running", 0)
     evaluation.note(
-        waiting_for=f"{running} work units that run to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself"
+        waiting_for=f"{counted(running, 'running work unit')} to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself"
     )
 
 

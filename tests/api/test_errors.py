@@ -156,6 +156,25 @@ def test_names_that_wms2_does_not_give_lead_nowhere(reader: APIClient, attempt: 
         assert reader.get(address(attempt, what, unit, node, 0, job)).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ('{"job_id": "7.0", "x": [NaN, 1e999, 1.5]}', ["NaN", "1e999", 1.5]),
+        ('{"job_id": "7.0", "x": ' + "[" * 5000 + "]" * 5000 + "}", None),
+        ('{"job_id": "7.0", "x": "\\ud800"}', None),
+    ],
+    ids=["no numbers", "deep", "half a character"],
+)
+def test_a_report_that_json_cannot_hold_is_told(reader: APIClient, attempt: DAG, content: str, shown: object) -> None:
+    (Path(attempt.submit_dir) / "mg_000000/proc_000000.0.report.json").write_text(content)
+    (Path(attempt.submit_dir) / "mg_000000/proc_000000.attempts.jsonl").write_text(content + "\n")
+    body = reader.get(address(attempt, "report")).json()
+    assert (body["content"] or {}).get("x") == shown
+    assert bool(body["problem"]) is (shown is None)
+    told = reader.get(f"/api/v1/dags/{attempt.pk}/units/mg_000000/nodes/proc_000000/attempts").json()["attempts"]
+    assert [one["x"] for one in told] == ([shown] if shown else [])
+
+
 def test_a_link_out_of_the_directory_is_not_followed(reader: APIClient, attempt: DAG, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside.json"
     outside.write_text(json.dumps({"job_id": "7.0", "secret": 1}))

@@ -121,6 +121,13 @@ def test_what_the_database_cannot_hold_does_not_stop_the_counting(dag: DAG) -> N
     assert "code" in FailureLog.objects.get().problem
 
 
+def test_a_file_or_a_site_that_is_none_does_not_stop_the_counting(dag: DAG) -> None:
+    names = ["/store/a.root", "/store/b\x00.root", f"/store/{'x' * 800}.root"]
+    write(dag, line(category="data", code=8021, site="T2\x00\ud800", bad_input_files=names))
+    assert failures_sweep(dag) == 1
+    assert set(FailedInputFile.objects.values_list("lfn", "site")) == {("/store/a.root", "T2?"), ("/store/b.root", "T2?")}
+
+
 def test_a_log_that_became_shorter_is_told_and_not_counted_again(dag: DAG) -> None:
     write(dag, line(), line(attempt=1))
     failures_sweep(dag)

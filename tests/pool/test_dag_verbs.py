@@ -199,7 +199,7 @@ def test_a_drain_lets_running_units_finish_starts_no_other_and_the_rescue_does_t
     assert len(begun) == 1
     request.refresh_from_db()
     request_stop(request=request, mode=StopMode.DRAIN, **WHO)
-    running.wait(lambda: "work units that run to finish" in waiting_for(request), seconds=60)
+    running.wait(lambda: "to finish; DAGMan job" in waiting_for(request), seconds=60)
     running.wait(lambda: ended(request), seconds=300)
     assert_rescued(request, first)
     jobs = past(request)

@@ -103,6 +103,14 @@ def test_of_an_ended_dag_nothing_runs_and_the_counts_are_those_of_its_end(world:
     assert (dag.nodes_done, dag.nodes_failed) == (2, 1)
 
 
+def test_a_completed_dag_has_all_its_units_done_even_without_a_status_file(world: World) -> None:
+    request, job = started(world)
+    world.schedd.end(job, End.UNLISTED)
+    world.cycle()
+    dag = DAG.objects.get(workflow=request.workflow)
+    assert (dag.status, dag.nodes_done, dag.nodes_failed) == (DAGStatus.COMPLETED, 3, 0)
+
+
 def test_a_dag_that_aborted_itself_holds_the_request_whatever_the_share_of_failed_units(world: World) -> None:
     request, job = started(world)
     for unit in job.open_nodes[:2]:
