@@ -109,8 +109,8 @@ def _compare_pieces(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manif
     _same(whose, "generated events", _by_run(claimed), made)
     _once(whose, "generated events", made)
     inputs = [file for pieces in held for file in pieces.files]
-    files = _read_events(unit, set(inputs) if shared else inputs)
-    jobs = _read_events(unit, (file for job in manifest.claimants for file in job.processed.files))
+    read = [file for job in manifest.claimants for file in job.processed.files]
+    files, jobs = (_read_events(unit, set(each) if shared else each) for each in (inputs, read))
     if files != jobs:
         strange = sorted(lfn for lfn in files.keys() | jobs.keys() if files.get(lfn) != jobs.get(lfn))
         raise ManifestProblem(f"{whose} hold other events of {strange[0]} than the unit's jobs read")

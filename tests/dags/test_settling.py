@@ -182,6 +182,13 @@ def test_files_that_later_jobs_divided_share_pieces() -> None:
         settle(unit_with(claimed(A, 0, 19)), manifest_of(*READ, [{**FIRST, "shared": True}]))
 
 
+def test_jobs_that_read_as_many_events_of_one_file_under_masks_of_their_own_may_be_divided_later() -> None:
+    read = [{"lfn": A, "events": 40}, {"lfn": A, "events": 40}]
+    halves = [{**piece(*read, lumis={"1": [[1, 8]]}), "shared": True}] * 2
+    unit = unit_with(ClaimSpec(ClaimKind.RUN_LUMIS, 1, 8, run=1))
+    assert settle(unit, manifest_of(read, {"1": [[1, 8]]}, halves), MASKED) == 80
+
+
 @pytest.mark.parametrize("merged", [[FIRST], [FIRST, FIRST], [FIRST, SECOND, SECOND]], ids=["lost", "swapped", "doubled"])
 def test_a_piece_that_is_in_no_merged_file_or_in_two_leaves_the_unit_unaccounted(merged: list[dict[str, Any]]) -> None:
     with pytest.raises(ManifestProblem, match="/P/E-v1/AOD"):
