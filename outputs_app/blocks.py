@@ -90,7 +90,8 @@ def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
     for block in _filled(workflow_id).select_for_update(of=("self",)):
         held = block.files.aggregate(files=Count("pk"), events=Sum("events"), first=Min("created_at"))
         full = held["files"] >= limits.max_files or held["events"] >= limits.max_events
-        waited = (block.sealed_at or held["first"]) <= now - timedelta(
+        # most blocks are sealed when they are planned: files wait from when they are there, not from then
+        waited = max(block.sealed_at or held["first"], held["first"]) <= now - timedelta(
             seconds=limits.unit_patience_seconds if block.sealed_at else limits.max_wait_seconds
         )
         if not (full or waited):
@@ -110,7 +111,7 @@ def blocks_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> bool:
     waited = now - timedelta(seconds=limits.max_wait_seconds)
     rows = _filled(workflow_id)
     whole = rows.filter(sealed_at__isnull=False).exclude(members__done=False)
-    late = rows.filter(sealed_at__lte=patient)
+    late = rows.filter(sealed_at__lte=patient, files__created_at__lte=patient)
     old = rows.filter(sealed_at__isnull=True, files__created_at__lte=waited)
     return whole.exists() or late.exists() or old.exists()
 

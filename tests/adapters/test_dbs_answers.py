@@ -48,6 +48,8 @@ LOCKED = "Code: 110\n Reason: database is locked"
         (400, 400, f"Code: 110\n {LOCKED}", ServiceUnavailable),
         (400, 502, "database is locked", ServiceUnavailable),
         (400, 414, "Code: 110\n Reason: ORA-03113: end-of-file on communication channel", ServiceUnavailable),
+        (400, 310, "Code: 410\n Code: 103\n Reason: ORA-03113: end-of-file on communication channel", ServiceUnavailable),
+        (400, 310, f"Code: 410\n {NO_ROW} for /P/ORA-1", None),
         # a value or a row that is nested is a refusal, whatever is around it
         *((400, 310, f"Code: {cause}", None) for cause in (113, 118, 400, 401, 410, 411, 412)),
         (400, 300, "Code: 113\n Code: 118\n Message: unable to match dataset value /ORA-1/is locked", None),

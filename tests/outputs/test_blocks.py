@@ -261,9 +261,11 @@ def test_a_block_whose_first_file_is_old_is_sealed(workflow: Workflow) -> None:
 def test_a_unit_that_keeps_a_sealed_block_waiting_for_a_day_leaves_it_and_comes_with_a_later_one(workflow: Workflow) -> None:
     done_unit, stuck, later = join(workflow, 0, 0, 1)
     done(workflow, done_unit, "/store/a.root")
-    age(seal=23)
+    age(seal=23, files=23)
     assert tend(workflow) == 0
-    age(seal=25)
+    age(seal=25, files=23)
+    assert tend(workflow) == 0, "sealed when it was planned, but its first file came later: nothing has waited for a day"
+    age(seal=25, files=25)
     assert tend(workflow) == 1
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]

@@ -28,7 +28,7 @@ _TROUBLE_CODES = frozenset({101, 102, 104, 105, 106, 112, 120, 121, 124})
 # What a write answers when the database itself is in trouble: the door's own code. The same codes carry refusals, whose cause is
 # nested: a name or value that is not valid, or a row that is not there (docs/design/services.md, Errors).
 _WRITE_CODES = frozenset({305, 308, 310, 314, 501, 502, 503})
-_REFUSING_CAUSES = frozenset({113, 118, 400, 401, 410, 411, 412})
+_INVALID_CAUSES, _MISSING_CAUSES = frozenset({113, 118}), frozenset({400, 401, 410, 411, 412})
 _NO_ROW = "no rows in result set"
 _LOCKED = re.compile(r"database (table )?is locked|ORA-\d")
 # These are the request's fault even where DBS answers HTTP 500 for them.
@@ -61,8 +61,11 @@ def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     parts = (error.function, error.message.partition("\n")[0].strip(), reason)
     nested = {int(code) for code in _NESTED_CODE.findall(error.reason)}
     kind: type[ServiceRejected | ServiceUnavailable] | None = None
-    refused = bool(nested & _REFUSING_CAUSES) or (error.code != _QUERY_CODE and _NO_ROW in error.reason)
-    in_trouble = error.code in _WRITE_CODES or _LOCKED.search(error.reason) is not None
+    locked = _LOCKED.search(error.reason) is not None
+    # a row that could not be looked for is not a row that is not there
+    missing = (bool(nested & _MISSING_CAUSES) and not locked) or (error.code != _QUERY_CODE and _NO_ROW in error.reason)
+    refused = bool(nested & _INVALID_CAUSES) or missing
+    in_trouble = error.code in _WRITE_CODES or locked
     if not refused and (in_trouble or error.code == _QUERY_CODE or ({error.code} | nested) & _TROUBLE_CODES):
         kind = ServiceUnavailable
     elif error.code in _OUR_FAULT_CODES:
