@@ -181,6 +181,13 @@ def test_rows_that_do_not_exist_are_not_found(operator: Client, query: str) -> N
     assert operator.get(f"{REQUESTS}/verb/abort/{query}").status_code == 404
 
 
+@pytest.mark.parametrize(
+    "path", [f"{REQUESTS}/verb/hold/", "/admin/sites_app/site/verb/drain/", "/admin/requests_app/limit/verb/change/"]
+)
+def test_a_key_that_no_row_can_have_is_not_found(operator: Client, path: str) -> None:
+    assert operator.get(f"{path}?id=T2%00").status_code == 404
+
+
 def test_a_verb_that_does_not_exist_is_not_found(operator: Client) -> None:
     assert operator.get(f"{REQUESTS}/verb/promote/?id={request_row().pk}").status_code == 404
 

@@ -178,7 +178,7 @@ class VerbsMixin:
         if len(keys) > MOST_ROWS:
             raise Http404(f"at most {MOST_ROWS} rows at once")
         try:
-            rows = self.verb_rows(keys)
+            rows = self.verb_rows([key for key in keys if "\0" not in key])
         except (ValidationError, ValueError) as error:
             raise Http404("no such row") from error
         if not rows:
