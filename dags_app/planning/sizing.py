@@ -184,7 +184,7 @@ def _whose(level: LevelWalls) -> str:
 
 def _remedy(level: LevelWalls) -> str:
     if level.task == FIRST_TASK:
-        return "lower EventsPerJob or FilesPerJob, or correct TimePerEvent"
+        return "lower EventsPerJob, LumisPerJob or FilesPerJob, or correct TimePerEvent"
     if level.algorithm is SplittingAlgo.FILE_BASED:
         return "it takes whole files: split the task by EventBased or EventAwareLumiBased, or correct its TimePerEvent"
     if level.algorithm is SplittingAlgo.EVENT_BASED:
