@@ -43,13 +43,15 @@ def start(stack: Stack, supervisor: Supervisor) -> str:
 
 
 def furnish_examples(stack: Stack) -> None:
-    """The simulated world knows what all documents of ``deploy/demo/requests`` need, so that a person can import any of them."""
-    if os.environ.get("REQUEST"):
-        return
+    """The simulated world knows what all documents of ``deploy/demo/requests`` need, so that a person can import any of them.
+
+    Beside a document of the person's own, too: its refusal would not tell that the demo was begun with another.
+    """
     documents = [stack.layout.source / f"deploy/demo/requests/{name}.json" for name in EXAMPLES]
     for world in [_world(stack, document) for document in documents]:
         _input_dataset(stack, world / "seed.json")
-    say(f"can be imported too: {', '.join(f'deploy/demo/requests/{name}.json' for name in EXAMPLES)}")
+    others = REQUESTS if os.environ.get("REQUEST") else ()
+    say(f"can be imported too: {', '.join([*others, *(f'deploy/demo/requests/{name}.json' for name in EXAMPLES)])}")
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
