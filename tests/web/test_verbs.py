@@ -270,6 +270,20 @@ def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query:
     assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("of", "verb", "key"),
+    [
+        (REQUESTS, "hold", "abc"),
+        (REQUESTS, "hold", "a\x00"),
+        ("/admin/sites_app/site", "drain", "a\x00"),
+        ("/admin/outputs_app/effect", "retry", "abc"),
+    ],
+)
+def test_an_action_on_a_key_that_is_none_does_nothing(operator: Client, of: str, verb: str, key: str) -> None:
+    data = {"action": verb, "_selected_action": key, "index": 0}
+    assert operator.post(f"{of}/", data, follow=True).status_code == 200
+
+
 EFFECTS = "/admin/outputs_app/effect"
 
 

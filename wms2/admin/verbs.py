@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -128,8 +129,15 @@ class VerbsMixin:
         return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The list. A filter for what PostgreSQL cannot hold is a wrong one, which Django tells in its own way."""
-        if any("\0" in value for _, values in request.GET.lists() for value in values):
+        """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
+        keys = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        try:
+            wrong = "\0" in "".join([*keys, *(value for _, values in request.GET.lists() for value in values)])
+            for key in keys:
+                self.model._meta.pk.to_python(key)
+        except ValidationError:
+            wrong = True
+        if wrong:
             return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
         found: HttpResponse = super().changelist_view(request, extra_context)  # type: ignore[misc]
         return found
