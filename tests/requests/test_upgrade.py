@@ -220,6 +220,8 @@ def test_a_filled_database_comes_along(database: None) -> None:
         old("requests_app.InputFile", workflow=active, lfn=lfn, block_name="/I#1", size_bytes=1, events=1, **gone)
     old("requests_app.Lease", name=leader.LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now)
 
+    old("requests_app.Limit", name="dag_max_merge_groups", value=40, actor="olga", reason="a larger schedd")
+
     upgrade()
 
     # -- owners and numbers
@@ -272,6 +274,7 @@ def test_a_filled_database_comes_along(database: None) -> None:
     assert [file.lfn for file in left_out.files] == ["/c"], "it is held over this one before it completes"
     running = {dag.workflow.request_id: dag.nodes_running for dag in DAG.objects.select_related("workflow")}
     assert (running["active"], running["first"]) == (4, 0)
+    assert set(DAG.objects.values_list("merge_groups", flat=True)) == {40}, "their slots are counted as before"
     with leader.leading() as leadership:
         assert leadership is not None
         assert leadership.epoch == 5
