@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any
 
+from django.db.models import Case, F, QuerySet, Value, When
+
 from outputs_app.asking import effect_ask
 from outputs_app.comments import rule_comment
 from outputs_app.invalidation import invalidation_manifest
@@ -51,7 +53,8 @@ def manifest_write(effect: Effect) -> Result:
 def rules_release(effect: Effect) -> Result:
     """Delete the dataset's source and tape rules; those that are gone already count too.
 
-    Rules are also looked for by their comment: a call whose answer was lost made one that no row knows.
+    Rules are also looked for by their comment: a call whose answer was lost made one that no row knows. Those that expire were
+    deleted: Rucio keeps a rule for an hour after its last deletion, and a repeat that began with them again would never end.
 
     Raises:
         ServiceUnavailable: a registration of the request, begun before, is still under way and may make another rule.
@@ -61,9 +64,10 @@ def rules_release(effect: Effect) -> Result:
     if older.filter(claim_expires_at__gte=clock.now()).exists():
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
     rucio = factory.rucio()
-    names = set(OutputFile.objects.filter(dataset=dataset).values_list("lfn", flat=True))
-    names |= set(ProcessingBlock.objects.filter(dataset=dataset).values_list("dbs_block_name", flat=True))
-    found = {rule.rule_id for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.name in names}
+    files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
+    names = set(files.values_list("lfn", flat=True)) | set(blocks.values_list("dbs_block_name", flat=True))
+    standing = (rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None)
+    found = {rule.rule_id for rule in standing if rule.name in names}
     rules = sorted(found.union(_source_rules(dataset), _tape_rules(dataset)))
     turn, before = Turn(effect), int(effect.result.get("deleted", 0))
     deleted = before
@@ -71,7 +75,7 @@ def rules_release(effect: Effect) -> Result:
         portion = rules[first : first + _PORTION]
         deleted += sum(rucio.delete_rule(rule) for rule in portion)
         # the row that knows a rule is how a repeat finds it: only what is left is asked for again
-        OutputFile.objects.filter(dataset=dataset, rule_id__in=portion).update(rule_id="")
+        _forget(files.filter(rule_id__in=portion), blocks.filter(tape_rule_id__in=portion))
         if first + _PORTION < len(rules):
             turn.told(deleted=deleted)
     return {"rules": before + len(rules), "deleted": deleted}
@@ -80,11 +84,14 @@ def rules_release(effect: Effect) -> Result:
 def record_released(effect: Effect, result: Result) -> None:
     """No rule protects the files any more."""
     dataset = _dataset(effect)
-    OutputFile.objects.filter(dataset=dataset).update(rule_id="")
-    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
+
+
+def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
+    files.update(rule_id="")
     # a block without its tape rule is archived no more; soon it is invalidated
-    blocks.filter(status=BlockStatus.ARCHIVED).update(status=BlockStatus.COMPLETE, tape_rule_id="", updated_at=clock.now())
-    blocks.update(tape_rule_id="", updated_at=clock.now())
+    status = Case(When(status=BlockStatus.ARCHIVED, then=Value(BlockStatus.COMPLETE)), default=F("status"))
+    blocks.update(status=status, tape_rule_id="", updated_at=clock.now())
 
 
 def dbs_invalidate(effect: Effect) -> Result:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from outputs_app import invalidation_effects, turns
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
@@ -105,6 +106,25 @@ def test_a_tape_rule_that_waits_for_approval_is_shown_and_no_failure(admin: Any,
     assert run()["rucio_tape"] == "done"
     block.refresh_from_db()
     assert (block.status, block.tape_rule_id) == (BlockStatus.ARCHIVED, rule["id"])
+
+
+def test_rules_that_take_several_turns_to_release_are_released_once_each(
+    admin: Any, block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rucio keeps a deleted rule for an hour, from its last deletion on: who began with those again would never end."""
+    tape_at(TAPE)
+    assert set(run().values()) == {"done"}
+    request = block.workflow.request
+    release = Effect.objects.create(
+        request=request, kind=EffectKind.RUCIO_RELEASE, key="release", payload={"dataset_id": block.dataset_id}
+    )
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(invalidation_effects, "_PORTION", 1)
+    run()
+    release.refresh_from_db()
+    assert (release.state, release.result, release.attempts) == ("done", {"rules": 2, "deleted": 2}, 1)
+    rules = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name})
+    assert all(rule["expires_at"] for rule in rules)
 
 
 @pytest.mark.parametrize(

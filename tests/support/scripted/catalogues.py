@@ -256,7 +256,7 @@ class ScriptedRucio:
 
     def rules_with_comment(self, comment: str) -> list[Any]:
         def act() -> list[Any]:
-            return [SimpleNamespace(rule_id=ids[0], name=name) for (name, _), ids in self.rules.items()]
+            return [SimpleNamespace(rule_id=ids[0], name=name, expires_at=None) for (name, _), ids in self.rules.items()]
 
         return self.script.call("rules_with_comment", act)
 
