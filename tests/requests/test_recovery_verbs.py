@@ -113,7 +113,7 @@ def test_a_drain_halts_the_outer_dagman_removes_nothing_and_counts_what_finishes
     dag = DAG.objects.get(workflow__request=request)
     assert halt_file(dag).exists()
     assert job.live
-    assert "run to finish" in fresh(request).waiting_for
+    assert "to finish; DAGMan job" in fresh(request).waiting_for
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
     assert WorkUnit.objects.get(dag=dag, name="mg_000000").state == "done"
