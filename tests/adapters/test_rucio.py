@@ -25,7 +25,7 @@ from tests.support.rucio import (
 from wms2.adapters.rucio import RucioAdapter, RucioFile, RuleState
 from wms2.errors import NotFoundInService, ServiceRejected
 
-pytestmark = pytest.mark.rucio
+pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs/test_storage_rules.py
 
 CERN, PURDUE, FNAL = "T2_CH_CERN", "T2_US_Purdue", "T1_US_FNAL_Disk"
 KIT_TAPE = "T1_DE_KIT_Tape"

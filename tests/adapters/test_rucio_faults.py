@@ -28,7 +28,7 @@ from wms2.adapters.rucio import RucioAdapter
 from wms2.circuits import circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
-pytestmark = pytest.mark.rucio
+pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs/test_storage_rules.py
 
 CERN, KIT_TAPE = "T2_CH_CERN", "T1_DE_KIT_Tape"
 

@@ -21,7 +21,8 @@ from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
 
-pytestmark = [pytest.mark.django_db, pytest.mark.rucio]
+# They close or use the same storage elements: in one process, one after the other.
+pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
 
 DISK, TAPE = "T2_US_Purdue", "T1_DE_KIT_Tape"
 RUCIO = [kind.value for kind in EffectKind if kind.value.startswith("rucio_")]
