@@ -225,10 +225,12 @@ def done_at_last(world: World) -> None:
     world.observe()
     world.evaluate(request)
     said(world, "hold", request, S.STOPPING)
-    for _ in range(3):
-        world.evaluate(request)
-        world.effects()
-    assert fresh(request).status == S.HELD, request.status
+    _registered_and_held(world, request)
+    said(world, "release", request, S.QUEUED)
+    world.evaluate(request)  # asks for its datasets to become VALID, and waits
+    assert fresh(request).status == S.ACTIVE, request.status
+    said(world, "hold", request, S.STOPPING)
+    _registered_and_held(world, request)
     said(world, "release", request, S.QUEUED)
     world.schedd.end(world.job_of(late), End.FINISHED)
     said(world, "drain", late, S.STOPPING)
@@ -237,6 +239,13 @@ def done_at_last(world: World) -> None:
         world.tally.accepted[verbs.rule_say(word)] += 1
     request_receive(received=Received(documents.generation(100), None), actor="tester")
     world.tally.accepted["request_receive"] += 1
+
+
+def _registered_and_held(world: World, request: Request) -> None:
+    for _ in range(3):
+        world.evaluate(request)
+        world.effects()
+    assert fresh(request).status == S.HELD, request.status
 
 
 def a_queue_is_lost(world: World) -> None:
