@@ -94,5 +94,5 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def jobs_running(ads: list[DagmanAd]) -> int:
-    """Node jobs that inner DAGMans report as running."""
-    return sum(ad.jobs_running or 0 for ad in ads if ad.parent_cluster is not None)
+    """Node jobs that inner DAGMans report as running, once their first, which takes no time, is done."""
+    return sum(ad.jobs_running or 0 for ad in ads if ad.parent_cluster is not None and ad.nodes_done)
