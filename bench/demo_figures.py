@@ -26,10 +26,11 @@ def main() -> None:
     django.setup()
     logs = sorted(Path(os.environ["WMS2_STATE_DIR"]).glob("logs/ticker.log*"))
     lines = [line for log in logs for line in log.read_text().splitlines()]
-    _tell("cycles, seconds", [float(found.group(1)) for line in lines if (found := _CYCLE.search(line))])
+    cycles = [(float(found.group(1)), json.loads(line)["timestamp"]) for line in lines if (found := _CYCLE.search(line))]
+    _tell("cycles, seconds", [seconds for seconds, _ in cycles])
     begun, units, dags, requests = rows()
-    starts = sorted(datetime.fromisoformat(json.loads(line)["timestamp"]) for line in lines if _CYCLE.search(line))
-    _tell("from one cycle's end to the next one's", [(b - a).total_seconds() for a, b in pairwise(starts)])
+    ends = sorted(datetime.fromisoformat(at) for _, at in cycles)
+    _tell("from one cycle's end to the next one's", [(b - a).total_seconds() for a, b in pairwise(ends)])
     _tell("unit's end to its account, seconds", [done - ended for ended, done in units])
     _tell("DAG's end to its account, seconds", [done - ended for ended, done in dags])
     _list("units accounted, seconds after the first request", sorted(done - begun for _, done in units))
@@ -51,9 +52,11 @@ def rows() -> tuple[float, list[tuple[float, float]], list[tuple[float, float]],
 
 
 def _ends(found: Iterable[tuple[Path, datetime | None]]) -> Iterator[tuple[float, float]]:
+    from dags_app.dagman import read_metrics
+
     for path, at in found:
-        if at is not None and path.exists():
-            yield float(json.loads(path.read_text())["end_time"]), at.timestamp()
+        if at is not None and (metrics := read_metrics(path)) is not None:
+            yield metrics.ended_at, at.timestamp()
 
 
 def _tell(what: str, values: Sequence[float]) -> None:

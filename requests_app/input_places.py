@@ -123,14 +123,15 @@ class Places:
         named = sorted({parent for each in parents.values() for parent in each})
         places = rucio.file_replicas(named) if named else {}
         beside = {lfn: tuple(sorted({tuple(sorted(places[each])) for each in mine})) for lfn, mine in parents.items()}
-        alone = [lfn for lfn in sorted(parents) if not self._will_do(lfn, whole, beside[lfn])]
+        sites = self._of_rses(whole)
+        alone = [] if self.anywhere else [lfn for lfn in sorted(parents) if not self._will_do(lfn, sites, beside[lfn])]
         found = rucio.file_replicas(alone) if alone else {}
         return {lfn: Location(tuple(sorted({*whole, *found.get(lfn, ())})), beside[lfn]) for lfn in parents}
 
-    def _will_do(self, lfn: str, whole: Iterable[str], parent_rses: Iterable[Sequence[str]]) -> bool:
-        """Whether jobs can read the file where its whole block is, with its parents, and none has failed to."""
-        sites = self._of_rses(whole).intersection(*(self._of_rses(rses) for rses in parent_rses))
-        return self.anywhere or (self._choice.problem(sites) is None and lfn not in self._unreadable)
+    def _will_do(self, lfn: str, sites: frozenset[str], parent_rses: Iterable[Sequence[str]]) -> bool:
+        """Whether jobs can read the file at ``sites``, where its whole block is, with its parents, and none has failed to."""
+        with_parents = sites.intersection(*(self._of_rses(rses) for rses in parent_rses))
+        return lfn not in self._unreadable and self._choice.problem(with_parents) is None
 
     def _of_rses(self, rses: Iterable[str]) -> frozenset[str]:
         return frozenset(site for rse in rses for site in self._sites.get(rse, ()))

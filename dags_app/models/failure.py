@@ -11,6 +11,9 @@ from django.db.models import F, Q
 
 from dags_app.payload import rules
 
+#: Characters of an input file's name; longer ones name none.
+LONGEST_LFN = 700
+
 
 class FailureCategory(models.TextChoices):
     """Classes of error-handling 2.4."""
@@ -154,7 +157,7 @@ class FailedInputFile(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="failed_input_files")
-    lfn = models.CharField(max_length=700)
+    lfn = models.CharField(max_length=LONGEST_LFN)
     attempts = models.PositiveIntegerField(default=0)
     site = models.CharField(max_length=100, blank=True, help_text="of the newest")
     code = models.IntegerField(help_text="of the newest")
@@ -178,7 +181,7 @@ class UnreadableInput(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.CASCADE, related_name="unreadable_input")
-    lfn = models.CharField(max_length=700)
+    lfn = models.CharField(max_length=LONGEST_LFN)
     site = models.CharField(max_length=100)
     fence = models.BigIntegerField()
     code = models.IntegerField()

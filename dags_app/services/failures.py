@@ -27,6 +27,7 @@ from dags_app.models import (
     WorkUnit,
     WorkUnitState,
 )
+from dags_app.models.failure import LONGEST_LFN
 from dags_app.payload.codes import NOT_SUBMITTED
 from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
 from dags_app.payload.formats import post_name
@@ -44,7 +45,6 @@ SAMPLES = 3
 #: Groups of a workflow; further kinds of failures are counted under their category and code alone.
 MOST_GROUPS = 1000
 MOST_INPUT_FILES = 10_000
-_LONGEST_LFN = 700
 #: Among a group's actions: the rules wanted a retry, and none was left.
 USED_UP = "used_up"
 
@@ -78,7 +78,7 @@ class FailureLine(BaseModel):
     def _storable(cls, value: str | list[str] | None) -> str | list[str] | None:
         """What jobs report may be anything; a name that no input file can have names none."""
         if isinstance(value, list):
-            return [_text(name) for name in value if len(name) <= _LONGEST_LFN]
+            return [_text(name) for name in value if len(name) <= LONGEST_LFN]
         return value and _text(value)
 
 

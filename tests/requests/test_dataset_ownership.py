@@ -137,6 +137,16 @@ def registered(world: World) -> None:
         world.cycle()
 
 
+def taken_back(world: World) -> Request:
+    """One that has failed and whose registered outputs were invalidated."""
+    request = held(world)
+    registered(world)
+    request_fail(request=fresh(request), **BY)
+    request_invalidate(request=fresh(request), **BY)
+    cycles(world)
+    return request
+
+
 def test_a_clone_that_keeps_its_version_goes_on_numbering_and_survives_the_clean_up_of_the_old_outputs(world: World) -> None:
     old = held(world)
     registered(world)
@@ -201,11 +211,7 @@ def test_a_dataset_becomes_invalid_when_the_last_valid_file_of_anybody_is_taken_
 
 
 def test_a_name_whose_files_are_all_invalid_is_written_again_and_its_dataset_revived(world: World) -> None:
-    first = held(world)
-    registered(world)
-    request_fail(request=fresh(first), **BY)
-    request_invalidate(request=fresh(first), **BY)
-    cycles(world)
+    first = taken_back(world)
     assert world.dbs.access == dict.fromkeys(names_of(first), "INVALID")
     second = received(again(first, "tester_second"))
     assert run_on(world, second) == S.COMPLETED
@@ -214,11 +220,7 @@ def test_a_name_whose_files_are_all_invalid_is_written_again_and_its_dataset_rev
 
 
 def test_a_dataset_that_somebody_else_makes_invalid_while_it_is_written_stays_so(world: World) -> None:
-    first = held(world)
-    registered(world)
-    request_fail(request=fresh(first), **BY)
-    request_invalidate(request=fresh(first), **BY)
-    cycles(world)
+    first = taken_back(world)
     second = received(again(first, "tester_second"))
     for _ in range(3):
         world.cycle()
