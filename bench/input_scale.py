@@ -83,11 +83,11 @@ def child(dataset: str) -> None:
     import django
 
     django.setup()
-    from requests_app.evaluation import evaluating
+    from requests_app.lease import evaluating
     from requests_app.lifecycle.submitted import handle_submitted
     from requests_app.models import Request, RequestStatus
-    from requests_app.planner import round_plan
     from requests_app.services import request_import
+    from requests_app.work.planner import round_plan
 
     request = request_import(document=_document(dataset), request_name=None, actor="bench")
     result: dict[str, float] = {}

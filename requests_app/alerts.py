@@ -10,7 +10,7 @@ import structlog
 from django.utils import timezone
 
 from outputs_app.selectors import STUCK, effect_stuck
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.models import Event, Request
 from wms2.metrics import ALERTS_TOTAL
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter, ValidationError
 
-from requests_app.audit import audit
 from requests_app.models import Limit
+from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
 from wms2.locks import LockKey, transaction_lock

@@ -7,9 +7,9 @@ from typing import Any
 from celery import shared_task
 from celery.signals import beat_init, worker_init
 
-from requests_app.cycle import run_cycle
-from requests_app.evaluator import evaluate_one
 from requests_app.installation import process_begin
+from requests_app.lifecycle.cycle import run_cycle
+from requests_app.lifecycle.evaluator import evaluate_one
 from wms2.errors import ConfigurationError
 
 

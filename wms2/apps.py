@@ -1,4 +1,4 @@
-"""The Django app of the wiring: system checks, the observer of external calls, the operators' group. Owns no tables."""
+"""The Django app of the wiring: system checks, the observer of external calls, the operators' group, the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.apps import AppConfig, apps
 from django.conf import settings
 from django.db.models.signals import post_migrate
 
-from wms2.brake import SharedAttempts, use_attempts
+from wms2.brake import SharedAttempts, sign_in_braked, use_attempts
 from wms2.circuits import SharedCircuits, redis_url, use_circuits
 from wms2.metrics import EXTERNAL_CALL_SECONDS
 
@@ -26,11 +26,13 @@ class Wms2Config(AppConfig):
         from wms2.adapters.observe import add_observer
         from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure
+        from wms2.audit import audit_braked_sign_in
 
         site_configure()
         add_observer(count_external_call)
         circuits_share()
         attempts_share()
+        sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
 
 

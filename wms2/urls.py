@@ -6,13 +6,14 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404
 from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.views.generic import RedirectView
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from requests_app.monitoring.health import LiveView, ReadyView
+from requests_app.monitoring.metrics_view import MetricsView
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.views import METHODS
-from wms2.health import LiveView, ReadyView
-from wms2.metrics_view import MetricsView
 
 
 class NothingHereView(APIView):
@@ -39,10 +40,16 @@ api_v1: list[URLPattern | URLResolver] = [
     path("docs/", DocsView.as_view(), name="api-docs"),
 ]
 
+MOVED_AUDIT = RedirectView.as_view(url="/admin/wms2/auditentry/%(rest)s", query_string=True)  # people keep links
+
 urlpatterns = [
-    path("", include("requests_app.urls")),
+    path("", include("requests_app.pages.urls")),
     path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    re_path(
+        r"^admin/requests_app/auditentry/(?P<rest>.*)$",
+        RedirectView.as_view(url="/admin/wms2/auditentry/%(rest)s", query_string=True),
+    ),
     path("admin/", admin.site.urls),
     path("api/v1/", include(api_v1)),
     re_path(r"^api/", NothingHereView.as_view()),

@@ -7,7 +7,7 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 _django = get_wsgi_application()
 
-from wms2.instance_gate import InstanceGate  # noqa: E402  (models are there only now)
+from requests_app.monitoring.instance_gate import InstanceGate  # noqa: E402  (models are there only now)
 
 application = InstanceGate(_django)
 if _why := application.foreign():

@@ -1,6 +1,6 @@
 """Pileup in planning: which sites may mix it, ``pileup.json``, and where in deterministic pileup each job begins.
 
-Pure; finding the files is ``requests_app.pileup``.
+Pure; finding the files is ``requests_app.work.pileup``.
 
 A job mixes what lies on disk at its own site, so it may only go where every pileup dataset of the request has enough; with
 ``TrustPUSitelists`` the request's own sites count and files are read from wherever they are.

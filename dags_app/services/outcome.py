@@ -13,7 +13,7 @@ from typing import Any
 from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, metrics_outcome
 from dags_app.dagman.jobs import ended
 from dags_app.models import DAG, DAGStatus
-from dags_app.services import leavings
+from dags_app.services import dag_files as leavings
 from wms2.adapters import factory
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState

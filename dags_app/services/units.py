@@ -17,7 +17,7 @@ from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import layout
 from dags_app.planning.wanted import WantedLumis
-from dags_app.services import leavings
+from dags_app.services import dag_files as leavings
 from dags_app.services.claims import manifest_compare
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import StaleState

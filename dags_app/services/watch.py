@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.services.strays import Stray, lost_settle, strays_among
+from dags_app.services.orphans import Stray, lost_settle, strays_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import schedd_answered, schedd_silent

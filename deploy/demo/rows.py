@@ -13,8 +13,8 @@ from django.db.models import Sum
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
 from outputs_app.models import OPEN_EFFECT, Effect, OutputDataset
-from requests_app import ledger
 from requests_app.models import InputFile, Request, Workflow
+from requests_app.work import ledger
 from wms2.errors import LedgerViolation
 
 

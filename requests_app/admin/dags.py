@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dags_app.models import DAG
-from requests_app import foretell
+from requests_app.pages import preview as foretell
 from requests_app.services import dags as services
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.adapters.types import JobStatus

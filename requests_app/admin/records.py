@@ -1,10 +1,10 @@
-"""What is only ever appended: transitions, events, audit entries."""
+"""What is only ever appended: transitions and events."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
-from requests_app.models import AuditEntry, Event, RequestStatus, RequestTransition
+from requests_app.models import Event, RequestStatus, RequestTransition
 from wms2.admin import ReadOnlyAdmin, link_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
@@ -42,15 +42,4 @@ class EventAdmin(ReadOnlyAdmin):
     list_select_related = ("request",)
     exact_search = ("request__request_name",)
     search_help_text = "A request's whole name."
-    ordering = ("-id",)
-
-
-@admin.register(AuditEntry)
-class AuditEntryAdmin(ReadOnlyAdmin):
-    """Who did what, and why; newest first."""
-
-    list_display = ("at", "actor", "action", "target", "outcome", "reason")
-    list_filter = (recent_values("action"), recent_values("outcome"), recent_values("actor"))
-    exact_search = ("target", "actor")
-    search_help_text = "A target's whole name (a request's, a limit's, a schedd's), or an actor's."
     ordering = ("-id",)

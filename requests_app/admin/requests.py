@@ -14,12 +14,13 @@ from django.utils.safestring import SafeString
 from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import Effect, ProcessingBlock
 from requests_app.admin.importing import import_view
-from requests_app.explain import explain
-from requests_app.models import AuditEntry, Event, InputFile, Request, RequestTransition, Workflow
+from requests_app.models import Event, InputFile, Request, RequestTransition, Workflow
 from requests_app.models import RequestStatus as S
+from requests_app.pages.explain import explain
 from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
 from wms2.api.permissions import is_operator
+from wms2.models import AuditEntry
 
 #: Transitions on a request's page, newest first; all of them are one link away.
 SHOWN_TRANSITIONS = 20

@@ -8,15 +8,16 @@ from typing import Any
 from django import forms
 
 from outputs_app.models import Effect, EffectState
-from requests_app import foretell, services
+from requests_app import services
 from requests_app.limits import limit_set
 from requests_app.models import CleanupPolicy, InputFile, Limit, Request
-from requests_app.overrides import Overrides, overrides_read
+from requests_app.pages import preview as foretell
 from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.input_files import restore_refused
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
+from requests_app.work.overrides import Overrides, overrides_read
 from wms2.admin import ReasonForm, Verb, register_verbs
 from wms2.conf import Conf, conf
 from wms2.words import counted

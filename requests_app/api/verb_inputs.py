@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from dags_app.services.stop import StopMode
 from requests_app.models import CleanupPolicy
-from requests_app.overrides import Overrides
 from requests_app.services.release import MAX_FILES, Changes, ReleaseMode
+from requests_app.work.overrides import Overrides
 from wms2.api.serializers import NameField, ReasonSerializer, ShareField, TextField
 
 _MAX_SITES, _MAX_LFN = 200, 500

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from requests_app.block_limits import blocks_look_after
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.held import handle_held
 from requests_app.lifecycle.missing import alert_missing
@@ -20,6 +19,7 @@ from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.submitted import handle_submitted
 from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.models import RequestStatus
+from requests_app.work.block_limits import blocks_look_after
 
 HANDLERS: dict[str, Callable[[Evaluation], None]] = {
     RequestStatus.SUBMITTED: handle_submitted,

@@ -10,17 +10,17 @@ from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
-from requests_app.accounting import account, account_final, unaccounted
 from requests_app.alerts import alert, alert_over
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_suspicion
 from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.rounds import job_priority
 from requests_app.services.sites import sites_judge
 from requests_app.states import hold_changes
+from requests_app.work.accounting import account, account_final, unaccounted
+from requests_app.work.rounds import job_priority
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable

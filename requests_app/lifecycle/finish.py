@@ -7,17 +7,17 @@ from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck
 from outputs_app.services import datasets_publish
-from requests_app.accounting import account_again
-from requests_app.bad_input import bad_input_read
-from requests_app.evaluation import Evaluation
-from requests_app.ledger import ledger_check, ledger_of
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.growing import look_for_input, wait_for_input
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
-from requests_app.rounds import round_close, round_open
 from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
+from requests_app.work.accounting import account_again
+from requests_app.work.bad_input import bad_input_read
+from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.rounds import round_close, round_open
 from wms2.errors import LedgerViolation
 from wms2.nudge import RUN_EFFECTS, nudge
 from wms2.words import counted

@@ -13,11 +13,11 @@ import structlog
 
 from dags_app.planning.specs import InputSpec
 from requests_app.alerts import alert
-from requests_app.evaluation import Evaluation
-from requests_app.input_reading import inputs_reread
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import RequestStatus, Workflow
-from requests_app.workflow_spec import spec_of
+from requests_app.work.input_reading import inputs_reread
+from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable

@@ -5,9 +5,9 @@ A manifest that comes late then counts, whichever way the request is released.
 
 from __future__ import annotations
 
-from requests_app.accounting import account_again
 from requests_app.alerts import alert
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
+from requests_app.work.accounting import account_again
 from wms2.errors import LedgerViolation
 
 

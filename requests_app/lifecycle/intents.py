@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, StopIntent
 from requests_app.states import hold_changes
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dags_app.models import DAG
 from dags_app.services.lost import dag_end_lost, dag_fence_off, dag_suspect, missing_words
-from requests_app.accounting import account_lost
 from requests_app.alerts import alert
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.intents import hold_at_least
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
+from requests_app.work.accounting import account_lost
 from wms2.errors import LedgerViolation
 
 S = RequestStatus

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from requests_app.alerts import alert, alert_over
-from requests_app.evaluation import Evaluation
-from requests_app.exclusions import exclusions_standing
-from requests_app.input_places import all_still_waiting, locations_refresh, only_waiting_left
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
-from requests_app.overrides import max_excluded
 from requests_app.states import hold_changes
-from requests_app.workflow_spec import spec_of
+from requests_app.work.exclusions import exclusions_standing
+from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
+from requests_app.work.overrides import max_excluded
+from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable

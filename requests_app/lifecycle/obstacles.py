@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dags_app.models import DAG
 from requests_app.alerts import alert, alert_over
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from wms2 import clock
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf

@@ -10,13 +10,13 @@ from typing import Any
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.selectors import dag_last
 from dags_app.services.failure_summary import failure_summary
-from requests_app.block_limits import blocks_let_failed_go
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus
-from requests_app.overrides import hold_threshold, max_rescues
-from requests_app.rounds import failure_rescues, round_open
 from requests_app.states import hold_changes
+from requests_app.work.block_limits import blocks_let_failed_go
+from requests_app.work.overrides import hold_threshold, max_rescues
+from requests_app.work.rounds import failure_rescues, round_open
 
 S = RequestStatus
 

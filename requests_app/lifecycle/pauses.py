@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import Wms2Error

@@ -13,14 +13,14 @@ from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
 from requests_app.admission import schedd_for
 from requests_app.alerts import alert
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.models import HoldCode, RequestStatus
-from requests_app.planner import round_plan, round_plan_leftovers
-from requests_app.rounds import dag_discard, rescue_prepare
 from requests_app.states import hold_changes
+from requests_app.work.planner import round_plan, round_plan_leftovers
+from requests_app.work.rounds import dag_discard, rescue_prepare
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
 from wms2.locks import LockKey, transaction_lock

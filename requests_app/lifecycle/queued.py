@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from requests_app.admission import decide
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.models import RequestStatus
 from wms2.locks import LockKey, transaction_lock

@@ -6,10 +6,10 @@ from typing import Any
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.services.stop import StopMode, dag_request_stop
-from requests_app.evaluation import Evaluation
-from requests_app.ledger import ledger_of
+from requests_app.lease import Evaluation
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.production import STEP_BEFORE, share_done, steps_of, steps_passed
+from requests_app.work.ledger import ledger_of
+from requests_app.work.production_steps import STEP_BEFORE, share_done, steps_of, steps_passed
 from wms2.adapters.types import JobStatus
 
 S = RequestStatus

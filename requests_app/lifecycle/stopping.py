@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_last, dag_live
-from dags_app.services.leavings import rescue_left, rescue_obstacle
+from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.outcome import dag_outcome
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
-from requests_app.accounting import account, account_final
 from requests_app.alerts import alert
-from requests_app.bad_input import bad_input_read
-from requests_app.evaluation import Evaluation
-from requests_app.ledger import ledger_of
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.intents import hold_at_least
 from requests_app.lifecycle.lost import end_lost_stopping
 from requests_app.lifecycle.obstacles import tell_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.rounds import dag_discard, round_close, round_open
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import failed_follow_up
 from requests_app.states import hold_changes
+from requests_app.work.accounting import account, account_final
+from requests_app.work.bad_input import bad_input_read
+from requests_app.work.ledger import ledger_of
+from requests_app.work.rounds import dag_discard, round_close, round_open
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf

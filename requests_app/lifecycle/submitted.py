@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.services.workflow import workflow_import

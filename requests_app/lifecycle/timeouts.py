@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dags_app.selectors import dag_live
 from requests_app.alerts import alert
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import limit_int
 from requests_app.models import HoldCode, RequestStatus

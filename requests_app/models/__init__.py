@@ -1,7 +1,7 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
-from requests_app.models.audit import AuditEntry, Event, RequestTransition
 from requests_app.models.control import Installation, Lease, Limit
+from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
@@ -11,7 +11,6 @@ __all__ = [
     "BY_BYTES",
     "EVALUATED",
     "TERMINAL",
-    "AuditEntry",
     "CleanupPolicy",
     "Event",
     "ExcludedBecause",

@@ -113,7 +113,7 @@ class Request(models.Model):
     urgent = models.BooleanField(default=False)
     production_steps = models.JSONField(default=list, blank=True)
     overrides = models.JSONField(
-        default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.overrides)"
+        default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.work.overrides)"
     )
 
     status = models.CharField(max_length=50, choices=RequestStatus.choices, default=RequestStatus.NEW)

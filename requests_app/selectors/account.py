@@ -2,7 +2,7 @@
 
 Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So the account of a request at an end is
 counted once in each process, and one that took long to count is shown for a while: readers may see numbers that are at most
-``MOST_KEPT_SECONDS`` old. The life cycle itself always counts (``requests_app.ledger``).
+``MOST_KEPT_SECONDS`` old. The life cycle itself always counts (``requests_app.work.ledger``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from django.core.cache import cache
 
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import TERMINAL, Request, RequestStatus, Workflow
+from requests_app.work.ledger import ledger_check, ledger_of
 from wms2.errors import LedgerViolation
 
 #: Nothing is claimed or credited any more; what brings such a request back changes its status.

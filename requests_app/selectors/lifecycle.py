@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from dags_app.selectors import schedds_counted
-from requests_app.leader import LEASE
+from requests_app.lifecycle.leader import LEASE
 from requests_app.models import Lease
 from wms2 import clock
 from wms2.conf import conf

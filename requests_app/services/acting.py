@@ -10,11 +10,11 @@ from django.db import transaction
 
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
-from requests_app.audit import audit
 from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
-from requests_app.round_files import RoundFiles
-from requests_app.rounds import round_close, round_open
 from requests_app.states import hold_changes
+from requests_app.work.round_files import RoundFiles
+from requests_app.work.rounds import round_close, round_open
+from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
 from wms2.nudge import EVALUATE_REQUEST, nudge
 

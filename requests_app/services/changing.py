@@ -8,10 +8,10 @@ from typing import Any
 
 from django.db import transaction
 
-from requests_app.audit import audit
 from requests_app.models import Request
 from requests_app.services.production import request_set_steps
 from requests_app.services.verbs import request_set_priority, request_submit
+from wms2.audit import audit
 from wms2.errors import InvalidTransition
 
 

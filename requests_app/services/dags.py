@@ -13,7 +13,6 @@ from functools import partial
 from dags_app.models import DAG
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import history
-from requests_app.audit import audit, audited
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors import release_repeated
 from requests_app.services.release import ReleaseMode, release_plan, request_release
@@ -22,6 +21,7 @@ from sites_app.models import Schedd
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus
+from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition, ServiceError
 from wms2.nudge import EVALUATE_REQUEST, nudge
 

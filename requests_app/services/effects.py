@@ -6,8 +6,8 @@ from django.db import transaction
 
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry
-from requests_app.audit import audit
 from requests_app.models import RequestStatus
+from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 

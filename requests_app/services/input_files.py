@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, InputSpec
 from dags_app.planning.wanted import WantedLumis
-from requests_app.input_lumis import lumis_dealt, lumis_rebuild
 from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
-from requests_app.workflow_spec import spec_of
+from requests_app.work.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.errors import InvalidTransition
 

@@ -12,13 +12,13 @@ from django.db import IntegrityError, transaction
 from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
-from requests_app.audit import audit
 from requests_app.models import Request, RequestStatus
-from requests_app.production import steps_read, steps_refused
 from requests_app.services.workflow import configs_of, spec_complete
 from requests_app.states import record_creation
+from requests_app.work.production_steps import steps_read, steps_refused
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
+from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge

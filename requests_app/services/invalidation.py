@@ -10,7 +10,7 @@ from django.db.models import F
 
 from outputs_app import invalidation
 from outputs_app.models import DatasetState, EffectKind
-from requests_app.evaluation import ACTOR
+from requests_app.lease import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
 from requests_app.services.acting import acting

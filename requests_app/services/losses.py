@@ -15,11 +15,11 @@ from django.db.models import Q
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.lost import DirectoryEvidence, directory_evidence, lost_confirm, missing_words
 from dags_app.services.watch import IN_QUEUE
-from requests_app.audit import audited
 from requests_app.models import Request
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import birthdate_text
 from wms2 import clock
+from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.nudge import EVALUATE_REQUEST, nudge

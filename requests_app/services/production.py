@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from requests_app.ledger import ledger_of
 from requests_app.models import TERMINAL, Request, RequestStatus, Workflow
-from requests_app.production import share_done, steps_passed, steps_read, steps_refused
 from requests_app.services.acting import acting
+from requests_app.work.ledger import ledger_of
+from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
 from wms2.errors import InvalidTransition
 
 S = RequestStatus

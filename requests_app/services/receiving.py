@@ -7,8 +7,8 @@ from typing import Any
 
 from requests_app.intake import with_priority
 from requests_app.models import Request
-from requests_app.production import steps_read
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import, request_known_refuse
+from requests_app.work.production_steps import steps_read
 from wms2.errors import DocumentRefused, NotFoundInService, Problem
 
 

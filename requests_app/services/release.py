@@ -10,17 +10,17 @@ from typing import Any
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from requests_app import states
-from requests_app.bad_input import only_bad_input_left
-from requests_app.excluding import files_taken
-from requests_app.exclusions import exclusions_accept, exclusions_too_many
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
-from requests_app.overrides import Overrides, check_memory, max_rescues
-from requests_app.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
-from requests_app.rounds import rescue_kind, round_close, round_open
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
-from requests_app.work_left import LeftOut, record_left_out
-from requests_app.workflow_spec import spec_of
+from requests_app.work.bad_input import only_bad_input_left
+from requests_app.work.excluding import files_taken
+from requests_app.work.exclusions import exclusions_accept, exclusions_too_many
+from requests_app.work.left import LeftOut, record_left_out
+from requests_app.work.overrides import Overrides, check_memory, max_rescues
+from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
+from requests_app.work.rounds import rescue_kind, round_close, round_open
+from requests_app.work.spec import spec_of
 from sites_app.models import Site
 from wms2.errors import InvalidTransition
 

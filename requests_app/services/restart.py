@@ -13,13 +13,13 @@ from outputs_app.owning import valid_names
 from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
-from requests_app.production import before_steps
-from requests_app.round_files import round_files_at_rest
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
 from requests_app.services.intake import Belonging, draft_of, request_import
 from requests_app.services.stopping import failed_follow_up
-from requests_app.workflow_spec import spec_of
+from requests_app.work.production_steps import before_steps
+from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 

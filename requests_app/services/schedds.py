@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from requests_app.audit import audited
 from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import schedd_set_state
+from wms2.audit import audited
 
 
 def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reason: str) -> None:

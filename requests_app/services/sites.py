@@ -13,12 +13,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from requests_app.audit import audit, audited
 from requests_app.models import Event, Request, Workflow
 from sites_app.bans import AUTOMATIC, SiteFailures, bans_expire, problem_sites, site_ban, site_promote, site_unban
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.selectors import candidate_sites
 from sites_app.statuses import site_set_status
+from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
 from wms2.locks import Fenced
 

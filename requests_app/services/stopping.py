@@ -6,9 +6,9 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from outputs_app.invalidation import blocks_fail
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.round_files import RoundFiles, round_files_at_rest
 from requests_app.services.acting import acting, give_up, live_dag_of, may_run, strengthen
 from requests_app.services.invalidation import manifest_ask
+from requests_app.work.round_files import RoundFiles, round_files_at_rest
 from wms2.errors import InvalidTransition
 
 S = RequestStatus

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from requests_app import states
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus, StopIntent
-from requests_app.round_files import round_files_at_rest
 from requests_app.services.acting import acting, give_up, may_run, strengthen
 from requests_app.states import hold_changes
+from requests_app.work.round_files import round_files_at_rest
 from wms2.errors import InvalidTransition
 
 S = RequestStatus

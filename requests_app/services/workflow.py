@@ -10,11 +10,11 @@ from outputs_app.owning import names_claim
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
-from requests_app.evaluation import Fence
-from requests_app.input_reading import inputs_import
 from requests_app.intake import lexicon
+from requests_app.lease import Fence
 from requests_app.models import Request, Workflow
-from requests_app.workflow_spec import spec_to_json
+from requests_app.work.input_reading import inputs_import
+from requests_app.work.spec import spec_to_json
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument

@@ -9,10 +9,11 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from requests_app.models import AuditEntry, Event, InputFile, Request, RequestStatus, Workflow
+from requests_app.models import Event, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.input_files import restore_refused
 from tests.api.problems import problem
 from tests.support.rows import input_spec, request_row, workflow_row
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus

@@ -21,9 +21,10 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from requests_app.models import AuditEntry, RequestStatus
+from requests_app.models import RequestStatus
 from tests.api.problems import problem
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 

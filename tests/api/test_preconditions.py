@@ -9,10 +9,11 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
-from requests_app.models import AuditEntry, Limit, Request, RequestStatus
+from requests_app.models import Limit, Request, RequestStatus
 from sites_app.models import Site, SiteBan, SiteStatus
 from tests.api.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1"

@@ -17,12 +17,13 @@ from rest_framework.test import APIClient
 
 from deploy.simulators import client as simulator_client
 from deploy.simulators import seed
-from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition
+from requests_app.models import Request, RequestStatus, RequestTransition
 from sites_app.models import Site
 from tests.adapters.simulators import Simulators
 from tests.api.problems import problem
 from wms2.adapters import factory
 from wms2.errors import ConfigurationError
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,11 @@ import pytest
 from rest_framework.test import APIClient
 
 from requests_app import services, states
-from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, StopIntent
+from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from tests.api.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import StaleState
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus

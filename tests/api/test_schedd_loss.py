@@ -10,10 +10,11 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
-from requests_app.models import AuditEntry, RequestStatus
+from requests_app.models import RequestStatus
 from sites_app.models import QueueChange, Schedd
 from tests.api.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 LOSS, CONFIRM = "/api/v1/schedds/schedd@host.example/loss", "/api/v1/schedds/schedd@host.example/confirm-lost"

@@ -9,10 +9,10 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from requests_app.models import AuditEntry
 from sites_app.models import Site, SiteBan, SiteStatus
 from tests.api.problems import problem
 from tests.support.rows import request_row, workflow_row
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 NAMES = ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue")

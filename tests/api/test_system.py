@@ -12,12 +12,13 @@ from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
 from requests_app.limits import CHANGEABLE, limit_int
-from requests_app.models import AuditEntry, HoldCode, Installation, Lease, Limit, RequestStatus
+from requests_app.models import HoldCode, Installation, Lease, Limit, RequestStatus
+from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
 from tests.api.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
-from wms2 import health
 from wms2.conf import conf
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus

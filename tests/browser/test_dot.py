@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Browser, expect
 
-from requests_app.leader import LEASE
+from requests_app.lifecycle.leader import LEASE
 from requests_app.models import Lease
 from tests.support.browser import window
 from tests.support.rows import request_row

@@ -13,12 +13,13 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Locator, expect
 
-from requests_app.models import AuditEntry, Request
+from requests_app.models import Request
 from requests_app.services import request_import
 from tests.support.browser import Window, window
 from tests.support.outcomes import assert_aborted, assert_completed_once
 from tests.support.side_by_side import PATIENCE
 from tests.support.stack import small_request, worker
+from wms2.models import AuditEntry
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SECOND = 1000.0 * PATIENCE

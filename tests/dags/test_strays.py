@@ -11,8 +11,8 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from dags_app.services.strays import ENDED, UNKNOWN, strays_among, strays_look
-from requests_app.selectors.attention import attention
+from dags_app.services.orphans import ENDED, UNKNOWN, strays_among, strays_look
+from requests_app.pages.attention import attention
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, StrayJobs

@@ -17,10 +17,10 @@ from dags_app.models import DAGStatus
 from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.models import Lease, RequestStatus
+from requests_app.monitoring.metrics import RowsCollector
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters.observe import OUTCOMES
 from wms2.circuits import circuits
-from wms2.metrics_collector import RowsCollector
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()

@@ -19,7 +19,7 @@ from dags_app.services import watch
 from outputs_app import executor
 from outputs_app.effects import Handler
 from outputs_app.models import Effect, EffectKind
-from requests_app import evaluator
+from requests_app.lifecycle import evaluator
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.adapters.types import ScheddAd

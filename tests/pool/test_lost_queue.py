@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
-from requests_app.models import AuditEntry, Event, HoldCode, Request, RequestStatus
+from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_import, request_release
 from requests_app.services.losses import losses_of, schedd_confirm_lost
 from requests_app.services.release import ReleaseMode
@@ -17,6 +17,7 @@ from tests.support import services
 from tests.support.outcomes import assert_completed, ended, status
 from tests.support.stack import small_request, worker
 from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.whole_pool]
 S = RequestStatus

@@ -10,10 +10,10 @@ import pytest
 
 from dags_app.models import DAG
 from outputs_app.models import OutputFile
-from requests_app.ledger import Ledger, ledger_check, ledger_of
 from requests_app.models import InputFile, Request, RequestStatus
 from requests_app.services import request_hold, request_import, request_release
 from requests_app.services.release import Changes
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from tests.support.inputs import small_reprocessing
 from tests.support.lumi_inputs import EVENTS_PER_LUMI, InputDataset, SourceFile
 from tests.support.outcomes import assert_completed, ended, status

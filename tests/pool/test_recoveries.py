@@ -14,10 +14,10 @@ import pytest
 from dags_app.models import DAG, DAGKind, UnreadableInput, WorkUnit, WorkUnitState
 from dags_app.payload import documents, names
 from outputs_app.models import OutputFile
-from requests_app.ledger import ledger_of
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import request_import, request_release
 from requests_app.services.release import Changes
+from requests_app.work.ledger import ledger_of
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status

@@ -13,13 +13,14 @@ import pytest
 
 from dags_app.models import DAG, DAGHistory
 from outputs_app.models import Effect, EffectState, OutputFile
-from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition
+from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
 from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
 from wms2.celery import app
+from wms2.models import AuditEntry
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]

@@ -10,7 +10,7 @@ from django.utils import timezone
 from dags_app.models import DAGKind, DAGStatus
 from dags_app.services.plan import dag_record_rescue
 from requests_app.admission import decide, queue, schedd_for, slots_used
-from requests_app.evaluation import evaluating
+from requests_app.lease import evaluating
 from requests_app.lifecycle.queued import handle_queued
 from requests_app.limits import limit_set
 from requests_app.models import RequestStatus, Round

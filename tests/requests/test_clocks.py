@@ -13,9 +13,9 @@ from dags_app.models import DAG
 from dags_app.services.submit import submission_unknown_seconds
 from outputs_app.executor import effect_claim
 from outputs_app.models import Effect, EffectKind
-from requests_app import leader
-from requests_app.evaluation import evaluating
 from requests_app.installation import clock_verify, installation_claim
+from requests_app.lease import evaluating
+from requests_app.lifecycle import leader
 from requests_app.models import Lease, RequestStatus
 from sites_app.bans import bans_active, site_ban
 from sites_app.models import Site

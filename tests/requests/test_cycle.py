@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from requests_app.cycle import requests_to_evaluate, schedds_to_watch
+from requests_app.lifecycle.cycle import requests_to_evaluate, schedds_to_watch
 from requests_app.models import RequestStatus
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row

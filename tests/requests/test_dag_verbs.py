@@ -12,13 +12,14 @@ from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus
 from dags_app.services.stop import WAKE_SECONDS
-from requests_app.models import AuditEntry, HoldCode, Request, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_hold, request_stop
 from tests.api.problems import problem
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from tests.web.html import links, text
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from outputs_app.models import DatasetOwner, Effect, EffectKind, EffectState, OutputDataset, OutputFile, OwnedDataset, Validity
 from outputs_app.owning import lumis_take
-from requests_app.models import AuditEntry, HoldCode, Request, RequestStatus, Workflow
+from requests_app.models import HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.receiving import Received, request_receive
@@ -19,6 +19,7 @@ from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

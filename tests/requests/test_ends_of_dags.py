@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
-from requests_app.ledger import ledger_of
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services import StopMode, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
+from requests_app.work.ledger import ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.invariants import check

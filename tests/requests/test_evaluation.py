@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from requests_app.evaluation import evaluating
-from requests_app.evaluator import evaluate_one
+from requests_app.lease import evaluating
+from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.models import Request, RequestStatus
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import LeaseLost
@@ -66,7 +66,7 @@ def test_what_an_evaluation_notes_of_a_status_is_not_written_beside_another_one(
 
 
 def test_a_long_evaluation_keeps_its_lease(settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    from requests_app import evaluation as module
+    from requests_app import lease as module
 
     short = module.conf().model_copy(update={"lease_seconds": 0.3})
     monkeypatch.setattr(module, "conf", lambda: short)

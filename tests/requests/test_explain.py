@@ -10,9 +10,9 @@ import pytest
 from dags_app.models import DAG, DAGStatus, WorkUnitState
 from dags_app.services.stop import StopMode
 from deploy.stack import paths
-from requests_app import foretell
-from requests_app.explain import explain
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
+from requests_app.pages import preview as foretell
+from requests_app.pages.explain import explain
 from requests_app.services import request_abort, request_hold, request_release, request_submit
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from wms2.errors import InvalidTransition

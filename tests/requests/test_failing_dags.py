@@ -10,7 +10,7 @@ import pytest
 from dags_app.models import DAG, DAGStatus, FailureGroup
 from dags_app.payload.failure_log import note_success
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.selectors.attention import requests_needing
+from requests_app.pages.attention import requests_needing
 from sites_app.models import SiteBan
 from tests.dags.test_failures import line
 from tests.support.scripted import documents

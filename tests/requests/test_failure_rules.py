@@ -14,12 +14,13 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
 from dags_app.rule_trials import rules_try
 from dags_app.services.failures import failures_sweep
-from requests_app.models import AuditEntry, RequestStatus
+from requests_app.models import RequestStatus
 from requests_app.services import failure_rules as services
 from tests.dags.test_failures import line
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.conf import conf
 from wms2.errors import ConfigurationError, InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 VALUES: dict[str, Any] = {

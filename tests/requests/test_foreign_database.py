@@ -13,10 +13,10 @@ from celery.signals import beat_init, worker_init
 from django.core.management import CommandError, call_command
 
 from requests_app.models import Installation
+from requests_app.monitoring.instance_gate import InstanceGate
 from requests_app.tasks import refuse_foreign_database
 from tests.support.stack import _database_url
 from wms2.conf import conf
-from wms2.instance_gate import InstanceGate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import Event, InputFile, Request, RequestStatus, RequestTransition
+from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dags_app.models import WorkUnit, WorkUnitClaim
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
-from requests_app.overrides import Overrides
 from requests_app.services import request_release
 from requests_app.services.release import Changes
+from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.overrides import Overrides
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode

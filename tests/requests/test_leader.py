@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from requests_app import leader
-from requests_app.models import AuditEntry, Lease
+from requests_app.lifecycle import leader
+from requests_app.models import Lease
 from wms2.errors import LeaseLost
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.watch import schedd_observe
-from requests_app import leader
-from requests_app.cycle import schedd_watch
-from requests_app.models import AuditEntry, Lease, Request
-from requests_app.strays import strays_remove
+from requests_app.lifecycle import leader
+from requests_app.lifecycle.cycle import schedd_watch
+from requests_app.lifecycle.orphans import strays_remove
+from requests_app.models import Lease, Request
 from sites_app.models import Schedd
 from tests.support.faults import fault
 from tests.support.scripted import documents
@@ -27,11 +27,12 @@ from tests.support.stalling import Other, other, stalling
 from wms2.celery import MAX_TICK_SECONDS
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PROGRAM = """
 from django.db import DatabaseError
-from requests_app.leader import leading
+from requests_app.lifecycle.leader import leading
 from wms2.errors import LeaseLost
 with leading() as leadership:
     print("> leads", leadership.epoch)

@@ -7,8 +7,8 @@ import pytest
 from dags_app.models import DAGStatus, WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec
 from dags_app.services.plan import claim_rows
-from requests_app.ledger import files_left, ledger_check, ledger_of
 from requests_app.models import InputFile, Workflow
+from requests_app.work.ledger import files_left, ledger_check, ledger_of
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
 from wms2.errors import LedgerViolation
 

@@ -13,8 +13,8 @@ from dags_app.payload.formats import post_name
 from dags_app.planning import layout
 from dags_app.services.lost import dag_fence_off
 from dags_app.services.stop import halt_file
-from requests_app.cycle import schedds_to_watch
-from requests_app.models import AuditEntry, Event, HoldCode, Request, RequestStatus
+from requests_app.lifecycle.cycle import schedds_to_watch
+from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_release, request_stop
 from requests_app.services.losses import losses_of, schedd_confirm_lost
 from requests_app.services.release import ReleaseMode, release_plan
@@ -28,6 +28,7 @@ from tests.support.scripted.world import World
 from wms2.adapters.types import DagmanAd, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

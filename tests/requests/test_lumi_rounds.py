@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis, writer
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi, SplittingAlgo
-from requests_app import planner
-from requests_app.bad_input import bad_input_read
-from requests_app.evaluation import Evaluation, evaluating
-from requests_app.input_lumis import lumis_rebuild, lumis_refuse
-from requests_app.ledger import Ledger, ledger_check, ledger_of
+from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, InputLumis, LumiFate, Request, RequestStatus, Workflow
-from requests_app.planner import round_plan
-from requests_app.rounds import round_close
-from requests_app.workflow_spec import spec_of
+from requests_app.work import planner
+from requests_app.work.bad_input import bad_input_read
+from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from requests_app.work.planner import round_plan
+from requests_app.work.rounds import round_close
+from requests_app.work.spec import spec_of
 from sites_app.models import Site, SiteRse
 from tests.support.rows import input_spec, workflow_row
 from wms2.errors import LedgerViolation
@@ -45,7 +45,7 @@ class File:
 def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "jobs_per_work_unit": 2, "max_work_units_per_dag": 3})
     monkeypatch.setattr(planner, "conf", lambda: knobs)
-    monkeypatch.setattr("requests_app.planner.limit_int", lambda name: getattr(knobs, name))
+    monkeypatch.setattr("requests_app.work.planner.limit_int", lambda name: getattr(knobs, name))
     monkeypatch.setattr(writer, "_sync", lambda path: None)
 
 

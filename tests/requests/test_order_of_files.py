@@ -7,11 +7,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from dags_app.planning.specs import SplittingAlgo
-from requests_app.input_places import Places
-from requests_app.inputs import lumi_specs
-from requests_app.ledger import ledger_of
 from requests_app.models import InputFile, Workflow
-from requests_app.work_left import LeftOut, jobs_left
+from requests_app.work.input_places import Places
+from requests_app.work.inputs import lumi_specs
+from requests_app.work.ledger import ledger_of
+from requests_app.work.left import LeftOut, jobs_left
 from sites_app.models import Site, SiteRse
 from tests.support.rows import input_spec, workflow_row
 

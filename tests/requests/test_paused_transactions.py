@@ -13,8 +13,8 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
-from requests_app.evaluation import evaluating
-from requests_app.evaluator import evaluate_one
+from requests_app.lease import evaluating
+from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_hold
 from tests.api.problems import problem

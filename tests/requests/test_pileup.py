@@ -13,11 +13,11 @@ import pytest
 from django.utils import timezone
 
 from dags_app.planning.specs import PileupSpec, WorkflowSpec
-from requests_app import pileup, planner
-from requests_app.evaluation import Evaluation, evaluating
+from requests_app.lease import Evaluation, evaluating
 from requests_app.models import PileupBlock, PileupDataset, Request, RequestStatus
-from requests_app.pileup import pileup_resolve
-from requests_app.planner import round_plan
+from requests_app.work import pileup, planner
+from requests_app.work.pileup import pileup_resolve
+from requests_app.work.planner import round_plan
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, workflow_row
 from wms2.adapters import factory

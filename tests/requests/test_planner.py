@@ -16,13 +16,13 @@ from dags_app.planning import writer
 from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, PileupSpec, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
-from requests_app import planner
-from requests_app.bad_input import bad_input_read
-from requests_app.evaluation import Evaluation, evaluating
-from requests_app.ledger import ledger_check, ledger_of
+from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from requests_app.planner import round_plan, round_plan_leftovers
-from requests_app.rounds import dag_discard, round_close
+from requests_app.work import planner
+from requests_app.work.bad_input import bad_input_read
+from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.planner import round_plan, round_plan_leftovers
+from requests_app.work.rounds import dag_discard, round_close
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, input_spec, request_row, workflow_row
 from wms2.errors import LeaseLost, PlanningRefused

@@ -9,9 +9,7 @@ import pytest
 
 from dags_app.models import DAG, DAGKind
 from dags_app.services.stop import halt_file
-from requests_app.ledger import ledger_of
-from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, StopIntent
-from requests_app.production import ProductionStep, share_done, steps_passed, steps_read
+from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import (
     request_abort,
     request_hold,
@@ -21,12 +19,15 @@ from requests_app.services import (
     request_set_priority,
     request_set_steps,
 )
+from requests_app.work.ledger import ledger_of
+from requests_app.work.production_steps import ProductionStep, share_done, steps_passed, steps_read
 from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition
+from wms2.models import AuditEntry
 
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "because"}

@@ -13,8 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
 from dags_app.services.stop import halt_file
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from requests_app.models import AuditEntry, CleanupPolicy, HoldCode, InputFile, Request, RequestStatus, StopIntent
-from requests_app.overrides import Overrides
+from requests_app.models import CleanupPolicy, HoldCode, InputFile, Request, RequestStatus, StopIntent
 from requests_app.services import (
     StopMode,
     request_abort,
@@ -28,6 +27,7 @@ from requests_app.services import (
 from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.release import Changes, ReleaseMode, release_plan
+from requests_app.work.overrides import Overrides
 from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
@@ -36,6 +36,7 @@ from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

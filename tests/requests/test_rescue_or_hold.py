@@ -9,10 +9,10 @@ import pytest
 
 from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
 from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_stop
 from requests_app.services.release import Changes, ReleaseMode
+from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Schedd, ScheddState
 from tests.dags.test_failures import line
 from tests.support.rows import request_row

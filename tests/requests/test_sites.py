@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from requests_app.models import AuditEntry, Event, Request, RequestStatus
+from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort
 from requests_app.services.sites import (
     site_ban_by_operator,
@@ -25,6 +25,7 @@ from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dags_app.models import UnreadableInput
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import input_files_restore, request_release
 from requests_app.services.release import ReleaseMode
+from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.scripted import documents, failures
 from tests.support.scripted.catalogues import Source, SourceFile

@@ -21,10 +21,10 @@ from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.executor import due_effects
 from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
 from outputs_app.owning import lumi_next, names_refuse
-from requests_app import leader
-from requests_app.exclusions import exclusions_standing
+from requests_app.lifecycle import leader
 from requests_app.models import InputFile, Request
-from requests_app.workflow_spec import spec_of, spec_to_json
+from requests_app.work.exclusions import exclusions_standing
+from requests_app.work.spec import spec_of, spec_to_json
 from tests.support.rows import generation_spec
 from wms2.errors import DocumentRefused
 

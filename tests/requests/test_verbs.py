@@ -10,11 +10,12 @@ import pytest
 from django.db import connection, connections
 
 from dags_app.models import DAGStatus
-from requests_app.evaluation import evaluating
-from requests_app.models import AuditEntry, Request, RequestStatus
+from requests_app.lease import evaluating
+from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_hold, request_release
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

@@ -10,10 +10,10 @@ import pytest
 from dags_app.models import DAG, DAGKind
 from outputs_app.models import DatasetOwner, Effect, EffectState
 from requests_app.models import Event, Request, RequestStatus
-from requests_app.overrides import Overrides
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.release import Changes, ReleaseMode, release_plan
+from requests_app.work.overrides import Overrides
 from tests.requests.test_recovery_verbs import fresh, held, started
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.world import World

@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
-from requests_app.models import AuditEntry, Event, HoldCode, Request, RequestStatus, RequestTransition, Round, Workflow
-from requests_app.workflow_spec import spec_to_json
+from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition, Round, Workflow
+from requests_app.work.spec import spec_to_json
 from tests.support.rows import generation_spec
+from wms2.models import AuditEntry
 
 S = RequestStatus
 #: One request in so many has a DAG with two units, a block and an effect.

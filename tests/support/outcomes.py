@@ -13,8 +13,8 @@ from django.db.models import Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
-from requests_app.ledger import Ledger, ledger_check, ledger_of
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.conf import conf

@@ -22,7 +22,7 @@ from dags_app.planning.specs import (
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
-from requests_app.workflow_spec import spec_to_json
+from requests_app.work.spec import spec_to_json
 from sites_app.models import Schedd, ScheddState
 
 _numbers = itertools.count(1)

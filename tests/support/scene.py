@@ -13,12 +13,12 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import layout
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
-from requests_app.audit import audit
-from requests_app.leader import LEASE
+from requests_app.lifecycle.leader import LEASE
 from requests_app.models import HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
 from sites_app.models import QueueChange, Schedd, Site
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
 from tests.support.scene_failures import failures
+from wms2.audit import audit
 
 S = RequestStatus
 ERA = "RunIII2024Summer24"

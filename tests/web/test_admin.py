@@ -18,7 +18,6 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
 from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
 from requests_app.models import (
-    AuditEntry,
     InputFile,
     InputLumis,
     Installation,
@@ -35,6 +34,7 @@ from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene import Scene
 from tests.web.html import links, text
 from wms2.admin import paging
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 APPS = ("sites_app", "dags_app", "outputs_app", "requests_app")

@@ -12,13 +12,13 @@ from django.test import Client, RequestFactory
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from requests_app.models import AuditEntry
 from tests.api.problems import problem
 from tests.web.html import text
 from wms2.brake import LocalAttempts, SharedAttempts, address_of, use_attempts
 from wms2.checks import check_configuration
 from wms2.circuits import redis_url
 from wms2.conf import conf
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")

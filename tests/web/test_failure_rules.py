@@ -15,11 +15,12 @@ from django.utils import timezone
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
 from dags_app.services.failures import failures_sweep
-from requests_app.models import AuditEntry, InputFile, Request, RequestStatus
+from requests_app.models import InputFile, Request, RequestStatus
 from requests_app.services.failure_rules import FIELDS
 from tests.dags.test_failures import line
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.web.html import links, text
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 LIST = "/admin/dags_app/failurerule/"

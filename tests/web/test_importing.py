@@ -9,9 +9,10 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from requests_app.models import AuditEntry, Request, RequestStatus
+from requests_app.models import Request, RequestStatus
 from tests.support.stack import small_request
 from tests.web.html import links, text
+from wms2.models import AuditEntry
 
 PAGE = "/admin/requests_app/request/import/"
 

@@ -42,7 +42,7 @@ def test_a_failure_carries_it_too(operator: Client, monkeypatch: pytest.MonkeyPa
     def fail() -> None:
         raise RuntimeError("broken for the test")
 
-    monkeypatch.setattr("requests_app.views.installation", fail)
+    monkeypatch.setattr("requests_app.pages.views.installation", fail)
     operator.raise_request_exception = False
     response = operator.get("/")
     assert response.status_code == 500

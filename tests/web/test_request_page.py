@@ -13,7 +13,7 @@ from django.test import Client
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.selectors.page import MOST_UNITS, request_page
+from requests_app.pages.request import MOST_UNITS, request_page
 from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
 from tests.support.scene import Scene
 from tests.web.html import links, text

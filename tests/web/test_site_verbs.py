@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from requests_app.models import AuditEntry
 from sites_app.models import Site, SiteBan, SiteStatus
 from tests.support.rows import request_row, workflow_row
 from tests.web.html import links, text
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 SITES, BANS = "/admin/sites_app/site", "/admin/sites_app/siteban"

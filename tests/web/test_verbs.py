@@ -11,12 +11,13 @@ from django.test import Client
 from dags_app.models import WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.limits import limit_int
-from requests_app.models import AuditEntry, HoldCode, Limit, Request, RequestStatus, RequestTransition
+from requests_app.models import HoldCode, Limit, Request, RequestStatus, RequestTransition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.stack import small_request
 from tests.web.html import links, text
 from wms2.admin.verbs import MOST_ROWS
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus

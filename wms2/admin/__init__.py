@@ -4,8 +4,9 @@ Owns: read-only pages, lists that do not count big tables, how values are shown,
 Does not own: what a verb does or whom it concerns; each app registers its own.
 """
 
+from wms2.admin import audit
 from wms2.admin.readonly import ReadOnlyAdmin
 from wms2.admin.shown import badge_column, link_column, since_column
 from wms2.admin.verbs import ReasonForm, Verb, register_verbs
 
-__all__ = ["ReadOnlyAdmin", "ReasonForm", "Verb", "badge_column", "link_column", "register_verbs", "since_column"]
+__all__ = ["ReadOnlyAdmin", "ReasonForm", "Verb", "audit", "badge_column", "link_column", "register_verbs", "since_column"]

@@ -15,7 +15,7 @@ from requests_app import services
 from requests_app.intake import Draft, MemoryWindow, parse, with_priority
 from requests_app.management.documents import read_json, refusal_told
 from requests_app.management.typed_request import as_lines
-from requests_app.workflow_spec import spec_to_json
+from requests_app.work.spec import spec_to_json
 from wms2.conf import conf
 from wms2.errors import ServiceError
 

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
 from outputs_app.executor import effects_run_due
-from requests_app.cycle import run_cycle
-from requests_app.evaluator import evaluate_one
 from requests_app.installation import process_begin
+from requests_app.lifecycle.cycle import run_cycle
+from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.models import EVALUATED, Request
 from wms2.conf import conf
 from wms2.errors import ConfigurationError

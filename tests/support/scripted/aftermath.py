@@ -16,15 +16,16 @@ from django.db.models import F
 from dags_app import states as dag_states
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from requests_app.models import AuditEntry, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
-from requests_app.overrides import overrides_of
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.versions import versions_before
+from requests_app.work.overrides import overrides_of
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
 from tests.support.scripted import losses
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
+from wms2.models import AuditEntry
 
 S = RequestStatus
 

@@ -16,7 +16,6 @@ from django.db.models import Count, Sum
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.planning import layout
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from requests_app.ledger import ledger_check, ledger_of
 from requests_app.limits import limit_int
 from requests_app.models import (
     TERMINAL,
@@ -30,6 +29,7 @@ from requests_app.models import (
     Workflow,
 )
 from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
+from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import losses
 from tests.support.scripted.world import World
 

@@ -9,9 +9,9 @@ import re
 
 from dags_app.models import DAG, LIVE_DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.planning import layout
-from requests_app.models import AuditEntry
 from tests.support.scripted.schedd import Job
 from tests.support.scripted.world import World
+from wms2.models import AuditEntry
 
 #: Seconds, longer than the window in which nothing is suspected.
 WINDOW = 1000

@@ -9,8 +9,8 @@ from django.db.models import F
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import Effect, EffectState
-from requests_app.ledger import ledger_of
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
+from requests_app.work.ledger import ledger_of
 from sites_app.models import ScheddState, Site, SiteStatus
 from tests.support.scripted import aftermath, invariants, losses, verbs
 from tests.support.scripted.asking import ask

@@ -13,15 +13,16 @@ from django.utils import timezone
 
 from dags_app.models import DAG, FailureRule
 from outputs_app.models import Effect
-from requests_app import foretell, services
+from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
-from requests_app.overrides import Overrides
+from requests_app.pages import preview as foretell
 from requests_app.services import dags, failure_rules, schedds, sites
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.losses import losses_of, schedd_confirm_lost
 from requests_app.services.production import request_set_steps
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.services.restart import restart_refused
+from requests_app.work.overrides import Overrides
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from tests.support.scripted.asking import Verb
 

@@ -21,9 +21,9 @@ from dags_app.planning import writer
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry
-from requests_app import evaluator
-from requests_app.cycle import schedd_watch
-from requests_app.leader import leading
+from requests_app.lifecycle import evaluator
+from requests_app.lifecycle.cycle import schedd_watch
+from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
 from requests_app.services.sites import site_bans_expire

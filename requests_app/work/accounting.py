@@ -27,10 +27,10 @@ from outputs_app.blocks import blocks_advance, blocks_tend
 from outputs_app.services import unit_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
-from requests_app.block_limits import block_limits
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.models import Event
-from requests_app.workflow_spec import spec_of
+from requests_app.work.block_limits import block_limits
+from requests_app.work.spec import spec_of
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
 from wms2.metrics import TRACKING_SECONDS

@@ -16,18 +16,18 @@ from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG
-from dags_app.services.strays import strays_look
+from dags_app.services.orphans import strays_look
 from dags_app.services.watch import schedd_observe
-from requests_app.audit import audit
-from requests_app.evaluation import ACTOR
-from requests_app.leader import Leadership, leading
+from requests_app.lease import ACTOR
+from requests_app.lifecycle.leader import Leadership, leading
+from requests_app.lifecycle.orphans import strays_remove
 from requests_app.models import EVALUATED, Lease, Request
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.sites import site_bans_expire
-from requests_app.strays import strays_remove
 from sites_app.models import Schedd, ScheddState
 from sites_app.statuses import sites_drained
 from wms2 import clock
+from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.locks import Fenced, lock_refused

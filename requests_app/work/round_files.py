@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dags_app.models import DAG, LIVE_DAG
+from dags_app.services.dag_files import RescueLeft, rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
-from dags_app.services.leavings import RescueLeft, rescue_left, rescue_obstacle
-from requests_app.bad_input import bad_input_read
 from requests_app.models import Request, RequestStatus, Round, Workflow
-from requests_app.rounds import round_open
+from requests_app.work.bad_input import bad_input_read
+from requests_app.work.rounds import round_open
 from wms2.errors import StaleState
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
 
-from requests_app.audit import audit
 from requests_app.models import Lease
 from wms2 import clock
+from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.identity import node_name, process_name

@@ -12,7 +12,7 @@ from dags_app.counts import UnitCounts, unit_counts
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
-from requests_app.selectors.attention import Attention, attention
+from requests_app.pages.attention import Attention, attention
 from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
 from wms2.tones import tone
 

@@ -18,11 +18,11 @@ from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, InputSpec, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
-from requests_app.evaluation import Fence
-from requests_app.input_lumis import lumis_dealt, lumis_rebuild
-from requests_app.input_places import Places
+from requests_app.lease import Fence
 from requests_app.models import Event, InputFile, Request, Workflow
-from requests_app.workflow_spec import spec_of
+from requests_app.work.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.work.input_places import Places
+from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo

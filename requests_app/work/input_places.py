@@ -19,11 +19,11 @@ from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
 from dags_app.planning.sites import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.evaluation import Fence
-from requests_app.input_lumis import lumis_left
-from requests_app.ledger import files_left
+from requests_app.lease import Fence
 from requests_app.models import InputFile, Workflow
-from requests_app.unreadable import Unreadable
+from requests_app.work.input_lumis import lumis_left
+from requests_app.work.ledger import files_left
+from requests_app.work.unreadable import Unreadable
 from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.adapters import factory

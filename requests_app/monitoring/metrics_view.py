@@ -15,8 +15,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from requests_app.monitoring.metrics import RowsCollector
 from wms2.api.views import METHODS
-from wms2.metrics_collector import RowsCollector
 from wms2.metrics_files import AllProcesses, directories
 
 

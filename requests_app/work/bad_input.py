@@ -14,10 +14,10 @@ import structlog
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
-from requests_app.input_places import Places
 from requests_app.models import Event, InputFile, Round
-from requests_app.work_left import LeftOut, record_left_out
-from requests_app.workflow_spec import spec_of
+from requests_app.work.input_places import Places
+from requests_app.work.left import LeftOut, record_left_out
+from requests_app.work.spec import spec_of
 
 log = structlog.get_logger(__name__)
 

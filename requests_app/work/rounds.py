@@ -11,19 +11,19 @@ from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
-from dags_app.services.leavings import rescue_left, rescue_obstacle
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
 from outputs_app.blocks import units_leave_blocks
 from outputs_app.owning import lumis_give_back
-from requests_app.accounting import account_again
 from requests_app.alerts import alert
-from requests_app.bad_input import bad_input_exclude, bad_input_read, only_bad_input_left
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
-from requests_app.overrides import max_rescues
+from requests_app.work.accounting import account_again
+from requests_app.work.bad_input import bad_input_exclude, bad_input_read, only_bad_input_left
+from requests_app.work.overrides import max_rescues
 
 log = structlog.get_logger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dags_app.planning.specs import BlockClosing
 from outputs_app.blocks import blocks_advance, blocks_due, blocks_let_go, blocks_tend
 from outputs_app.values import BlockLimits
-from requests_app.evaluation import Evaluation
+from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
 from requests_app.models import Workflow
-from requests_app.workflow_spec import spec_of
+from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.nudge import RUN_EFFECTS, nudge
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 import structlog
 
 from dags_app.models import DAGHistory
-from dags_app.services.strays import Stray
+from dags_app.services.orphans import Stray
 from dags_app.states import history
 from requests_app.alerts import alert
-from requests_app.audit import audit
-from requests_app.evaluation import ACTOR
+from requests_app.lease import ACTOR
 from requests_app.models import EVALUATED, Event
 from sites_app.models import Schedd
 from wms2.adapters import factory
+from wms2.audit import audit
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.locks import Fenced
 

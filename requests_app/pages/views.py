@@ -14,12 +14,12 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from requests_app.board_query import BoardQuery
 from requests_app.models import Request
+from requests_app.pages.board import installation, lines
+from requests_app.pages.board_query import BoardQuery
+from requests_app.pages.buttons import dag_verb_links, verb_links
+from requests_app.pages.request import request_page
 from requests_app.selectors import lifecycle_standing, requests_listed
-from requests_app.selectors.board import installation, lines
-from requests_app.selectors.page import request_page
-from requests_app.verb_links import dag_verb_links, verb_links
 from wms2.api.permissions import is_operator
 
 PART = "X-Wms2-Part"

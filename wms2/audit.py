@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from requests_app.models import AuditEntry
 from wms2.errors import InvalidTransition, StaleState
+from wms2.models import AuditEntry
 
 
 def audit(

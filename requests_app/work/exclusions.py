@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from dags_app.planning.specs import ExclusionKind
 from requests_app.models import InputFile, Request, Workflow
-from requests_app.overrides import max_excluded
+from requests_app.work.overrides import max_excluded
 
 _MISSED = (ExclusionKind.LOST, ExclusionKind.UNUSABLE)
 

@@ -13,12 +13,13 @@ from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
 from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
-from requests_app.explain import Explanation, explain
-from requests_app.models import AuditEntry, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import Request, RequestStatus, RequestTransition, Workflow
+from requests_app.pages.errors import ErrorsOnPage, errors_on_page
+from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.account import Account, account_of
-from requests_app.selectors.errors_page import ErrorsOnPage, errors_on_page
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
+from wms2.models import AuditEntry
 from wms2.words import duration
 
 #: Work units drawn one by one; the others are counted.

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from requests_app.ledger import Ledger
 from requests_app.models import Request, RequestTransition
+from requests_app.work.ledger import Ledger
 from wms2.errors import InvalidTransition
 
 #: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.

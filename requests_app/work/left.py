@@ -22,11 +22,11 @@ from dags_app.planning.specs import (
 )
 from dags_app.planning.splitters import split
 from outputs_app.owning import lumi_next
-from requests_app.input_lumis import lumis_left, lumis_rebuild, lumis_refuse
-from requests_app.input_places import Places, WaitingFile, waiting_record
-from requests_app.inputs import exclude_files, file_specs, lumi_specs
-from requests_app.ledger import Ledger
 from requests_app.models import InputFile, Workflow
+from requests_app.work.input_lumis import lumis_left, lumis_rebuild, lumis_refuse
+from requests_app.work.input_places import Places, WaitingFile, waiting_record
+from requests_app.work.inputs import exclude_files, file_specs, lumi_specs
+from requests_app.work.ledger import Ledger
 from wms2.conf import conf
 from wms2.errors import ShortOfEvents
 

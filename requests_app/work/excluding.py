@@ -11,7 +11,7 @@ from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import LumiRanges
 from requests_app.models import InputFile, Workflow
-from requests_app.workflow_spec import spec_of
+from requests_app.work.spec import spec_of
 
 
 def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:

@@ -15,9 +15,9 @@ from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
 from requests_app.models import BY_BYTES, InputFile, Workflow
-from requests_app.workflow_spec import spec_of
+from requests_app.work.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
+from requests_app.work.spec import spec_of
 from wms2.errors import LedgerViolation
 
 _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)

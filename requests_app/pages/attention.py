@@ -13,8 +13,8 @@ from django.db.models import Case, Q, QuerySet, Value, When
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
-from requests_app.explain import Explanation, explain
 from requests_app.models import EVALUATED, Request, RequestStatus
+from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
 

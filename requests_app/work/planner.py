@@ -26,17 +26,17 @@ from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
 from outputs_app.values import Membership
 from requests_app.alerts import alert
-from requests_app.block_limits import block_limits
-from requests_app.evaluation import Evaluation
-from requests_app.input_places import locations_refresh
-from requests_app.ledger import ledger_check, ledger_of
+from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
 from requests_app.models import InputFile, Round, Workflow
-from requests_app.overrides import with_memory, with_retries
-from requests_app.pileup import pileup_resolve
-from requests_app.rounds import job_priority
-from requests_app.work_left import LeftOut, jobs_left, record_left_out
-from requests_app.workflow_spec import spec_of
+from requests_app.work.block_limits import block_limits
+from requests_app.work.input_places import locations_refresh
+from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.left import LeftOut, jobs_left, record_left_out
+from requests_app.work.overrides import with_memory, with_retries
+from requests_app.work.pileup import pileup_resolve
+from requests_app.work.rounds import job_priority
+from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused

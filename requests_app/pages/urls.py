@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app import views
+from requests_app.pages import views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
