@@ -15,10 +15,11 @@ from typing import Any
 
 from dags_app.live import UNIT_NAME
 from dags_app.models import DAG
-from dags_app.payload import eventlog, packed
-from dags_app.payload.files import tail_text
-from dags_app.payload.formats import attempts_name, logs_name, report_name
-from dags_app.payload.post import JOB_LOG
+from dags_app.payload.contract import packed
+from dags_app.payload.contract.files import tail_text
+from dags_app.payload.contract.formats import attempts_name, logs_name, report_name
+from dags_app.payload.post import eventlog
+from dags_app.payload.post.post import JOB_LOG
 
 NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
 JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")

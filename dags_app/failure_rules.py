@@ -13,8 +13,8 @@ from typing import Any
 from django.db import transaction
 
 from dags_app.models import FailureRule
-from dags_app.payload.reading import Value
-from dags_app.payload.rules import Limits, Rule, RuleBook, rule_from, rules_document
+from dags_app.payload.contract.reading import Value
+from dags_app.payload.contract.rules import Limits, Rule, RuleBook, rule_from, rules_document
 from wms2.conf import Conf
 
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from dags_app.failure_rules import rule_of, rules_in_force
 from dags_app.models import FailureRule, FailureSample
-from dags_app.payload.classify import Classification, policy
-from dags_app.payload.rules import Evidence, RuleBook
+from dags_app.payload.contract.rules import Evidence, RuleBook
+from dags_app.payload.post.classify import Classification, policy
 from wms2.conf import Conf
 
 #: Recorded failures that one trial looks at: the newest.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from dags_app.payload import rules
+from dags_app.payload.contract import rules
 
 #: Characters of an input file's name; longer ones name none.
 LONGEST_LFN = 700

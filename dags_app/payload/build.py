@@ -28,9 +28,10 @@ def payload_bytes() -> bytes:
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
-        for path in sorted([*source.glob("*.py"), *source.glob("programs/*")]):
-            if path.suffix in _SUFFIXES and path.name not in _EXCLUDED:
-                _add(archive, f"{PACKAGE}/{path.relative_to(source).as_posix()}", path.read_bytes())
+        for path in sorted(source.rglob("*.*")):
+            name = path.relative_to(source).as_posix()
+            if path.suffix in _SUFFIXES and name not in _EXCLUDED:
+                _add(archive, f"{PACKAGE}/{name}", path.read_bytes())
     return buffer.getvalue()
 
 

@@ -15,19 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import scripts
-from .codes import PayloadError, exit_status
+from .contract import scripts
+from .contract.codes import PayloadError, exit_status
 
 #: Where each command is. Loaded when it is run: DAGMan starts a script per node and attempt, and each needs only its own.
 _COMMANDS = {
-    "job": ("job", "run_job"),
-    "merge": ("merge", "run_merge_job"),
-    "cleanup": ("cleanup", "run_cleanup"),
-    "elect": ("election", "elect"),
-    "reelect": ("election", "reelect"),
-    "gather": ("gathering", "gather"),
-    "collect": ("collecting", "collect"),
-    "post": ("post", "run_post"),
+    "job": ("run.job", "run_job"),
+    "merge": ("merge.job", "run_merge_job"),
+    "cleanup": ("merge.cleanup", "run_cleanup"),
+    "elect": ("post.election", "elect"),
+    "reelect": ("post.election", "reelect"),
+    "gather": ("run.gathering", "gather"),
+    "collect": ("contract.collecting", "collect"),
+    "post": ("post.post", "run_post"),
 }
 _ON_WORKER = {"job", "merge", "cleanup"}
 #: Scripts that fail only because something else has, which is told.
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scripts.log(place, f"{command}: {error.message}")
         node = _NODES.get(command) or str(options.get("node", ""))
         if command not in _JUDGED and node:
-            import_module(".untold", __package__).tell_script(place, command, node, error)
+            import_module(".post.script_failures", __package__).tell_script(place, command, node, error)
         return 1
 
 

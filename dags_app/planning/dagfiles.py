@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dags_app.payload.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
+from dags_app.payload.contract.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
 from dags_app.planning import layout
 from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, node_name, nodes_of, upstream_names

@@ -28,10 +28,10 @@ from dags_app.models import (
     WorkUnitState,
 )
 from dags_app.models.failure import LONGEST_LFN
-from dags_app.payload.codes import NOT_SUBMITTED
-from dags_app.payload.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
-from dags_app.payload.formats import post_name
-from dags_app.payload.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
+from dags_app.payload.contract.codes import NOT_SUBMITTED
+from dags_app.payload.contract.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
+from dags_app.payload.contract.formats import post_name
+from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
 
 #: By unit: LFN -> reason of the files that its nodes gave up over.

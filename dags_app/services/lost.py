@@ -16,7 +16,7 @@ from django.db.models import F
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
-from dags_app.payload.formats import SUCCESS_CATEGORY, post_name
+from dags_app.payload.contract.formats import SUCCESS_CATEGORY, post_name
 from dags_app.planning import layout, writer
 from dags_app.services import dag_files as leavings
 from dags_app.services.stop import halt_file

@@ -1,0 +1,1 @@
+"""Health and metrics of the installation, and the gate of a foreign database."""

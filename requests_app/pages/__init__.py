@@ -1,0 +1,1 @@
+"""The pages for people: all requests, one request, and what stands on them. Reads only."""

@@ -14,7 +14,7 @@ from django.forms.models import model_to_dict
 
 from dags_app.failure_rules import failure_rules_load, rule_of
 from dags_app.models import FailureRule
-from dags_app.payload.rules import pattern_problem, rule_problem
+from dags_app.payload.contract.rules import pattern_problem, rule_problem
 from wms2.audit import audit
 from wms2.errors import ConfigurationError, InvalidTransition
 

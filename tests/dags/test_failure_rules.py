@@ -8,8 +8,8 @@ import pytest
 
 from dags_app.failure_rules import failure_rules_load, rules_in_force, rules_json, rules_shipped, shipped_rules
 from dags_app.models import FailureRule
-from dags_app.payload.reading import Value
-from dags_app.payload.rules import Evidence, first_match, rules_from
+from dags_app.payload.contract.reading import Value
+from dags_app.payload.contract.rules import Evidence, first_match, rules_from
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dags_app.payload import codes
-from dags_app.payload.rules import ACTIONS
+from dags_app.payload.contract import codes
+from dags_app.payload.contract.rules import ACTIONS
 from deploy.stack import paths
 
 ROOT = paths.checkout()

@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import codes
-from dags_app.payload.classify import Situation, classify, policy
-from dags_app.payload.codes import PayloadError
-from dags_app.payload.reading import Value
-from dags_app.payload.rules import Evidence, Rule, RuleBook, first_match, rule_from, rule_problem, rules_document, rules_from
+from dags_app.payload.contract import codes
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.reading import Value
+from dags_app.payload.contract.rules import (
+    Evidence,
+    Rule,
+    RuleBook,
+    first_match,
+    rule_from,
+    rule_problem,
+    rules_document,
+    rules_from,
+)
+from dags_app.payload.post.classify import Situation, classify, policy
 from tests.payload.schemas import validate
 from tests.payload.workbench import LIMITS, shipped_rules
 

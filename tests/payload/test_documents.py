@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import names
-from dags_app.payload.codes import INVALID_DOCUMENT, PayloadError
-from dags_app.payload.documents import read_job, read_unit
+from dags_app.payload.contract import names
+from dags_app.payload.contract.codes import INVALID_DOCUMENT, PayloadError
+from dags_app.payload.contract.documents import read_job, read_unit
 from tests.payload.schemas import SCHEMAS, validate
 from tests.payload.workbench import generating_node, input_file, job_document, output, reading_node, step
 

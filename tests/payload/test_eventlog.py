@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.eventlog import execute_site, job_history, read_events
+from dags_app.payload.post.eventlog import execute_site, job_history, read_events
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "payload").glob("cluster-*.log"))
 SITE = "GLIDEIN_CMSSite"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload import codes
-from dags_app.payload.classify import policy
-from dags_app.payload.evidence import bad_files, evidence_of_ending, of_own_report, read_report
-from dags_app.payload.rules import RuleBook
+from dags_app.payload.contract import codes
+from dags_app.payload.contract.rules import RuleBook
+from dags_app.payload.post.classify import policy
+from dags_app.payload.post.evidence import bad_files, evidence_of_ending, of_own_report, read_report
 from tests.payload.workbench import LIMITS, shipped_rules
 
 BOOK = RuleBook(shipped_rules(), LIMITS)

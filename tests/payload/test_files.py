@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.files import append_line, write_atomic
+from dags_app.payload.contract.files import append_line, write_atomic
 
 PROGRAM = """
 import resource, signal, sys
 from pathlib import Path
-from dags_app.payload import files
+from dags_app.payload.contract import files
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:

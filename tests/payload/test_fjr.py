@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dags_app.payload import codes
-from dags_app.payload.fjr import FrameworkReport, parse_framework_report, parse_framework_stream, read_framework_report
-from dags_app.payload.processes import Finished
-from dags_app.payload.steps import exit_code_of
+from dags_app.payload.contract import codes
+from dags_app.payload.run.fjr import FrameworkReport, parse_framework_report, parse_framework_stream, read_framework_report
+from dags_app.payload.run.processes import Finished
+from dags_app.payload.run.steps import exit_code_of
 
 SMALL = """<FrameworkJobReport>
 <InputFile>

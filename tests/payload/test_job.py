@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uproot
 
-from dags_app.payload.files import adler32
+from dags_app.payload.contract.files import adler32
 from tests.payload.psets import READ, pset
 from tests.payload.schemas import validate
 from tests.payload.workbench import Workbench, generating_node, input_file, job_document, output, reading_node, step

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from dags_app.payload.files import adler32
+from dags_app.payload.contract.files import adler32
 from tests.payload.schemas import validate
 from tests.payload.workbench import Attempt, Workbench
 from tests.support.faults import fault

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dags_app.payload.codes import PayloadError
-from dags_app.payload.collecting import NodeReport, UnmergedFile
-from dags_app.payload.documents import MergeLimits, Output
-from dags_app.payload.lumis import compact
-from dags_app.payload.merging import Content, check_same, files_of, group_files
-from dags_app.payload.parentage import Parentage
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.collecting import NodeReport, UnmergedFile
+from dags_app.payload.contract.documents import MergeLimits, Output
+from dags_app.payload.contract.lumis import compact
+from dags_app.payload.merge.groups import Content, check_same, files_of, group_files
+from dags_app.payload.merge.parentage import Parentage
 
 OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x", "edm")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload.failure_log import read_failures
+from dags_app.payload.contract.failure_log import read_failures
 from tests.payload.schemas import validate
 from tests.payload.workbench import Attempt, Workbench
 

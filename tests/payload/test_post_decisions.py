@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import codes, files
-from dags_app.payload.post import run_post
-from dags_app.payload.rules import Limits, rules_document
+from dags_app.payload.contract import codes, files
+from dags_app.payload.contract.rules import Limits, rules_document
+from dags_app.payload.post.post import run_post
 from tests.payload.schemas import validate
 from tests.payload.workbench import shipped_rules
 
@@ -435,7 +435,7 @@ def test_a_line_of_the_failure_log_is_bounded(dag: Dag) -> None:
 
 
 def test_a_dag_without_rules_is_told_and_fails(dag: Dag) -> None:
-    from dags_app.payload.codes import PayloadError
+    from dags_app.payload.contract.codes import PayloadError
 
     (dag.root / "rules.json").unlink()
     with pytest.raises(PayloadError, match=r"rules\.json: no such file"):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dags_app.payload import codes, storage
-from dags_app.payload.codes import PayloadError
+from dags_app.payload.contract import codes
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.run import storage
 
 SITE = "T1_US_FNAL"
 

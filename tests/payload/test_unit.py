@@ -9,7 +9,7 @@ import pytest
 import uproot
 
 from dags_app.manifest import read_manifest
-from dags_app.payload.files import adler32
+from dags_app.payload.contract.files import adler32
 from tests.payload.conftest import chain
 from tests.payload.psets import pset
 from tests.payload.schemas import validate

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dags_app.payload.codes import POST_CALL_AGAIN
-from dags_app.payload.reading import Value
-from dags_app.payload.rules import Limits, Rule, rule_from, rules_document
+from dags_app.payload.contract.codes import POST_CALL_AGAIN
+from dags_app.payload.contract.reading import Value
+from dags_app.payload.contract.rules import Limits, Rule, rule_from, rules_document
 
 SHIPPED_RULES = Path(__file__).parents[2] / "dags_app/data/failure_rules.json"
 WORKFLOW_ID = "8f14e45f-ceea-467f-8a1c-9b1d2f3a4b5c"

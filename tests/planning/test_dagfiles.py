@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload import documents as payload_documents
+from dags_app.payload.contract import documents as payload_documents
 from dags_app.planning import lumis
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, group_dag, outer_dag, render
 from dags_app.planning.specs import DagLimits, DagSpec, GenerationSpec, SplittingAlgo

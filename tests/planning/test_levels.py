@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dags_app.payload.shares import part_of
+from dags_app.payload.run.shares import part_of
 from dags_app.planning.dagfiles import group_dag, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
 from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, processing_request, resources_for

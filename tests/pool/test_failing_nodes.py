@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.build import payload_bytes
-from dags_app.payload.rules import Limits, rules_document
+from dags_app.payload.contract.rules import Limits, rules_document
 from dags_app.planning.specs import DagLimits, ResourceSpec
 from dags_app.planning.writer import Programs, write_dag_directory
 from tests.payload.workbench import shipped_rules

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, DAGKind, UnreadableInput, WorkUnit, WorkUnitState
-from dags_app.payload import documents, names
+from dags_app.payload.contract import documents, names
 from outputs_app.models import OutputFile
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import request_import, request_release

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.attempts import AttemptFacts, PostCall, evidence_of
-from dags_app.payload.classify import policy
-from dags_app.payload.eventlog import JobHistory, job_history
-from dags_app.payload.formats import SITE_ATTRIBUTE
-from dags_app.payload.rules import RuleBook
+from dags_app.payload.contract.formats import SITE_ATTRIBUTE
+from dags_app.payload.contract.rules import RuleBook
+from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
+from dags_app.payload.post.classify import policy
+from dags_app.payload.post.eventlog import JobHistory, job_history
 from dags_app.planning.watchdogs import watchdog_lines
 from tests.payload.workbench import LIMITS, shipped_rules
 from tests.pool import condor

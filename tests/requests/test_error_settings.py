@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload import codes
+from dags_app.payload.contract import codes
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
 from wms2.conf import Conf

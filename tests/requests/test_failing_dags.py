@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG, DAGStatus, FailureGroup
-from dags_app.payload.failure_log import note_success
+from dags_app.payload.contract.failure_log import note_success
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.pages.attention import requests_needing
 from sites_app.models import SiteBan

@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
-from dags_app.payload.formats import post_name
+from dags_app.payload.contract.formats import post_name
 from dags_app.planning import layout
 from dags_app.services.lost import dag_fence_off
 from dags_app.services.stop import halt_file

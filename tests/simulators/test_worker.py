@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uproot
 
-from dags_app.payload.fjr import FrameworkReport, read_framework_report
+from dags_app.payload.run.fjr import FrameworkReport, read_framework_report
 from deploy.simulators.worker.install import install
 
 CONFIGURATION = """

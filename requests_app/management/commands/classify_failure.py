@@ -14,10 +14,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
 from dags_app.failure_rules import rules_in_force, rules_shipped
-from dags_app.payload.classify import Classification, policy
-from dags_app.payload.evidence import evidence_of_ending, read_report
-from dags_app.payload.files import tail_text
-from dags_app.payload.rules import RuleBook
+from dags_app.payload.contract.files import tail_text
+from dags_app.payload.contract.rules import RuleBook
+from dags_app.payload.post.classify import Classification, policy
+from dags_app.payload.post.evidence import evidence_of_ending, read_report
 from wms2.conf import conf
 
 STDERR_LINES = 200

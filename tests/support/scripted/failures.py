@@ -6,8 +6,8 @@ import json
 from datetime import datetime
 from typing import Any
 
-from dags_app.payload.failure_log import FAILURES_FILE
-from dags_app.payload.formats import post_name
+from dags_app.payload.contract.failure_log import FAILURES_FILE
+from dags_app.payload.contract.formats import post_name
 from dags_app.planning import layout
 from tests.support.scripted.schedd import Job
 

@@ -1,0 +1,125 @@
+"""``merge_output.json``, the unit's manifest: what the unit processed and what its merged files hold. Owns its schema.
+
+Pure. WMS2 takes a unit as done only when the manifest equals the unit's claim (docs/design/model.md, A unit is done).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..merge.groups import Content
+from ..run.slot import Slot
+from ..run.storage import StoredFile
+from . import lumis
+from .collecting import NodeReport, StepFigures
+from .documents import JobDocument, Origins, Output, UnitDocument
+from .formats import MANIFEST_VERSION, utc_now
+
+
+@dataclass(frozen=True)
+class MergedFile:
+    """A merged file in the storage."""
+
+    output: Output
+    stored: StoredFile
+    content: Content
+    parents: tuple[str, ...]
+    origins: Origins
+
+
+def build_manifest(
+    job: JobDocument, unit: UnitDocument, slot: Slot, rse: str, reports: tuple[NodeReport, ...], merged: list[MergedFile]
+) -> dict[str, Any]:
+    """The manifest of a unit whose merge is done."""
+    pieces = Pieces(unit, reports)
+    return {
+        "schema": MANIFEST_VERSION,
+        "instance": job.instance,
+        "request_name": job.request_name,
+        "workflow_id": str(job.workflow_id),
+        "dag_id": job.dag_id,
+        "unit": unit.unit,
+        "fence": slot.fence,
+        "job_id": slot.job_id,
+        "execution": slot.execution,
+        "site": slot.site,
+        "rse": rse,
+        "written_at": utc_now(),
+        "jobs": [_job(report, job) for report in reports],
+        "outputs": [_output(output, [file for file in merged if file.output == output], pieces) for output in job.outputs],
+        "metrics": {"steps": _metrics(reports)},
+    }
+
+
+def _job(report: NodeReport, job: JobDocument) -> dict[str, Any]:
+    task = {"task": report.task} if len(job.tasks) > 1 else {}
+    return {"node": report.node, **task, "processed": report.processed}
+
+
+class Pieces:
+    """What each node of the first task made of the unit's claim."""
+
+    def __init__(self, unit: UnitDocument, reports: Iterable[NodeReport]) -> None:
+        self._jobs = {job.node: job for job in unit.jobs}
+        self._processed = {report.node: report.processed for report in reports}
+
+    def of(self, origins: Origins) -> dict[str, Any]:
+        """The pieces of some nodes together, as the manifest names them."""
+        names = origins.nodes
+        made = [(name, self._jobs[name].generate) for name in names]
+        spans = [(int(run), a, b) for name in names for run, pairs in self._processed[name]["lumis"].items() for a, b in pairs]
+        return {
+            "generated": [
+                {"run": each.run, "first_event": each.first_event, "last_event": each.last_event} for _, each in made if each
+            ],
+            "files": [file for name in names for file in self._processed[name]["files"]],
+            "lumis": lumis.compact_ranges(spans),
+            "shared": origins.shared,
+        }
+
+
+def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[str, Any]:
+    return {
+        "dataset": output.dataset,
+        "module": output.module,
+        "step": output.step,
+        "tier": output.tier,
+        "files": [
+            {
+                "lfn": file.stored.lfn,
+                "size_bytes": file.stored.size_bytes,
+                "adler32": file.stored.adler32,
+                "events": file.content.events,
+                "lumis": lumis.counts_to_json(file.content.lumis),
+                "parents": list(file.parents),
+                "pieces": pieces.of(file.origins),
+            }
+            for file in merged
+        ],
+    }
+
+
+def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
+    """Per step over the unit's jobs. CPU efficiency = CPU time / (wall time x threads), over all jobs together."""
+    by_step: dict[str, list[StepFigures]] = {}
+    for report in reports:
+        for step in report.steps:
+            by_step.setdefault(step.name, []).append(step)
+    return {name: _step_metrics(steps) for name, steps in by_step.items()}
+
+
+def _step_metrics(steps: list[StepFigures]) -> dict[str, Any]:
+    wall, cpu = sum(s.wall_seconds for s in steps), sum(s.cpu_seconds for s in steps)
+    core_seconds = sum(s.wall_seconds * s.threads for s in steps)
+    events = sum(s.events_read for s in steps)
+    return {
+        "jobs": len(steps),
+        "cpu_efficiency": round(cpu / core_seconds, 4) if core_seconds > 0 else 0.0,
+        "peak_rss_mb": [s.peak_rss_mb for s in steps],
+        "wall_seconds_per_event": round(wall / events, 6) if events else 0.0,
+        "threads": max(s.threads for s in steps),
+        "wall_seconds": round(wall, 3),
+        "cpu_seconds": round(cpu, 3),
+    }

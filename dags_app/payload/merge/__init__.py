@@ -1,0 +1,1 @@
+"""The ``merge`` and ``cleanup`` commands."""

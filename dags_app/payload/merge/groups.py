@@ -1,0 +1,127 @@
+"""Which unmerged files go into which merged file. Pure: order, groups, and what each merged file must hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..contract import codes, lumis
+from ..contract.codes import PayloadError
+from ..contract.collecting import NodeReport, UnmergedFile
+from ..contract.documents import MergeLimits, Output, Task
+from ..contract.lumis import LumiCounts
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds."""
+
+    events: int
+    lumis: LumiCounts
+
+
+@dataclass(frozen=True)
+class MergeGroup:
+    """Unmerged files that become one merged file, in the order of their lumis."""
+
+    files: tuple[UnmergedFile, ...]
+
+    @property
+    def content(self) -> Content:
+        """What the merged file must hold: the sum of its inputs."""
+        total: LumiCounts = {}
+        for file in self.files:
+            lumis.add_counts(total, file.lumis)
+        return Content(sum(file.events for file in self.files), total)
+
+
+def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
+    """The files of one output, exactly one of every node of the task that writes it and had something to do."""
+    found = []
+    for report in (each for each in reports if each.task == task and not each.idle):
+        mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
+        if len(mine) != 1:
+            raise PayloadError(
+                codes.INVALID_DOCUMENT, f"{report.node} reports {len(mine)} files of {output.step}/{output.module}, expected one"
+            )
+        found.append(mine[0])
+    return found
+
+
+def check_read_once(tasks: Iterable[Task], reports: Sequence[NodeReport]) -> None:
+    """Refuse a unit in which a later task's jobs, together, did not read each file that was left to them exactly once."""
+    read: Counter[tuple[int, str]] = Counter()
+    for report in reports:
+        for file in report.processed["files"] if report.task > 1 else ():
+            read[report.task, file["lfn"]] += file["events"]
+    for task in tasks:
+        for file in (file for report in reports for file in report.outputs):
+            events = read[task.number, file.lfn]
+            if (file.step, file.module) == (task.input_step, task.input_module) and events != file.events:
+                raise PayloadError(
+                    codes.PROCESSED_DIFFERS,
+                    f"the jobs of task {task.number} read {events} events of {file.lfn}, it holds {file.events}",
+                )
+
+
+def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[MergeGroup]:
+    """Fill merged files in lumi order up to ``max_bytes`` and ``max_events``; a file above the limits stays alone.
+
+    The last one takes files from the one before until it has ``min_bytes``, as long as that one keeps as many. A unit's
+    files never leave the unit, so a small unit gives a small file.
+    """
+    groups: list[list[UnmergedFile]] = []
+    for file in sorted(files, key=_position):
+        if groups and _fits([*groups[-1], file], limits):
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+    if len(groups) > 1:
+        _fill_last(groups[-2], groups[-1], limits)
+    return [MergeGroup(tuple(group)) for group in groups]
+
+
+def _fill_last(before: list[UnmergedFile], last: list[UnmergedFile], limits: MergeLimits) -> None:
+    while (
+        _bytes(last) < limits.min_bytes
+        and len(before) > 1
+        and _bytes(before[:-1]) >= limits.min_bytes
+        and _fits([before[-1], *last], limits)
+    ):
+        last.insert(0, before.pop())
+
+
+def _bytes(files: list[UnmergedFile]) -> int:
+    return sum(file.size_bytes for file in files)
+
+
+def _fits(files: list[UnmergedFile], limits: MergeLimits) -> bool:
+    return _bytes(files) <= limits.max_bytes and sum(f.events for f in files) <= limits.max_events
+
+
+def _position(file: UnmergedFile) -> tuple[tuple[int, int], str]:
+    """By first lumi; files without lumis last; the node settles equal ones (two jobs of one long lumi)."""
+    first = min(lumis.lumi_set(file.lumis), default=(2**63, 0))
+    return first, file.node
+
+
+def check_same(expected: Content, merged: Content, name: str, *, events: bool = True) -> None:
+    """Refuse a merged file that does not hold exactly what its inputs held.
+
+    Args:
+        events: False for formats that hold none; the events in the reports of such inputs are those that the step looked at.
+    """
+    if events and merged.events != expected.events:
+        raise PayloadError(codes.MERGE_DIFFERS, f"{name} holds {merged.events} events, its inputs hold {expected.events}")
+    have, want = lumis.lumi_set(merged.lumis), lumis.lumi_set(expected.lumis)
+    if have != want:
+        raise PayloadError(
+            codes.MERGE_DIFFERS,
+            f"{name} holds other lumis than its inputs: missing {lumis.describe(want - have) or 'none'}, "
+            f"extra {lumis.describe(have - want) or 'none'}",
+        )
+    for run, lumi in sorted(want) if events else ():
+        there, wanted = merged.lumis[run][lumi], expected.lumis[run][lumi]
+        if there is not None and wanted is not None and there != wanted:
+            raise PayloadError(codes.MERGE_DIFFERS, f"{name} holds {there} events of lumi {run}:{lumi}, its inputs {wanted}")

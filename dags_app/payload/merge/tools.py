@@ -1,0 +1,115 @@
+"""Merging one group of files with the tool of their format. Owns the tools' command lines and the reading of what they wrote.
+
+EDM files, NanoAOD in EDM files and DQMIO are merged by cmsRun, whose framework job report says what the merged file holds. Plain
+trees are merged by ``WMS2_MERGE_COMMAND`` (default ``hadd``), called as ``<command> -f OUT IN...``, and the merged file is read
+with the release's ROOT; a command that writes ``{"events": N, "lumis": {run: [[lumi, events], ...]}}`` to the file that
+``WMS2_MERGE_REPORT`` names saves that. What a merged file holds is never taken from its inputs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..contract import codes, files, lumis
+from ..contract.codes import PayloadError
+from ..contract.documents import PLAIN, Step
+from ..contract.reading import Value
+from ..run import fjr, psets
+from ..run.cmssw import run_in_release
+from ..run.processes import Finished
+from .groups import Content
+
+COMMAND_VARIABLE = "WMS2_MERGE_COMMAND"
+REPORT_VARIABLE = "WMS2_MERGE_REPORT"
+DEFAULT_COMMAND = "hadd"
+
+_MERGED_MODULE = "Merged"  # of merge_pset.py
+_ERROR_LINES = 40
+_READER = "plain_content.py"
+#: The Python of a release that has ROOT: python3, or python in releases of before.
+_WITH_ROOT = """python3 -c 'import ROOT' 2>/dev/null && exec python3 "$0" "$@"; exec python "$0" "$@\""""
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One merge: ``inputs`` of one kind become the file ``lfn``, in the environment of the step that wrote them.
+
+    ``directory`` is its own; ``work`` is the job's.
+    """
+
+    kind: str
+    step: Step
+    inputs: list[Path]
+    lfn: str
+    directory: Path
+    work: Path
+
+    def run(self, command: list[str], variables: dict[str, str]) -> Finished:
+        """Run a program of the release in the task's directory."""
+        return run_in_release(command, self.step.cmssw_version, self.step.scram_arch, self.directory, self.work, variables)
+
+
+@dataclass(frozen=True)
+class MergeRun:
+    """How a merge ended, the file it wrote and what that holds."""
+
+    finished: Finished
+    output: Path
+    content: Content
+
+
+def run_merge(task: MergeTask) -> MergeRun:
+    """Merge; PayloadError when it fails or nothing tells what was merged."""
+    missing = [str(path) for path in task.inputs if not path.is_file()]
+    if missing:
+        raise PayloadError(
+            codes.FILE_OPEN_FAILED, f"{len(missing)} of {len(task.inputs)} unmerged files are not there: {missing[0]}"
+        )
+    return _by_hadd(task) if task.kind == PLAIN else _by_cmsrun(task)
+
+
+def _by_hadd(task: MergeTask) -> MergeRun:
+    command = shlex.split(os.environ.get(COMMAND_VARIABLE) or DEFAULT_COMMAND)
+    if not command:
+        raise PayloadError(codes.MERGE_FAILED, f"{COMMAND_VARIABLE} is blank")
+    output, report = task.directory / "merged.root", task.directory / "merge_report.json"
+    finished = task.run([*command, "-f", str(output), *map(str, task.inputs)], {REPORT_VARIABLE: str(report)})
+    if finished.exit_code != 0 or not output.is_file():
+        raise _failed(command[0], finished, task.directory)
+    if not report.is_file():
+        _read_plain(task, output, report)
+    document = Value(json.loads(report.read_text(encoding="utf-8")), report.name)
+    return MergeRun(finished, output, Content(document["events"].integer(), lumis.counts_from_json(document["lumis"])))
+
+
+def _read_plain(task: MergeTask, output: Path, report: Path) -> None:
+    psets.copy_program(_READER, task.directory / _READER)
+    finished = task.run(["/bin/sh", "-c", _WITH_ROOT, _READER, str(output), str(report)], {})
+    if finished.exit_code != 0 or not report.is_file():
+        raise _failed("sh", finished, task.directory)
+
+
+def _by_cmsrun(task: MergeTask) -> MergeRun:
+    output = task.directory / "merged.root"
+    inputs = [f"file:{path}" for path in task.inputs]
+    document = {"kind": task.kind, "inputs": inputs, "output": output.name, "lfn": task.lfn}
+    (task.directory / "merge.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    psets.copy_program("merge_pset.py", task.directory / psets.CONFIGURATION)
+    finished = task.run(["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION], {})
+    report = fjr.read_framework_report(task.directory / psets.FRAMEWORK_REPORT)
+    written = report.output(_MERGED_MODULE)
+    if finished.exit_code != 0 or report.errors or not report.complete or written is None or not output.is_file():
+        raise _failed("cmsRun", finished, task.directory, report.problem)
+    if report.skipped_files:
+        raise PayloadError(codes.INPUT_SKIPPED, f"the merge skipped {len(report.skipped_files)} files: {report.skipped_files[0]}")
+    return MergeRun(finished, output, Content(written.events, written.lumis))
+
+
+def _failed(program: str, finished: Finished, directory: Path, problem: str = "") -> PayloadError:
+    tail = files.tail_text(directory / f"{Path(program).name}.stderr", _ERROR_LINES)
+    ended = f"{program} ended with {finished.exit_code}" + (f" ({problem})" if problem else "")
+    return PayloadError(codes.MERGE_FAILED, f"{ended}\n{tail}")

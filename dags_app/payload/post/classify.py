@@ -1,0 +1,166 @@
+"""What kind of failure an attempt is, and what DAGMan is to do. Pure: rules over evidence, bounded by what is possible now.
+
+The rules say what a failure is and what is wanted (error-handling 2.4); the situation says what can still be done: whether
+another site is left, whether sites offer more memory, whether the node has faults at this site behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..contract import codes
+from ..contract.formats import SUCCESS_CATEGORY
+from ..contract.rules import (
+    ABORT_DAG,
+    DATA,
+    MORE_MEMORY,
+    OTHER_SITE,
+    PERMANENT,
+    RETRY,
+    STOP,
+    TRANSIENT,
+    Evidence,
+    Rule,
+    RuleBook,
+    first_match,
+)
+
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is possible for a node when its POST script runs.
+
+    ``earlier_faults``: attempts that a fault of the present site ended before this one; ``other_site``: whether the unit may
+    land somewhere else; ``memory_mb`` what this attempt asked for and ``most_memory_mb`` what sites offer, None when unknown.
+    """
+
+    attempt: int
+    max_retries: int
+    earlier_faults: int = 0
+    other_site: bool = False
+    memory_mb: int | None = None
+    most_memory_mb: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether DAGMan has no retry left."""
+        return self.attempt >= self.max_retries
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The verdict. ``exit_status`` is what the POST script ends with once a cool-off is over: 0 done, 1 retry, 42 permanent,
+    43 abort. ``memory_mb`` is what the next attempt asks for, ``leave_site`` that the unit is to land elsewhere."""
+
+    category: str
+    retryable: bool
+    action: str
+    exit_status: int
+    reason: str = ""
+    code: int = codes.SUCCESS
+    rule: str | None = None
+    bad_input_files: tuple[str, ...] = ()
+    cooloff_seconds: int = 0
+    memory_mb: int | None = None
+    leave_site: bool = False
+
+
+SUCCESS = Classification(SUCCESS_CATEGORY, False, DONE, codes.POST_DONE)
+
+
+def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) -> Classification:
+    """The verdict on an attempt; ``evidence`` is None for a success. A failure that no rule knows is transient."""
+    if evidence is None:
+        return SUCCESS
+    rule = first_match(book.rules, evidence)
+    wanted = rule.action if rule else RETRY
+    if wanted == ABORT_DAG:
+        return _stop(evidence, rule, codes.POST_ABORT_DAG, ABORT_DAG, "the rule aborts the DAG")
+    over_input = rule is not None and rule.category == DATA
+    if wanted == STOP and over_input and evidence.bad_files and situation.other_site:
+        why = "the unit is to read it elsewhere"
+        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, why, leave_site=True)
+    if wanted == STOP and not (over_input and not evidence.bad_files):
+        return _stop(evidence, rule, codes.POST_PERMANENT, STOP)
+    if wanted == OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
+        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, "the unit is to leave this site", leave_site=True)
+    memory_mb = _more_memory(rule, situation)
+    if wanted == MORE_MEMORY and memory_mb is None and situation.memory_mb is not None:
+        why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
+        return _stop(evidence, rule, codes.POST_PERMANENT, STOP, why, category=PERMANENT)
+    return Classification(
+        category=rule.category if rule else TRANSIENT,
+        retryable=True,
+        action=MORE_MEMORY if memory_mb else RETRY,
+        exit_status=codes.POST_RETRY,
+        reason=_reason(evidence, _why_retry(rule, evidence, situation)),
+        code=evidence.code,
+        rule=rule.name if rule else None,
+        bad_input_files=evidence.bad_files,
+        cooloff_seconds=_cooloff(rule, book, situation),
+        memory_mb=memory_mb,
+    )
+
+
+def policy(evidence: Evidence | None, book: RuleBook) -> Classification:
+    """What the rules want for a failure, whatever is possible at the moment: for trying rules, not for running DAGs."""
+    unbounded = Situation(attempt=0, max_retries=1, earlier_faults=1, other_site=True, memory_mb=1, most_memory_mb=2**31)
+    return classify(evidence, book, unbounded)
+
+
+def _stop(
+    evidence: Evidence,
+    rule: Rule | None,
+    status: int,
+    action: str,
+    why: str = "",
+    *,
+    category: str | None = None,
+    leave_site: bool = False,
+) -> Classification:
+    return Classification(
+        category=category or (rule.category if rule else TRANSIENT),
+        retryable=False,
+        action=action,
+        exit_status=status,
+        reason=_reason(evidence, why),
+        code=evidence.code,
+        rule=rule.name if rule else None,
+        bad_input_files=evidence.bad_files,
+        leave_site=leave_site,
+    )
+
+
+def _more_memory(rule: Rule | None, situation: Situation) -> int | None:
+    """Memory of the next attempt, None when the rule asks for none or there is none."""
+    if rule is None or rule.memory_factor is None or situation.memory_mb is None or situation.most_memory_mb is None:
+        return None
+    wanted = min(math.ceil(situation.memory_mb * rule.memory_factor), situation.most_memory_mb)
+    return wanted if wanted > situation.memory_mb else None
+
+
+def _cooloff(rule: Rule | None, book: RuleBook, situation: Situation) -> int:
+    """Seconds before the retry: the rule's or the DAG's base, doubled with each attempt; none when nothing is retried."""
+    if situation.is_last:
+        return 0
+    base = rule.cooloff_seconds if rule and rule.cooloff_seconds is not None else book.limits.cooloff_seconds
+    return base * int(2 ** min(situation.attempt, 6))
+
+
+def _why_retry(rule: Rule | None, evidence: Evidence, situation: Situation) -> str:
+    if rule is None or situation.is_last:
+        return ""
+    if rule.action == STOP and not evidence.bad_files:
+        return "no input file of this job is named, so none can be excluded"
+    if rule.action == OTHER_SITE:
+        return "once more at this site" if situation.other_site else "the unit has no other site"
+    return ""
+
+
+def _reason(evidence: Evidence, why: str) -> str:
+    first = next((line.strip() for line in evidence.message.splitlines() if line.strip()), "")
+    told = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
+    return "; ".join(part for part in (f"{told}: {first}"[:1000] if first else told, why) if part)

@@ -1,0 +1,103 @@
+"""The scripts that give a unit its site: ``elect`` (POST of landing) and ``reelect`` (PRE of the unit in the outer DAG).
+
+Own when a unit may change its site (docs/design/model.md, Site re-election). No daemon is asked: the landing job has
+left the queue before its POST runs, but DAGMan's own log holds the site it ran at (docs/design/htcondor.md, The elected site).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ..contract import codes, documents, files, names, scripts
+from ..contract.codes import PayloadError
+from ..contract.formats import SITE_ATTRIBUTE
+from . import eventlog
+from . import script_failures as untold
+
+_RESCUE = re.compile(r"group\.dag\.rescue(\d{3})")
+_MERGE_DONE = re.compile(r"^DONE merge\s*$", re.MULTILINE)
+
+
+def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> int:
+    """Pin the unit in ``directory`` to the site its landing job ran at; 0, or 1 when the landing job failed.
+
+    PayloadError when the log does not name the site: landing.sub needs ``ulog_execute_attrs``, the site the attribute.
+    """
+    scripts.ensure_includes(directory)
+    if return_value != 0:
+        scripts.log(directory, f"elect: the landing job {job_id} ended with {return_value}")
+        ran_at = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE) or ""
+        untold.tell_landing(directory, job_id, return_value, ran_at)
+        return 1
+    site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
+    if not site:
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{nodes_log}: no execute event of job {job_id} has {SITE_ATTRIBUTE}")
+    scripts.write_elected_site(directory, site)
+    return 0
+
+
+def reelect(directory: Path, unit: str, retry: int) -> int:
+    """Before every start of ``unit`` (first, retry, rescue), in the DAG's directory: forget a site that is to be avoided.
+
+    Then the unit lands anew: its rescues are renamed, its POST results dropped, its unmerged files listed for the cleaner.
+    Never after its merge is done. 1 on a retry without a re-election, which would only repeat nodes that gave up; else 0.
+    """
+    place = directory / unit
+    scripts.ensure_includes(place)
+    site = scripts.elected_site(place)
+    if site is None:
+        return 0
+    avoided = scripts.avoided_sites(directory / scripts.AVOID_INCLUDE) | scripts.avoided_sites(place / scripts.AVOID_INCLUDE)
+    if site in avoided and not _merge_is_done(place):
+        _leave_site(place, site)
+        scripts.log(place, f"reelect: left {site}, which is to be avoided")
+        return 0
+    if retry > 0:
+        scripts.log(
+            place, f"reelect: retry {retry} refused, {site} is not to be avoided; see the unit's *.post.json for the cause"
+        )
+        return 1
+    return 0
+
+
+def _rescues(place: Path) -> list[Path]:
+    return sorted(path for path in place.glob("group.dag.rescue*") if _RESCUE.fullmatch(path.name))
+
+
+def _merge_is_done(place: Path) -> bool:
+    rescues = _rescues(place)
+    return bool(rescues) and _MERGE_DONE.search(rescues[-1].read_text(encoding="utf-8")) is not None
+
+
+def _leave_site(place: Path, site: str) -> None:
+    """The order matters when this is killed half way: without ``site.inc`` nothing here would run again."""
+    for orphan in _orphans(place, site):
+        files.append_line(place / scripts.ORPHANS_FILE, json.dumps(orphan))
+    elections = len(files.tail_text(place / scripts.ELECTED_LOG, 1000).splitlines())
+    for rescue in _rescues(place):
+        rescue.replace(rescue.with_name(f"{rescue.name}.site{elections}"))
+    for post in place.glob("*.post.json"):
+        post.unlink()
+    (place / scripts.SITE_INCLUDE).unlink()
+
+
+def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
+    """Files that this unit's attempts staged out at ``site``, and the journals there, which also tell of starts without a report.
+
+    A report that cannot be read is logged instead.
+    """
+    job, unit = documents.read_job(place.parent), documents.read_unit(place)
+    orphans: list[dict[str, Any]] = [
+        {"site": site, "journals": names.journals_lfn(job, unit, role)} for role in ("processing", "merge")
+    ]
+    for path in sorted(place.glob("*.report.json")):
+        try:
+            report = json.loads(path.read_text(encoding="utf-8"))
+            if report["site"] == site:
+                orphans += [{"site": site, "node": report["node"], "lfn": o["lfn"], "pfn": o["pfn"]} for o in report["outputs"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            scripts.log(place, f"reelect: {path.name} cannot be read, its files at {site} are not listed: {error!r}")
+    return orphans

@@ -1,0 +1,274 @@
+"""What a job report says of a failure: the whole exit code, the message, the step, the input files it names. Pure.
+
+Three forms: WMS2's own report (``wms2.report/1``), cmsRun's framework report (XML), WMCore's job report (JSON). Owns how an
+exit code is found in each, and which files of a message count as bad input.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..contract import codes
+from ..contract.formats import REPORT_SCHEMA
+from ..contract.rules import Evidence
+from ..run import fjr
+from ..run.fjr import FrameworkReport
+
+#: Longest message kept; the end of cmsRun's stderr may be in it.
+MESSAGE_CHARACTERS = 4000
+
+_LFN = re.compile(r"/store/[A-Za-z0-9_./+=-]+\.root")
+#: Codes that WMCore adds to whatever failed before: they never say what it was.
+_WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST, codes.REPORT_EMPTY, codes.REPORT_UNUSABLE})
+#: WMCore's steps after cmsRun: when cmsRun has failed they fail too.
+_WMCORE_AFTERWARDS = re.compile(r"(?i)stageout|logarch|logcollect|upload")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+#: JSON reports are read whole; a larger one is none that any job wrote.
+_MOST_BYTES = 64 * 1024 * 1024
+_HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class ReportReading:
+    """A report as read. ``evidence`` is None for a success, and when nothing usable is there; ``problem`` then says why.
+
+    ``inputs``: the input files that it speaks of; empty where it has none or cannot tell.
+    """
+
+    evidence: Evidence | None
+    problem: str = ""
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the report says that the job did its work."""
+        return self.evidence is None and not self.problem
+
+
+def read_report(path: Path) -> ReportReading:
+    """Read a report of any of the three forms, told apart by their contents. XML is read as a stream, JSON up to a bound."""
+    try:
+        with path.open("rb") as raw:
+            head = raw.read(_HEAD_BYTES)
+        encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        if head.decode(encoding, "replace").lstrip().startswith("<"):
+            with path.open(encoding=encoding, errors="replace", newline="") as stream:
+                report = fjr.parse_framework_stream(fjr.portions_of(stream))
+            return of_framework_report(report or FrameworkReport(problem=f"{path.name} is empty"))
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            return ReportReading(None, f"{path.name} has {size} bytes, more than the {_MOST_BYTES} that are read")
+        text = path.read_bytes().decode(encoding, "replace")
+    except OSError as error:
+        return ReportReading(None, f"{path.name} cannot be read: {error.strerror or error}")
+    if not text.strip():
+        return ReportReading(None, f"{path.name} is empty")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return ReportReading(None, f"{path.name} is cut off or damaged: {error}")
+    if not isinstance(document, dict):
+        return ReportReading(None, f"{path.name} is no job report")
+    if str(document.get("schema", "")).startswith(REPORT_SCHEMA):
+        return of_own_report(document)
+    if "steps" in _fields(document.get("fwjr", document)):
+        return of_wmcore_report(document)
+    return ReportReading(None, f"{path.name} is no job report of a known form")
+
+
+def of_own_report(report: dict[str, Any], inputs: Iterable[str] | None = None) -> ReportReading:
+    """Of ``wms2.report/1``. ``inputs``: the job's input files; without them those that the first step opened or skipped."""
+    code, message = report.get("exit_code"), str(report.get("error_message") or "")
+    steps = [_fields(step) for step in _items(report.get("steps"))]
+    if not isinstance(code, int) or isinstance(code, bool):
+        return ReportReading(None, "the report has no exit code")
+    if code == codes.SUCCESS:
+        return ReportReading(None)
+    skipped = _texts(lfn for step in steps for lfn in _items(step.get("skipped_files")))
+    opened = _texts(_items(steps[0].get("input_files"))) if steps else []
+    known = list(inputs) if inputs is not None else [*opened, *skipped]
+    step, site = str(report.get("exit_step") or ""), str(report.get("site") or "")
+    found = Evidence(_whole(code), message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped))
+    return ReportReading(found, inputs=tuple(known))
+
+
+def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = None) -> ReportReading:
+    """Of cmsRun's own report, also a cut-off one. A skipped input file is a failure although cmsRun ends well."""
+    known = list(inputs) if inputs is not None else [file.lfn or file.pfn for file in report.primary_inputs]
+    error = next((error for error in report.errors if error.exit_status != codes.SUCCESS), None)
+    if error is not None:
+        text = f"{error.kind}: {error.text}"
+        found = bad_files(text, known, report.skipped_files)
+        return ReportReading(Evidence(_whole(error.exit_status), text[:MESSAGE_CHARACTERS], bad_files=found), inputs=tuple(known))
+    if not report.complete:
+        return ReportReading(None, report.problem, tuple(known))
+    if report.skipped_files:
+        text = f"skipped {len(report.skipped_files)} files: {', '.join(report.skipped_files)}"
+        found = bad_files(text, [*known, *report.skipped_files], report.skipped_files)
+        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], bad_files=found))
+    return ReportReading(None)
+
+
+def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
+    """Of WMCore's report as WMArchive keeps it: the first error of a working step that is no consequence of another.
+
+    What has another form than WMCore writes is passed over; without an error to tell, such a report shows no success.
+    """
+    report = _fields(document.get("fwjr", document))
+    steps = _wmcore_steps(report.get("steps"))
+    errors = [(name, error) for name, step in steps.items() for error in map(_fields, _items(step.get("errors"))) if error]
+    errors.sort(key=_rank)
+    known, skipped = _wmcore_inputs(steps), _wmcore_skipped(report)
+    site = next((str(step["site"]) for step in steps.values() if isinstance(step.get("site"), str)), "")
+    if errors:
+        name, error = errors[0]
+        text = "\n".join(f"{one.get('type', '')}: {one.get('details', '')}" for step, one in errors if step == name)
+        found = bad_files(text, known, skipped)
+        evidence = Evidence(_failure(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found)
+        return ReportReading(evidence, inputs=tuple(known))
+    state = document.get("jobstate") or _fields(document.get("meta_data")).get("jobstate")
+    told = [step["status"] for step in steps.values() if step.get("status") is not None]
+    failed = [name for name, step in steps.items() if step.get("status") is not None and _whole(step["status"]) != 0]
+    if failed or (steps and str(state or "success") != "success"):
+        name = failed[0] if failed else ""
+        code = _whole(steps[name].get("status")) if name else codes.REPORT_UNUSABLE
+        text = f"step {name or 'unknown'} failed and names no error"
+        return ReportReading(Evidence(code if code > 1 else codes.REPORT_UNUSABLE, text, name, site))
+    if skipped:
+        text = f"skipped {len(skipped)} files: {', '.join(skipped)}"
+        found = bad_files("", [*known, *skipped], skipped)
+        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], "", site, found))
+    if not steps:
+        return ReportReading(None, "the report has no step")
+    if not told and state is None:
+        return ReportReading(None, "the report does not say how its steps ended")
+    if any(_is_damaged(step) for step in steps.values()):
+        return ReportReading(None, "a step of the report has not the form that WMCore writes")
+    return ReportReading(None)
+
+
+def _wmcore_steps(steps: Any) -> dict[str, dict[str, Any]]:
+    """Steps by name, from the object of WMCore's own documents or the list of WMArchive's long-term ones."""
+    if isinstance(steps, dict):
+        return {name: _fields(step) for name, step in steps.items()}
+    named = [_fields(step) for step in _items(steps)]
+    return {str(step.get("name") or f"step{number}"): step for number, step in enumerate(named, 1)}
+
+
+def _wmcore_inputs(steps: dict[str, dict[str, Any]]) -> list[str]:
+    sources = [step.get("input") for step in steps.values()]
+    lists = [files for source in sources for files in (source.values() if isinstance(source, dict) else [source])]
+    return _texts(_fields(file).get("lfn") for files in lists for file in _items(files))
+
+
+def _wmcore_skipped(report: dict[str, Any]) -> list[str]:
+    files = [(file, _fields(file)) for file in _items(report.get("skippedFiles"))]
+    return _texts(fields.get("LogicalFileName") or fields.get("PhysicalFileName") or file for file, fields in files)
+
+
+def _is_damaged(step: dict[str, Any]) -> bool:
+    return not step or not isinstance(step.get("errors") or [], list)
+
+
+def bad_files(message: str, inputs: Iterable[str], skipped: Iterable[str] = ()) -> tuple[str, ...]:
+    """Input files that were skipped, or that the message names by LFN or at the end of a PFN; each once, in order.
+
+    A file that is not among the job's inputs (a file of an earlier step, pile-up) is not the input's fault.
+    """
+    known = {_lfn(name) for name in inputs}
+    named = [*(_lfn(name) for name in skipped), *(_known_end(path, known) for path in _LFN.findall(message))]
+    return tuple(dict.fromkeys(name for name in named if name in known))
+
+
+def _lfn(name: str) -> str:
+    found = _LFN.search(name)
+    return found.group(0) if found else name
+
+
+def _known_end(path: str, known: set[str]) -> str:
+    """The LFN at the end of a PFN whose directories have a ``/store`` of their own before it."""
+    ends = (path[found.start() :] for found in re.finditer("/store/", path))
+    return next((end for end in ends if end in known), path)
+
+
+def _rank(error: tuple[str, dict[str, Any]]) -> int:
+    """Watchers of the job first, then what ran, what comes after it, and last what only follows from it.
+
+    WMCore writes cmsRun's 8 bits beside its code.
+    """
+    name, code = error[0], _whole(error[1].get("exitCode"))
+    if code in _WMCORE_CONSEQUENCES:
+        return 3
+    if _WMCORE_AFTERWARDS.search(name):
+        return 2
+    return 0 if code > 255 else 1
+
+
+def _whole(value: Any) -> int:
+    """An exit code written as a number or as text; -n is signal n. What is none gives ``REPORT_UNUSABLE``."""
+    text = "" if isinstance(value, bool) else str(value).strip()
+    code = int(text) if _WHOLE.fullmatch(text) else codes.REPORT_UNUSABLE
+    return codes.of_process(code)
+
+
+def _failure(value: Any) -> int:
+    """The code of an error; one that claims 0 tells nothing."""
+    return _whole(value) or codes.REPORT_UNUSABLE
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    return [value for value in values if isinstance(value, str) and value]
+
+
+def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: str = "") -> Evidence | None:
+    """A report together with how the process ended; None for a success. The report's code goes before the process's.
+
+    Without a usable report the process's code is believed when it is a whole one (above 255) or a signal's; of other codes only
+    8 bits are left, which say nothing sure. ``stderr`` is added to the message, so that patterns see it; files that only it names
+    count when the report has them as input, or has no input at all.
+    """
+    exit_code = None if exit_code is None else codes.of_process(exit_code)
+    named = bad_files(stderr, reading.inputs or _LFN.findall(stderr))
+    if reading.evidence is not None:
+        found = reading.evidence
+        files = tuple(dict.fromkeys((*found.bad_files, *named)))
+        return Evidence(found.code, _joined(found.message, stderr), found.step, found.site, files)
+    if reading.is_success:
+        if not exit_code:
+            return None
+        text = f"the report says 0, the process ended with {exit_code}"
+        return Evidence(exit_code if is_sure(exit_code) else codes.ENDINGS_DIFFER, _joined(text, stderr))
+    text = reading.problem if exit_code is None else f"{reading.problem}; the process ended with {exit_code}"
+    code = codes.REPORT_LOST if exit_code is None else code_without_report(exit_code, named)
+    return Evidence(code, _joined(text, stderr), bad_files=named)
+
+
+def code_without_report(exit_code: int, named: Iterable[str]) -> int:
+    """The code of a job that left no usable report. Its 8 bits are believed where they are those of a file that could not be
+    read and stderr names an input file, which no other failure does by chance."""
+    if is_sure(exit_code):
+        return exit_code
+    return codes.UNREADABLE_8_BITS.get(exit_code, codes.REPORT_LOST) if tuple(named) else codes.REPORT_LOST
+
+
+def is_sure(code: int) -> bool:
+    """Whether a process's exit code says by itself what ended it: a whole code, or a signal's."""
+    return code > 255 or codes.SIGNAL_BASE < code <= codes.SIGNAL_BASE + 31
+
+
+def _joined(message: str, stderr: str) -> str:
+    return "\n".join(part for part in (message, stderr[-MESSAGE_CHARACTERS:]) if part)

@@ -1,0 +1,286 @@
+"""The POST script of processing and merge nodes: what happened in this attempt, and what DAGMan is to do next.
+
+Owns ``<node>.post.json`` (``wms2.post/1``, the shape of error-handling 2.3), ``<node>.attempts.jsonl`` and the order in which the
+side files are written. Facts are ``attempts``'s, the verdict is ``classify``'s; no daemon is asked. A script that DAGMan
+runs again for the same attempt, after a crash or to end a cool-off, repeats none of its effects.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..contract import codes, failure_log, files, packed, scripts
+from ..contract.codes import PayloadError
+from ..contract.formats import (
+    MANIFEST_FILE,
+    MANIFEST_SCHEMA,
+    POST_SCHEMA,
+    SITE_ATTRIBUTE,
+    attempts_name,
+    post_name,
+    report_name,
+    utc_now,
+)
+from ..contract.reading import Value, load_document
+from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, RULES_FILE, Evidence, RuleBook, load_rules
+from . import attempts, cooloff, eventlog, resources
+from .attempts import AttemptFacts, PostCall
+from .classify import SUCCESS, Classification, Situation, classify
+
+MERGE_NODE = "merge"
+JOB_LOG = "cluster.log"
+
+_LOG_TAIL_LINES = 200
+_ATTEMPTS_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An attempt with everything that its side files say of it."""
+
+    facts: AttemptFacts
+    evidence: Evidence | None
+    verdict: Classification
+    asked: resources.Asked | None
+    site: str
+
+
+def run_post(directory: Path, node: str, return_value: int, retry: int, max_retries: int, job_id: str) -> int:
+    """Judge the attempt and leave its side files in ``directory``; the POST script's exit status."""
+    call = PostCall(node, return_value, retry, max_retries, job_id)
+    waiting = cooloff.go_on(directory, call)
+    if waiting is not None:
+        return waiting
+    fence = scripts.submission_fence(directory)
+    facts = _facts(directory, call)
+    site = _text(facts.report, "site") or facts.history.site or scripts.elected_site(directory) or ""
+    evidence = attempts.evidence_of(directory, call, facts, site)
+    if evidence is None:
+        failure_log.note_success(directory.parent, fence)
+        whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
+        files.write_json(directory / post_name(call.node), whole)
+        return codes.POST_DONE
+    book = load_rules(directory.parent / RULES_FILE)
+    past = _past_attempts(directory, call.node)
+    asked = _asked(directory, call, past)
+    verdict = classify(evidence, book, _situation(directory, call, book, past, asked, site))
+    record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
+    if record["final"] and failure_log.fails_everywhere(directory.parent, fence, record, book.limits.same_error_units):
+        verdict = _everywhere(verdict, book)
+        record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
+    whole = _note(directory, record, evidence)
+    _prepare_retry(directory, call, verdict, site)
+    files.write_json(directory / post_name(call.node), whole)
+    if verdict.exit_status != codes.POST_RETRY or record["final"]:
+        return verdict.exit_status
+    return cooloff.begin(directory, call, cooloff.deferrals(verdict.cooloff_seconds, book.limits.cooloff_seconds))
+
+
+def _facts(directory: Path, call: PostCall) -> AttemptFacts:
+    report, problem = attempts.read_attempt_report(directory, call)
+    history = eventlog.job_history(directory / JOB_LOG, call.job_id, SITE_ATTRIBUTE)
+    merged = call.node == MERGE_NODE and report is not None and report["exit_code"].integer() == codes.SUCCESS
+    return AttemptFacts(report, history, problem, _manifest_problem(directory, report) if merged and report is not None else "")
+
+
+def _manifest_problem(directory: Path, report: Value) -> str:
+    """Why the unit's manifest is not the one this merge job wrote in the current submission; empty when it is."""
+    try:
+        manifest = load_document(directory / MANIFEST_FILE, MANIFEST_SCHEMA)
+        fence, job_id, unit = manifest["fence"].integer(), manifest["job_id"].text(), manifest["unit"].text()
+        for output in manifest["outputs"].items():
+            if not list(output["files"].items()):
+                return f"{MANIFEST_FILE} has no file of {output['dataset'].text()}"
+    except PayloadError as error:
+        return error.message
+    current = scripts.submission_fence(directory)
+    if (job_id, unit) != (report["job_id"].text(), report["unit"].text()):
+        return f"{MANIFEST_FILE} is of job {job_id} and unit {unit}, not of this merge job"
+    if manifest.get("execution") is not None and manifest["execution"].raw != report.raw.get("execution"):
+        return f"{MANIFEST_FILE} is of another start of job {job_id} than its report"
+    if fence != current:
+        return f"{MANIFEST_FILE} has fence {fence}, the current submission has {current}"
+    return ""
+
+
+def _asked(directory: Path, call: PostCall, past: list[dict[str, Any]]) -> resources.Asked | None:
+    """What this attempt asked for. When this script has run for it before, ``memory.inc`` speaks of the next one already."""
+    asked = resources.asked_by(directory, call.node)
+    for line in past:
+        if asked is not None and _is_of(line, call) and isinstance(line["job"].get("request_memory_mb"), int):
+            return replace(asked, memory_mb=line["job"]["request_memory_mb"])
+    return asked
+
+
+def _situation(
+    directory: Path, call: PostCall, book: RuleBook, past: list[dict[str, Any]], asked: resources.Asked | None, site: str
+) -> Situation:
+    avoided = scripts.avoided_sites(directory.parent / scripts.AVOID_INCLUDE)
+    avoided |= scripts.avoided_sites(directory / scripts.AVOID_INCLUDE)
+    faults = [
+        line
+        for line in past
+        if line["classification"].get("category") == INFRASTRUCTURE
+        and line["job"].get("site") == site
+        and line.get("fence") == scripts.submission_fence(directory)
+        and not _is_of(line, call)
+    ]
+    return Situation(
+        attempt=call.retry,
+        max_retries=call.max_retries,
+        earlier_faults=len(faults),
+        other_site=bool(site and resources.landing_sites(directory) - avoided - {site}),
+        memory_mb=asked.memory_mb if asked else None,
+        most_memory_mb=asked.cores * book.limits.max_memory_per_core_mb if asked else None,
+    )
+
+
+def _everywhere(verdict: Classification, book: RuleBook) -> Classification:
+    """Going on is pointless: error-handling 2.5."""
+    told = f"{verdict.reason}; {book.limits.same_error_units} work units failed with this error and nothing else has ended"
+    return replace(verdict, retryable=False, action=ABORT_DAG, exit_status=codes.POST_ABORT_DAG, reason=told)
+
+
+def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str) -> None:
+    if verdict.memory_mb is not None:
+        resources.raise_memory(directory, call.node, verdict.memory_mb)
+    if verdict.leave_site:
+        scripts.avoid_site(directory, site)
+        scripts.log(directory, f"post: {call.node} gave up at {site}, the unit is to land elsewhere")
+
+
+def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
+    report, history, verdict = judged.facts.report, judged.facts.history, judged.verdict
+    whole: dict[str, Any] = report.raw if report is not None else {}
+    return {
+        "schema": POST_SCHEMA,
+        "node_name": call.node,
+        "timestamp": utc_now(),
+        "attempt": call.retry,
+        "max_retries": call.max_retries,
+        "final": not verdict.retryable or call.retry >= call.max_retries,
+        "unit": whole.get("unit") or directory.name,
+        "role": whole.get("role") or (MERGE_NODE if call.node == MERGE_NODE else "processing"),
+        "fence": whole.get("fence", scripts.submission_fence(directory)),
+        "job_id": call.job_id,
+        "report": report_name(call.node, call.retry) if report is not None else None,
+        "job": {
+            "exit_code": whole.get("exit_code", call.return_value),
+            "return_value": call.return_value,
+            "exit_signal": history.exit_signal,
+            "hold_reason": history.hold_reason,
+            "hold_code": history.hold_code,
+            "removed_reason": history.removed_reason,
+            "wall_time_sec": history.wall_seconds,
+            "cpu_time_sec": history.cpu_seconds or _cpu_of_steps(whole),
+            "memory_mb": history.memory_mb,
+            "request_memory_mb": judged.asked.memory_mb if judged.asked else None,
+            "site": judged.site or None,
+            "schedd": whole.get("schedd"),
+        },
+        "cmssw": _cmssw(whole) if report is not None else None,
+        "classification": {
+            "category": verdict.category,
+            "retryable": verdict.retryable,
+            "bad_input_files": list(verdict.bad_input_files),
+            "action": verdict.action,
+            "reason": verdict.reason,
+            "code": verdict.code,
+            "step": judged.evidence.step if judged.evidence else "",
+            "rule": verdict.rule,
+            "cooloff_seconds": verdict.cooloff_seconds,
+            "memory_mb": verdict.memory_mb,
+        },
+    }
+
+
+def _cpu_of_steps(report: dict[str, Any]) -> float | None:
+    """HTCondor without cgroups misses what short processes use, and says 0; the steps' own figures are better than that."""
+    steps = report.get("steps")
+    return round(sum(step["cpu_seconds"] for step in steps), 3) if steps else None
+
+
+def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
+    """What the steps did, in the names of error-handling 2.3."""
+    steps = report.get("steps", [])
+    read = steps[0]["events_read"] if steps else 0
+    wall = sum(step["wall_seconds"] for step in steps)
+    outcome = {step["name"]: {"status": int(step["exit_code"] != 0), "exit_code": step["exit_code"]} for step in steps}
+    failed = report.get("exit_step")
+    if failed is not None:
+        outcome[failed] = {"status": 1, "exit_code": report["exit_code"]}
+    return {
+        "exit_code": report["exit_code"],
+        "steps": outcome,
+        "error_message": report.get("error_message", ""),
+        "input_files": [file["lfn"] for file in report.get("processed", {}).get("files", [])],
+        "output_files": [output["lfn"] for output in report.get("outputs", [])],
+        "performance": {
+            "peak_rss_mb": max((step["peak_rss_mb"] for step in steps), default=None),
+            "avg_event_time_sec": round(wall / read, 6) if read else None,
+            "events_read": read,
+            "events_written": steps[-1]["events_written"] if steps else 0,
+        },
+    }
+
+
+def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) -> dict[str, Any]:
+    """Add the attempt to the logs, where it is not there already; what ``post.json`` is to hold.
+
+    Before anything is changed for the next attempt: a script that is run again reads here what this one had asked for.
+    ``post.json`` comes last: who reads it finds everything else in place.
+    """
+    node, retry = record["node_name"], record["attempt"]
+    whole = {**record, "log_tail": _log_tail(directory, node, retry, record["job_id"], failed=evidence is not None)}
+    path = directory / attempts_name(node)
+    last = files.tail_text(path, 1, max_bytes=1024 * 1024)
+    if not last or not _same_call(last, record):
+        if evidence is not None:
+            failure_log.append_failure(directory.parent, whole, evidence.message)
+        files.append_line(path, json.dumps(record))
+    return whole
+
+
+def _log_tail(directory: Path, node: str, retry: int, job_id: str, *, failed: bool) -> str:
+    """The end of the job's stderr, after that of the program that failed inside it."""
+    own = files.tail_text(directory / f"{node}.{retry}.err", _LOG_TAIL_LINES)
+    program = packed.last_stderr(directory, node, retry, job_id, _LOG_TAIL_LINES) if failed else ""
+    return "\n".join("\n".join(part for part in (program, own) if part).splitlines()[-_LOG_TAIL_LINES:])
+
+
+def _past_attempts(directory: Path, node: str) -> list[dict[str, Any]]:
+    """Recorded attempts of a node, oldest first; a line that a crash cut off is left out."""
+    found = []
+    for text in files.tail_text(directory / attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES).splitlines():
+        line = _loaded(text)
+        if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict):
+            found.append(line)
+    return found
+
+
+def _is_of(line: dict[str, Any], call: PostCall) -> bool:
+    return (line.get("job_id"), line.get("attempt")) == (call.job_id, call.retry) and call.submitted
+
+
+def _same_call(text: str, record: dict[str, Any]) -> bool:
+    """Whether a recorded line is of this attempt. What is done about it may differ by now: other units have failed since."""
+    before = _loaded(text)
+    old, new = before.get("classification"), record["classification"]
+    same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
+    return same and isinstance(old, dict) and all(old.get(name) == new[name] for name in ("category", "code"))
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+def _text(report: Value | None, name: str) -> str:
+    value = report.get(name) if report is not None else None
+    return value.text() if value is not None else ""

@@ -1,0 +1,89 @@
+"""What a node asks HTCondor for, read from the DAG's files as HTCondor reads them; and raising its memory.
+
+Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines). A unit's nodes share it, and their POST scripts run side by side.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..contract import files, scripts
+
+DAG_FILE = "group.dag"
+
+_MEMORY = re.compile(r"^request_memory\s*=\s*\$\(MEMORY_\$\(JOB\):(.+)\)\s*$", re.MULTILINE)
+_CORES = re.compile(r"^request_cpus\s*=\s*(.+?)\s*$", re.MULTILINE)
+_VARIABLE = re.compile(r'(\w+)="([^"]*)"')
+_MACRO = re.compile(r"\$\((\w+)\)")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Memory in MB and cores of a node's next submission."""
+
+    memory_mb: int
+    cores: int
+
+
+def asked_by(directory: Path, node: str) -> Asked | None:
+    """What the node's submit file asks for now; None when it cannot be told."""
+    dag = _text(directory / DAG_FILE)
+    submit = re.search(rf"^JOB {re.escape(node)} (\S+)", dag, re.MULTILINE)
+    if submit is None:
+        return None
+    variables = _variables(dag, node)
+    text = _text(directory / submit.group(1))
+    default, cores = _whole(_MEMORY.search(text), variables), _whole(_CORES.search(text), variables)
+    raised = _raised(directory, node)
+    if cores is None or (default is None and raised is None):
+        return None
+    return Asked(raised if raised is not None else default or 0, cores)
+
+
+def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
+    """Let the node's next submission ask for ``memory_mb``."""
+    path = directory / scripts.MEMORY_INCLUDE
+    with _locked(directory):
+        kept = [line for line in _text(path).splitlines() if not line.startswith(f"MEMORY_{node} ")]
+        files.write_atomic(path, "\n".join([*kept, f"MEMORY_{node} = {memory_mb}"]) + "\n")
+
+
+def landing_sites(directory: Path) -> set[str]:
+    """Sites where the unit may land, as planned."""
+    return {site for site in _variables(_text(directory / DAG_FILE), "landing").get("sites", "").split(",") if site}
+
+
+def _raised(directory: Path, node: str) -> int | None:
+    found = re.search(rf"^MEMORY_{re.escape(node)} = (\d+)$", _text(directory / scripts.MEMORY_INCLUDE), re.MULTILINE)
+    return int(found.group(1)) if found else None
+
+
+def _variables(dag: str, node: str) -> dict[str, str]:
+    lines = re.findall(rf"^VARS {re.escape(node)} (.*)$", dag, re.MULTILINE)
+    return {name: value for line in lines for name, value in _VARIABLE.findall(line)}
+
+
+def _whole(found: re.Match[str] | None, variables: dict[str, str]) -> int | None:
+    if found is None:
+        return None
+    text = _MACRO.sub(lambda macro: variables.get(macro.group(1), ""), found.group(1)).strip()
+    return int(text) if text.isdigit() else None
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    with (directory / ".memory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,65 @@
+"""Failures that no POST script judges: of the landing job, and of the scripts before a node. Told in the DAG's failure log.
+
+DAGMan repeats these by itself, so nothing is decided here; without a line in the log a unit would fail and nobody could say why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..contract import codes, failure_log, files, scripts
+from ..contract.codes import PayloadError
+from ..contract.formats import utc_now
+from ..contract.rules import INFRASTRUCTURE, RETRY, RULES_FILE, TRANSIENT, Evidence, first_match, load_rules
+
+LANDING, PROCESSING, MERGE = "landing", "processing", "merge"
+#: Job id of a script that runs before there is a job.
+NO_JOB = "-"
+
+_LOG_LINES = 20
+
+
+def tell_landing(unit: Path, job_id: str, return_value: int, site: str) -> None:
+    """The landing job of a unit did not end well; it may not have begun at all."""
+    if job_id.startswith("-"):
+        evidence = Evidence(codes.NOT_SUBMITTED, f"no landing job was submitted (DAGMan says {return_value}): see dagman.out")
+    else:
+        evidence = Evidence(codes.LANDING_FAILED, f"the landing job ended with {return_value}", site=site)
+    _tell(unit, LANDING, LANDING, job_id, evidence, INFRASTRUCTURE, None)
+
+
+def tell_script(unit: Path, command: str, node: str, error: PayloadError) -> None:
+    """A script before a node, or the one that elects the site, could not do its work."""
+    evidence = Evidence(error.code, f"{command}: {error.message}", step=command)
+    try:
+        rule = first_match(load_rules(unit.parent / RULES_FILE).rules, evidence)
+    except PayloadError:  # what went wrong is told all the same, without a rule's name for it
+        rule = None
+    role = LANDING if node == LANDING else MERGE if node == MERGE else PROCESSING
+    _tell(unit, node, role, NO_JOB, evidence, rule.category if rule else TRANSIENT, rule.name if rule else None)
+
+
+def _tell(unit: Path, node: str, role: str, job_id: str, evidence: Evidence, category: str, rule: str | None) -> None:
+    record: dict[str, Any] = {
+        "timestamp": utc_now(),
+        "unit": unit.name,
+        "node_name": node,
+        "role": role,
+        "attempt": 0,
+        "job_id": job_id,
+        "fence": scripts.submission_fence(unit),
+        "final": False,  # how often DAGMan will repeat it is not told to these scripts
+        "job": {"site": evidence.site},
+        "classification": {
+            "code": evidence.code,
+            "step": evidence.step,
+            "category": category,
+            "action": RETRY,
+            "rule": rule,
+            "reason": f"exit code {evidence.code}: {evidence.message}",
+            "bad_input_files": [],
+        },
+        "log_tail": files.tail_text(unit / scripts.SCRIPTS_LOG, _LOG_LINES),
+    }
+    failure_log.append_failure(unit.parent, record, evidence.message)

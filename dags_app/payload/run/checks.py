@@ -1,0 +1,149 @@
+"""Did a step do exactly its work? Pure: compares what was asked with what the framework job report says.
+
+cmsRun ends with 0 after skipping a file or reading nothing; here both are failures (docs/design/model.md, Exit codes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..contract import codes
+from ..contract.codes import PayloadError
+from ..contract.documents import UnitJob
+from ..contract.lumis import LumiSet, describe, lumi_set
+from .fjr import FrameworkReport, OutputFileReport
+from .gathering import GatheredFile
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """An input file with the number of events read; ``first_event`` (from 0) when the job was given only a part of it."""
+
+    lfn: str
+    events: int
+    first_event: int | None = None
+
+    @property
+    def last_event(self) -> int | None:
+        """Last event read of a part; None for a whole file, and for a part without events."""
+        return None if self.first_event is None or self.events == 0 else self.first_event + self.events - 1
+
+
+@dataclass(frozen=True)
+class Processed:
+    """What a step really read or generated. ``files`` is empty for generation."""
+
+    events: int
+    lumis: LumiSet
+    files: tuple[ReadFile, ...]
+
+
+def processed_by(report: FrameworkReport) -> Processed:
+    """What the first step of a job processed.
+
+    Generation has no input file: its events are cmsRun's own count (before any filter), its lumis those of the outputs.
+    """
+    inputs = report.primary_inputs
+    if inputs:
+        lumis = {lumi for file in inputs for lumi in lumi_set(file.lumis)}
+        return Processed(sum(f.events_read for f in inputs), lumis, tuple(ReadFile(f.lfn, f.events_read) for f in inputs))
+    counted = report.metric("ProcessingSummary", "NumberEvents")
+    events = int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
+    return Processed(events, {lumi for file in report.outputs for lumi in lumi_set(file.lumis)}, ())
+
+
+def with_ranges(done: Processed, job: UnitJob) -> Processed:
+    """``done`` with the first event of each file that the job was given a part of."""
+    starts = {file.lfn: file.first_event for file in job.files}
+    return replace(done, files=tuple(replace(file, first_event=starts.get(file.lfn)) for file in done.files))
+
+
+def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> Processed:
+    """What the first step of a later task read. cmsRun opened paths; the files go by their LFNs here."""
+    lfns = {str(file.path.resolve()): file.lfn for file in gathered}
+    starts = {file.lfn: file.part.first_event for file in gathered if file.part is not None}
+    inputs = report.primary_inputs
+    files = []
+    for file in inputs:
+        lfn = lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)
+        files.append(ReadFile(lfn, file.events_read, starts.get(lfn)))
+    return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, tuple(files))
+
+
+def check_gathered(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
+    """Refuse a first step of a later task that did not read each file, or its part of one, or read another one."""
+    _same_files(step, {file.lfn for file in gathered}, {file.lfn for file in done.files})
+    wanted = {file.lfn: file for file in gathered}
+    for file in done.files:
+        if file.lfn not in wanted:
+            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} opened {file.lfn}, which it was not given")
+        part, held = wanted[file.lfn].part, wanted[file.lfn].events
+        given = held if part is None else part.events
+        if given is not None and file.events != given:
+            whose = "it holds" if part is None else "its share is"
+            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} read {file.events} events of {file.lfn}, {whose} {given}")
+    _check_gathered_lumis(gathered, done, step)
+
+
+def _check_gathered_lumis(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
+    """Which lumis a range of events lies in only cmsRun knows; otherwise they are known."""
+    lumis: LumiSet = set()
+    for file in gathered:
+        lumis |= lumi_set(file.lumis) if file.part is None or file.part.lumis is None else file.part.lumis
+    is_range = any(file.part is not None and file.part.first_event is not None for file in gathered)
+    _same_lumis(step, lumis & done.lumis if is_range else lumis, done.lumis)
+
+
+def check_not_skipped(report: FrameworkReport, step: str) -> None:
+    """Refuse a report with skipped input files."""
+    if report.skipped_files:
+        raise PayloadError(
+            codes.INPUT_SKIPPED, f"step {step} skipped {len(report.skipped_files)} files: {', '.join(report.skipped_files)}"
+        )
+
+
+def check_first_step(job: UnitJob, done: Processed, step: str) -> None:
+    """Refuse a first step that did not process exactly what the job was given."""
+    if job.generate is not None:
+        _same_events(step, job.generate.events, done.events)
+        _same_lumis(step, job.generate.lumis, done.lumis)
+    elif job.mask is not None:
+        # a lumi may lie in several files, so its number alone does not show that all of it was read
+        _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
+        _same_lumis(step, job.mask_lumis, done.lumis)
+    else:
+        _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
+        _same_events(step, sum(_events_of(file.first_event, file.last_event, file.events) for file in job.files), done.events)
+
+
+def check_next_step(source: OutputFileReport, done: Processed, step: str) -> None:
+    """Refuse a later step that did not read exactly the file of the step before it."""
+    _same_events(step, source.events, done.events)
+    _same_lumis(step, lumi_set(source.lumis), done.lumis)
+
+
+def _events_of(first: int | None, last: int | None, events: int) -> int:
+    if last is None:
+        return events - (first or 0)
+    return last - (first or 0) + 1
+
+
+def _same_events(step: str, wanted: int, done: int) -> None:
+    if wanted != done:
+        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed {done} events, it was given {wanted}")
+
+
+def _same_lumis(step: str, wanted: LumiSet, done: LumiSet) -> None:
+    missing, extra = wanted - done, done - wanted
+    if missing or extra:
+        parts = [f"missing {describe(missing)}" if missing else "", f"not asked for {describe(extra)}" if extra else ""]
+        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed other lumis: {'; '.join(p for p in parts if p)}")
+
+
+def _same_files(step: str, wanted: set[str], done: set[str]) -> None:
+    missing = sorted(wanted - done)
+    if missing:
+        raise PayloadError(
+            codes.PROCESSED_DIFFERS, f"step {step} did not open {len(missing)} of its files: {', '.join(missing[:5])}"
+        )

@@ -1,0 +1,57 @@
+"""Starting a CMSSW program in a step's directory: with the release from CVMFS, or the one on PATH. Owns that choice.
+
+Where ``/cvmfs/cms.cern.ch`` is mounted the step's own release and architecture are used. Elsewhere the program must be on
+PATH already (a container or a site that sets up the release itself).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ..contract import codes
+from ..contract.codes import PayloadError
+from . import processes
+from .processes import Finished
+from .psets import copy_program
+
+CVMFS = Path("/cvmfs/cms.cern.ch")
+_SETUP_FAILED = 97  # of cmssw_run.sh
+
+
+def run_in_release(
+    command: list[str], release: str, scram_arch: tuple[str, ...], directory: Path, work: Path, variables: dict[str, str]
+) -> Finished:
+    """Run ``command`` in ``directory`` in the environment of ``release``; output in ``directory/<program>.stdout|.stderr``.
+
+    PayloadError when neither CVMFS nor PATH has the program, or when the release cannot be set up.
+    """
+    program = command[0]
+    scratch = work / "tmp"
+    scratch.mkdir(exist_ok=True)
+    environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
+    from_cvmfs = CVMFS.is_dir()
+    if from_cvmfs:
+        script = work / "cmssw_run.sh"
+        copy_program("cmssw_run.sh", script)
+        command = ["/bin/bash", str(script), release, _architecture(release, scram_arch), str(work / "releases"), *command]
+    elif shutil.which(program) is None:
+        raise PayloadError(
+            codes.EXECUTABLE_NOT_FOUND,
+            f"{program} was not found: {CVMFS} is not mounted, and no {program} is on PATH ({os.environ.get('PATH', '')})",
+        )
+    finished = processes.run_measured(command, directory, environment, directory / Path(program).name)
+    if from_cvmfs and finished.exit_code == _SETUP_FAILED:
+        raise PayloadError(codes.CMSSW_SETUP_FAILED, f"{release} could not be set up: see {program}.stderr")
+    return finished
+
+
+def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
+    """The first of the request's architectures that CVMFS has."""
+    for arch in scram_arch:
+        if (CVMFS / arch).is_dir():
+            return arch
+    raise PayloadError(
+        codes.CMSSW_SETUP_FAILED, f"{release}: {CVMFS} has none of {', '.join(scram_arch) or 'no architecture at all'}"
+    )

@@ -1,0 +1,102 @@
+"""The ``job`` command: one attempt of one processing node. Owns its order: unpack, run the steps, stage out.
+
+Works in ``work/`` below HTCondor's scratch directory; only the report and the logs stay at the top, because HTCondor
+brings back every new file it finds there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+from ..contract import codes, documents, names
+from ..contract.codes import PayloadError, exit_status
+from ..contract.formats import SANDBOX_FILE
+from ..contract.journal import Journals
+from ..contract.reports import AttemptReport, OutputRecord
+from . import storage
+from .checks import Processed
+from .gathering import read_node_input
+from .processes import stop_requests_as_errors
+from .slot import read_slot
+from .steps import DoneStep, JobContext, run_chain
+
+ROLE = "processing"
+WORK = "work"
+
+
+def run_job(directory: Path, node: str, attempt: int) -> int:
+    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
+    work = directory / WORK
+    shutil.rmtree(work, ignore_errors=True)  # a job that HTCondor started again in the same place
+    work.mkdir()
+    with AttemptReport(node, attempt, ROLE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
+        volume = storage.site_volume(report.slot.site)
+        job, unit = documents.read_job(directory), documents.read_unit(directory)
+        sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
+        unit_job = unit.job(node)
+        gathered = read_node_input(directory, unit, unit_job, volume) if unit_job.reads else ()
+        if unit_job.reads and not gathered:
+            report.processed = Processed(0, set(), ())
+        else:
+            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered), volume)
+    shutil.rmtree(work, ignore_errors=True)
+    return exit_status(report.exit_code)
+
+
+def _run(context: JobContext, volume: storage.Volume) -> None:
+    done = run_chain(context)
+    context.attempt.exit_step = "stageOut"
+    _stage_out(context, volume, done)
+    context.attempt.exit_step = None
+
+
+def unpack_sandbox(archive: Path, target: Path) -> Path:
+    """Unpack the sandbox; PayloadError when it cannot be read or would write outside ``target``."""
+    try:
+        with tarfile.open(archive) as packed:
+            for member in packed.getmembers():
+                if not (member.isfile() or member.isdir()) or not _is_inside(target / member.name, target):
+                    raise PayloadError(
+                        codes.INVALID_DOCUMENT, f"{archive.name}: {member.name} is not a plain file inside the sandbox"
+                    )
+            packed.extractall(target)  # noqa: S202  (every member was checked above)
+    except (OSError, tarfile.TarError) as error:
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{archive.name} cannot be unpacked: {error}") from error
+    return target
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    root = directory.resolve()
+    return root in (path.resolve(), *path.resolve().parents)
+
+
+def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, DoneStep]) -> None:
+    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there; journal first."""
+    job, report, parents = context.job, context.attempt, _parents(context)
+    journals = Journals(volume.path(names.journals_lfn(job, context.unit, ROLE)), job.dag_id)
+    lfns = [lfn for step in done.values() for lfn in context.lfns_of(step.step).values()]
+    journal = journals.of(report.node, report.slot, lfns)
+    journal.keep()
+    for step in done.values():
+        for output in job.staged_by(step.step.name).values():
+            written = step.report.output(output.module)
+            if written is None:  # steps.py has refused this already
+                raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
+            lfn = context.lfns_of(step.step)[output.module]
+            stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.execution)
+            record = OutputRecord(output.step, output.module, output.dataset, stored, written.events, written.lumis, parents)
+            report.outputs.append(record)
+            journal.keep()
+
+
+def _parents(context: JobContext) -> tuple[str, ...]:
+    """LFNs of the unit's input files behind this job, none for generation.
+
+    A later step or task reads files that only this unit knows, so the parents of its output are those of what it read.
+    """
+    if context.gathered:
+        return tuple(sorted({parent for file in context.gathered for parent in file.parents}))
+    processed = context.attempt.processed
+    return tuple(sorted({file.lfn for file in processed.files})) if processed else ()

@@ -1,0 +1,105 @@
+"""Where a payload job runs: what HTCondor's job ad and machine ad say, and the host. Owns the ClassAd names read there.
+
+HTCondor writes both ads as text files and names them in ``_CONDOR_JOB_AD`` and ``_CONDOR_MACHINE_AD``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from ..contract import codes
+from ..contract.codes import PayloadError
+from ..contract.formats import SITE_ATTRIBUTE
+from ..contract.packed import JOB_AD, MACHINE_AD
+
+#: ClassAd attributes that the planner stamps on every job.
+FENCE_ATTRIBUTE = "WMS2_Fence"
+UNIT_ATTRIBUTE = "WMS2_Unit"
+
+_LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The slot and the HTCondor job of this attempt."""
+
+    site: str
+    host: str
+    job_id: str  # "<cluster>.<proc>", what DAGMan calls $JOBID
+    schedd: str | None
+    unit: str
+    fence: int
+    #: A random id of this start of the job. HTCondor starts a job again under the same number, after a partition even while the
+    #: earlier start still runs; what both write must not meet.
+    execution: str
+
+
+def read_ad(path: Path) -> dict[str, str]:
+    """Attributes of a ClassAd in HTCondor's line form; strings without their quotes, other values as written."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return {name: value[1:-1] if value.startswith('"') else value for name, value in _LINE.findall(text)}
+
+
+def read_slot() -> Slot:
+    """The slot of this process; PayloadError when it does not run under HTCondor or an attribute is missing."""
+    job, machine = _ad("_CONDOR_JOB_AD"), _ad("_CONDOR_MACHINE_AD")
+    global_id = job.get("GlobalJobId", "")
+    return Slot(
+        site=_need(machine, SITE_ATTRIBUTE, "machine ad: the site must advertise it"),
+        host=socket.gethostname(),
+        job_id=f"{_need(job, 'ClusterId', 'job ad')}.{_need(job, 'ProcId', 'job ad')}",
+        schedd=global_id.split("#")[0] or None,
+        unit=_need(job, UNIT_ATTRIBUTE, "job ad: the submit file must set My.WMS2_Unit"),
+        fence=int(_need(job, FENCE_ATTRIBUTE, "job ad: fence.dag.inc must be included by the DAG")),
+        execution=uuid4().hex,
+    )
+
+
+def ads() -> list[tuple[str, bytes]]:
+    """Both ads as HTCondor wrote them, by the names they have in an attempt's packed logs; those that are there."""
+    named = ((JOB_AD, os.environ.get("_CONDOR_JOB_AD", "")), (MACHINE_AD, os.environ.get("_CONDOR_MACHINE_AD", "")))
+    return [(name, _public(Path(path).read_bytes())) for name, path in named if path and Path(path).is_file()]
+
+
+def _public(ad: bytes) -> bytes:
+    """Without what nobody else may know: claim ids give a right to the slot, capabilities one to the job's files."""
+    secret = (b"ClaimId", b"ClaimIds", b"Capability", b"TransferKey", b"ChildClaimIds", b"PairedClaimId")
+    return b"".join(line for line in ad.splitlines(keepends=True) if not line.split(b" ", 1)[0].endswith(secret))
+
+
+def _ad(variable: str) -> dict[str, str]:
+    path = os.environ.get(variable)
+    if not path or not Path(path).is_file():
+        raise PayloadError(
+            codes.INVALID_DOCUMENT, f"{variable} does not name a file: this command runs inside an HTCondor job, nowhere else"
+        )
+    return read_ad(Path(path))
+
+
+def _need(ad: dict[str, str], name: str, where: str) -> str:
+    if name not in ad or ad[name] in ("", "undefined"):
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{name} is not in the {where}")
+    return ad[name]
+
+
+def cgroup_peak_mb() -> int | None:
+    """Peak memory of this job's own cgroup in MB; None when HTCondor gave the job none."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").split()
+    except OSError:
+        return None
+    for line in groups:
+        number, controllers, path = line.split(":", 2)
+        if "condor" not in path:
+            continue
+        unified = number == "0" and not controllers
+        base, name = ("/sys/fs/cgroup", "memory.peak") if unified else ("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes")
+        file = Path(base + path) / name
+        if (unified or "memory" in controllers.split(",")) and file.is_file():
+            return int(file.read_text(encoding="utf-8")) // (1024 * 1024)
+    return None
