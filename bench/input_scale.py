@@ -84,7 +84,7 @@ def child(dataset: str) -> None:
 
     django.setup()
     from requests_app.lease import evaluating
-    from requests_app.lifecycle.submitted import handle_submitted
+    from requests_app.lifecycle.planning import handle_submitted
     from requests_app.models import Request, RequestStatus
     from requests_app.services import request_import
     from requests_app.work.planner import round_plan

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract.formats import SUCCESS_CATEGORY, post_name
 from dags_app.planning import layout, writer
-from dags_app.services import dag_files as leavings
+from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.services.units import UnitNodes, unit_nodes
 from dags_app.states import dag_transition, history
@@ -68,13 +68,13 @@ def directory_evidence(dag: DAG) -> DirectoryEvidence:
     if not place.is_dir():
         return DirectoryEvidence(None, "", "", "", "", problem=f"{place} is not there")
     damaged: list[str] = []
-    metrics, status = leavings.metrics(file, damaged), leavings.status(file, damaged)
+    metrics, status = dag_files.metrics(file, damaged), dag_files.status(file, damaged)
     times = [time for time in map(_written, (place / name for name in _HEARTBEATS)) if time is not None]
     return DirectoryEvidence(
         written_at=max(times, default=None),
         lock=_first_line(file.with_name(f"{file.name}.lock")),
         metrics=metrics.cluster if metrics else "",
-        rescue=leavings.rescue_name(file),
+        rescue=dag_files.rescue_name(file),
         units=f"status file: {len(status.done_nodes())} of {len(status.nodes)} units done" if status else "",
         damaged=", ".join(damaged),
     )
@@ -148,7 +148,7 @@ def dag_fenced_off(dag: DAG) -> bool:
 
 def lost_unit_nodes(dag: DAG) -> UnitNodes:
     """Units that are done for certain: by DAGMan's own files, or because the POST script of their merge has said so."""
-    told, rescue = unit_nodes(dag), leavings.rescue(Path(dag.dag_file_path), [])
+    told, rescue = unit_nodes(dag), dag_files.rescue(Path(dag.dag_file_path), [])
     done = (set(told.done) if told else set()) | (set(rescue.done) if rescue else set())
     open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state=WorkUnitState.DONE)
     merged = [name for name in open_units.values_list("name", flat=True) if _merge_accepted(Path(dag.submit_dir) / name)]

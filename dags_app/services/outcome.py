@@ -13,7 +13,7 @@ from typing import Any
 from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, metrics_outcome
 from dags_app.dagman.jobs import ended
 from dags_app.models import DAG, DAGStatus
-from dags_app.services import dag_files as leavings
+from dags_app.services import dag_files
 from wms2.adapters import factory
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
@@ -64,17 +64,17 @@ def sources_of(dag: DAG, ad: HistoryAd | None) -> Sources:
     """Read the files of the DAG's directory, and leave out what is not of this submission."""
     path = Path(dag.dag_file_path)
     damaged: list[str] = []
-    metrics = leavings.metrics(path, damaged)
+    metrics = dag_files.metrics(path, damaged)
     if metrics is not None and metrics.cluster != dag.dagman_cluster_id:
         metrics = None
-    status = leavings.status(path, damaged)
+    status = dag_files.status(path, damaged)
     if status is not None and status.written_at < _began(ad, metrics):
         status = None  # DAGMan writes it anew when it starts: this one could not be replaced
-    name = leavings.rescue_name(path)
+    name = dag_files.rescue_name(path)
     if name == Path(dag.rescue_dag_path).name:
         name = ""  # this submission started from it
-    rescue = leavings.rescue(path, damaged) if name else None
-    removed = leavings.removed_units(path.parent, status, metrics) if status is not None else ()
+    rescue = dag_files.rescue(path, damaged) if name else None
+    removed = dag_files.removed_units(path.parent, status, metrics) if status is not None else ()
     return Sources(ad, metrics, status, name, rescue, removed, tuple(damaged))
 
 

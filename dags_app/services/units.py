@@ -17,7 +17,7 @@ from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import layout
 from dags_app.planning.wanted import WantedLumis
-from dags_app.services import dag_files as leavings
+from dags_app.services import dag_files
 from dags_app.services.claims import manifest_compare
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import StaleState
@@ -35,7 +35,7 @@ class UnitNodes:
 
 def unit_nodes(dag: DAG) -> UnitNodes | None:
     """Read the outer status file. A torn, damaged or missing file says nothing."""
-    status = leavings.status(Path(dag.dag_file_path), [])
+    status = dag_files.status(Path(dag.dag_file_path), [])
     if status is None:
         return None
     return UnitNodes(
@@ -50,7 +50,7 @@ def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
     if completed:
         return UnitNodes(done=tuple(WorkUnit.objects.filter(round_id=dag.round_id).values_list("name", flat=True)), failed=())
     nodes = unit_nodes(dag)
-    rescue = leavings.rescue(Path(dag.dag_file_path), [])
+    rescue = dag_files.rescue(Path(dag.dag_file_path), [])
     if rescue is None:
         return nodes
     failed = nodes.failed if nodes is not None else tuple(sorted(rescue.failed))
@@ -86,7 +86,7 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
 
 def unit_ended_at(*, unit: WorkUnit, dag: DAG) -> datetime | None:
     """When the unit's own DAGMan ended, its cleanup with it; None where that is not to be read. Nothing is decided by it."""
-    inner = leavings.metrics(Path(dag.submit_dir) / unit.name / layout.INNER_DAG, [])
+    inner = dag_files.metrics(Path(dag.submit_dir) / unit.name / layout.INNER_DAG, [])
     return datetime.fromtimestamp(inner.ended_at, UTC) if inner is not None else None
 
 

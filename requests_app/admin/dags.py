@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dags_app.models import DAG
-from requests_app.pages import preview as foretell
+from requests_app.pages import preview
 from requests_app.services import dags as services
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.adapters.types import JobStatus
@@ -55,7 +55,7 @@ def _release(dags: Sequence[DAG]) -> dict[uuid.UUID, list[str]]:
 
 
 def _remove(dags: Sequence[DAG]) -> dict[uuid.UUID, list[str]]:
-    told = foretell.hold([dag.workflow.request for dag in dags])
+    told = preview.hold([dag.workflow.request for dag in dags])
     return {dag.pk: [f"{dag.workflow.request_id} is held:", *told[dag.workflow.request.pk]] for dag in dags}
 
 

@@ -11,7 +11,7 @@ from outputs_app.models import Effect, EffectState
 from requests_app import services
 from requests_app.limits import limit_set
 from requests_app.models import CleanupPolicy, InputFile, Limit, Request
-from requests_app.pages import preview as foretell
+from requests_app.pages import preview
 from requests_app.selectors.admission import admission_standing
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.input_files import restore_refused
@@ -130,23 +130,23 @@ def _set_priority(row: Request, actor: str, data: Data) -> None:
 
 register_verbs(
     Request,
-    Verb("submit", "Submit", foretell.submit, foretell.why_not_submit, _verb(services.request_submit), _status),
-    Verb("release", "Release", foretell.release, foretell.why_not_release, _release, _status, ReleaseForm),
-    Verb("stop", "Stop", foretell.stop, foretell.why_not_stop, _stop, _status, StopForm),
-    Verb("hold", "Hold", foretell.hold, foretell.why_not_hold, _verb(services.request_hold), _status),
-    Verb("priority", "Change priority", foretell.priority, foretell.why_not_priority, _set_priority, _status, PriorityForm),
-    Verb("restart", "Restart", foretell.restart, restart_refused, _restart, _status, RestartForm, dangerous=True),
-    Verb("fail", "Fail", foretell.fail, foretell.why_not_fail, _verb(services.request_fail), _status, dangerous=True),
+    Verb("submit", "Submit", preview.submit, preview.why_not_submit, _verb(services.request_submit), _status),
+    Verb("release", "Release", preview.release, preview.why_not_release, _release, _status, ReleaseForm),
+    Verb("stop", "Stop", preview.stop, preview.why_not_stop, _stop, _status, StopForm),
+    Verb("hold", "Hold", preview.hold, preview.why_not_hold, _verb(services.request_hold), _status),
+    Verb("priority", "Change priority", preview.priority, preview.why_not_priority, _set_priority, _status, PriorityForm),
+    Verb("restart", "Restart", preview.restart, restart_refused, _restart, _status, RestartForm, dangerous=True),
+    Verb("fail", "Fail", preview.fail, preview.why_not_fail, _verb(services.request_fail), _status, dangerous=True),
     Verb(
         "invalidate",
         "Invalidate outputs",
-        foretell.invalidate,
-        foretell.why_not_invalidate,
+        preview.invalidate,
+        preview.why_not_invalidate,
         _verb(services.request_invalidate),
         _status,
         dangerous=True,
     ),
-    Verb("abort", "Abort", foretell.abort, foretell.why_not_abort, _verb(services.request_abort), _status, dangerous=True),
+    Verb("abort", "Abort", preview.abort, preview.why_not_abort, _verb(services.request_abort), _status, dangerous=True),
 )
 
 

@@ -13,8 +13,7 @@ from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
-from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_suspicion
-from requests_app.lifecycle.obstacles import tell_obstacle
+from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.sites import sites_judge

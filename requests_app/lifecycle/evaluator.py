@@ -9,7 +9,7 @@ import structlog
 from dags_app.selectors import dag_id_live
 from requests_app.alerts import tell_stuck_effects
 from requests_app.lease import Evaluation, evaluating
-from requests_app.lifecycle import evaluate
+from requests_app.lifecycle.handlers import evaluate
 from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.models import EVALUATED
 from wms2.errors import StaleState

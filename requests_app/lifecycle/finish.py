@@ -1,28 +1,50 @@
-"""After a round: the next one, or the end (docs/design/model.md, Request statuses)."""
+"""After a round: the next one, a rescue, a hold, new input, or the end (docs/design/model.md, Request statuses).
+
+PARTIAL is rescued below the threshold, otherwise held (error-handling 3.2); FAILED is never set here. A request with
+``OpenRunningTimeout`` takes new files of its dataset until none has come for that long (spec 4.3): DBS is asked at most every
+``input_reread_seconds``, and once more when the time is over. What DAGMan has done for a held request is still accounted for.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
 from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.planning.specs import InputSpec
+from dags_app.selectors import dag_last
+from dags_app.services.failure_summary import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck
 from outputs_app.services import datasets_publish
+from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.growing import look_for_input, wait_for_input
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
+from requests_app.lifecycle.pauses import pause_fields
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account_again
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.block_limits import blocks_let_failed_go
+from requests_app.work.exclusions import bad_input_read
+from requests_app.work.input_reading import inputs_reread
 from requests_app.work.ledger import ledger_check, ledger_of
-from requests_app.work.rounds import round_close, round_open
-from wms2.errors import LedgerViolation
+from requests_app.work.overrides import hold_threshold, max_rescues
+from requests_app.work.rounds import failure_rescues, round_close, round_open
+from requests_app.work.spec import spec_of
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import LedgerViolation, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.nudge import RUN_EFFECTS, nudge
 from wms2.words import counted
 
 S = RequestStatus
+log = structlog.get_logger(__name__)
 
 
 def finish(evaluation: Evaluation) -> None:
@@ -131,3 +153,124 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
             return
         evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
         previous_superseded(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What reading the input again has brought: so many new files, or why it could not be read."""
+
+    new_files: int = 0
+    problem: ServiceError | None = None
+
+
+def look_for_input(evaluation: Evaluation) -> Looked:
+    """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
+    workflow = evaluation.request.workflow
+    wanted = _open_input(workflow)
+    if wanted is None or clock.now() < _next_reading(workflow, wanted):
+        return Looked()
+    try:
+        return Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+    except (ServiceUnavailable, ServiceRejected) as error:
+        log.warning("input not read again", request_name=workflow.request_id, error=str(error))
+        evaluation.note(last_error=str(error)[:4000])
+        if isinstance(error, ServiceRejected):
+            alert(evaluation.request, "input_unreadable", f"{wanted.dataset} cannot be read again: {error}")
+        return Looked(problem=error)
+
+
+def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
+    """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
+    workflow = evaluation.request.workflow
+    wanted = _open_input(workflow)
+    if wanted is None:
+        return False
+    if looked.problem is not None:
+        _wait_for_catalogue(evaluation, wanted, looked.problem)
+        return True
+    again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
+    why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
+    if evaluation.request.status == S.PLANNING:
+        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", next_attempt_at=again, last_error=f"no {why}")
+    else:
+        evaluation.note(waiting_for=why)
+    return True
+
+
+def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: ServiceError) -> None:
+    why = f"an answer about {wanted.dataset}, which is still open: {problem}"[:4000]
+    if evaluation.request.status == S.PLANNING:
+        fields = pause_fields(evaluation.request.failed_attempts, problem)
+        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **fields)
+    else:
+        evaluation.note(waiting_for=why)
+
+
+def _open_input(workflow: Workflow) -> InputSpec | None:
+    wanted = spec_of(workflow).input
+    if wanted is None or not wanted.open_seconds or workflow.input_closed_at is not None:
+        return None
+    return wanted
+
+
+def _open_until(workflow: Workflow, wanted: InputSpec) -> datetime:
+    return (workflow.input_grew_at or workflow.created_at) + timedelta(seconds=wanted.open_seconds)
+
+
+def _next_reading(workflow: Workflow, wanted: InputSpec) -> datetime:
+    """The next in the row of readings, or the last one, when the time is over."""
+    pause = timedelta(seconds=conf().input_reread_seconds)
+    last = workflow.input_read_at or workflow.created_at
+    return min(last + pause, max(_open_until(workflow, wanted), last + timedelta(seconds=1)))
+
+
+def handle_partial(evaluation: Evaluation) -> None:
+    """Failed units over the round's units against the threshold; rescues since the last release against the maximum.
+
+    A unit that DAGMan finished and that only lacks its account has not failed; nor has one that somebody removed from the queue.
+    """
+    blocks_let_failed_go(evaluation)
+    workflow = evaluation.request.workflow
+    round_ = round_open(workflow)
+    units = WorkUnit.objects.filter(round=round_)
+    total, open_ = units.count(), units.filter(state=WorkUnitState.PLANNED).count()
+    last = dag_last(workflow.pk)
+    removed = min(int(last.outcome.get("units", {}).get("removed", 0)), open_) if last is not None else 0
+    failed = open_ - removed
+    rescues = failure_rescues(evaluation, round_) if round_ else 0
+    summary = failure_summary(workflow.pk)
+    threshold, most = hold_threshold(evaluation.request), max_rescues(evaluation.request)
+    evidence: dict[str, Any] = {
+        "work_units": total,
+        "failed": failed,
+        "removed": removed,
+        "rescues": rescues,
+        "threshold": threshold,
+        "max_rescues": most,
+    }
+    evidence["failures"] = summary
+    if total and failed / total >= threshold:
+        why = _with(f"{failed} of {total} work units failed, the threshold is {threshold:.0%}", summary)
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.THRESHOLD, why))
+    elif rescues >= most:
+        why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
+    else:
+        told = f", {removed} were removed from the queue" if removed else ""
+        why = f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}"
+        step = step_taken(evaluation)
+        evaluation.transition(S.PLANNING, why, evidence | step_evidence(evaluation.request, step), **step)
+
+
+def _with(why: str, summary: str) -> str:
+    return f"{why}; {summary}" if summary else why
+
+
+def handle_held(evaluation: Evaluation) -> None:
+    """Look again at units that are done but unaccounted; a violation is told, the request is held already."""
+    if not hasattr(evaluation.request, "workflow"):
+        return
+    try:
+        account_again(evaluation)
+    except LedgerViolation as error:
+        alert(evaluation.request, "ledger_violation", str(error))

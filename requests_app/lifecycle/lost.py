@@ -1,4 +1,6 @@
-"""A DAG whose schedd's queue is lost: suspicion is told, a person's confirmation is carried out (ADR 0035).
+"""A DAG that does not get on for its schedd's sake: a silent schedd, a DAGMan on hold, a queue that is lost (ADR 0035).
+
+The loss of a queue is suspected here, and carried out once an operator has confirmed it.
 
 Carried out means: what the lost submission still does is fenced off, what it has done for certain is counted, the DAG ends, and
 the request is held. Nothing here happens by itself.
@@ -8,12 +10,14 @@ from __future__ import annotations
 
 from dags_app.models import DAG
 from dags_app.services.lost import dag_end_lost, dag_fence_off, dag_suspect, missing_words
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.intents import hold_at_least
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account_lost
+from wms2 import clock
+from wms2.adapters.types import JobStatus
+from wms2.conf import conf
 from wms2.errors import LedgerViolation
 
 S = RequestStatus
@@ -76,3 +80,35 @@ def _why(dag: DAG) -> str:
     word = dag.lost_confirmation
     job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"the submission with fence {dag.fence}"
     return f"{job} at {dag.schedd_name} is lost, confirmed by {word.get('actor')}: {word.get('reason')}"
+
+
+def hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
+    """A stop to go on becomes a stop to hold; a stronger one stays what it is."""
+    if StopIntent(evaluation.request.stop_intent).goes_on:
+        evaluation.note(stop_intent=StopIntent.HOLD, **hold_changes(code, why))
+
+
+#: Alerts about a DAG that was not in its queue.
+_GONE = ("queue_suspected", "outcome_unknown")
+
+
+def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
+    """Say what it waits for, with an alert; False when nothing is in its way."""
+    if dag.unanswered_since is not None:
+        silent = (clock.now() - dag.unanswered_since).total_seconds()
+        evaluation.note(
+            waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
+        )
+        if silent > conf().schedd_suspicion_seconds:
+            says = dag.schedd.collector_says if dag.schedd is not None else ""
+            told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
+            alert(evaluation.request, "schedd_unreachable", told)
+        return True
+    if dag.observed.get("job_status") == JobStatus.HELD:
+        why = dag.observed.get("hold_reason") or "no reason given"
+        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
+        alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
+        alert_over(evaluation, "schedd_unreachable", *_GONE)
+        return True
+    alert_over(evaluation, "schedd_unreachable", "dagman_held", *_GONE)
+    return False

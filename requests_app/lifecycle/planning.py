@@ -1,4 +1,4 @@
-"""PLANNING: plan what is left, write it, submit it at most once (docs/architecture.md, The way of one request).
+"""SUBMITTED to the schedd: facts become rows, admission, planning, submission (docs/architecture.md, The way of one request).
 
 Whoever leaves PLANNING without a submission discards the READY DAG first: QUEUED and HELD have no live DAG. While a submission
 may have happened, the request stays until queue and history have told.
@@ -11,18 +11,29 @@ from typing import Any
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
-from requests_app.admission import schedd_for
+from requests_app.admission import decide, schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost
-from requests_app.lifecycle.pauses import pause_fields
+from requests_app.lifecycle.missing import look_for_locations
+from requests_app.lifecycle.pauses import pause, pause_fields
 from requests_app.models import HoldCode, RequestStatus
+from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
 from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
+from wms2 import clock
 from wms2.crash import crash_point
-from wms2.errors import LedgerViolation, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, ShortOfEvents
+from wms2.errors import (
+    DocumentRefused,
+    LedgerViolation,
+    NoSite,
+    PlanningRefused,
+    ServiceRejected,
+    ServiceUnavailable,
+    ShortOfEvents,
+)
 from wms2.locks import LockKey, transaction_lock
 from wms2.words import counted
 
@@ -106,3 +117,43 @@ def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **change
         if dag is not None:
             dag_discard(dag=dag, reason=why)
         evaluation.transition(to, why, **changes)
+
+
+def handle_submitted(evaluation: Evaluation) -> None:
+    """Import; a refusal holds the request with every reason, an unavailable service is tried again later."""
+    next_attempt_at = evaluation.request.next_attempt_at
+    if next_attempt_at is not None and next_attempt_at > clock.now():
+        return
+    try:
+        workflow_import(request=evaluation.request, fenced=evaluation.fenced)
+    except (DocumentRefused, PlanningRefused, ServiceRejected) as error:
+        evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
+        return
+    except ServiceUnavailable as error:
+        pause(evaluation, error)
+        return
+    crash_point("import.recorded")
+    evaluation.transition(S.QUEUED, "workflow and input rows are complete")
+
+
+def handle_queued(evaluation: Evaluation) -> None:
+    """Take a slot if it is this request's turn; otherwise say what it waits for."""
+    if look_for_locations(evaluation):
+        return
+    with transaction_lock(LockKey.ADMISSION):
+        decision = decide(evaluation.request)
+        if decision.admitted:
+            evaluation.transition(
+                S.PLANNING,
+                "admitted: a DAG slot is free and it is this request's turn",
+                decision.placement,
+                reserved_schedd=decision.schedd,
+                reserved_slots=decision.slots,
+            )
+        else:
+            evaluation.note(waiting_for=decision.waits_for)
+
+
+def handle_resubmitting(evaluation: Evaluation) -> None:
+    """The DAG is gone and its rescue file is there: back into the queue."""
+    evaluation.transition(S.QUEUED, "stopped cleanly, to be resumed from its rescue file")

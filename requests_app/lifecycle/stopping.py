@@ -16,16 +16,14 @@ from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.intents import hold_at_least
-from requests_app.lifecycle.lost import end_lost_stopping
-from requests_app.lifecycle.obstacles import tell_obstacle
+from requests_app.lifecycle.lost import end_lost_stopping, hold_at_least, tell_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import failed_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
 from requests_app.work.rounds import dag_discard, round_close, round_open
 from wms2 import clock

@@ -13,9 +13,7 @@ from requests_app import states
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
-from requests_app.work.bad_input import only_bad_input_left
-from requests_app.work.excluding import files_taken
-from requests_app.work.exclusions import exclusions_accept, exclusions_too_many
+from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
 from requests_app.work.left import LeftOut, record_left_out
 from requests_app.work.overrides import Overrides, check_memory, max_rescues
 from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read

@@ -6,13 +6,23 @@ counted; nor is a file without events and lumis, of which nothing can be missing
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
 from django.db.models import Q, QuerySet
 
-from dags_app.planning.specs import ExclusionKind
-from requests_app.models import InputFile, Request, Workflow
+from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning import lumis
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, LumiRanges
+from dags_app.services.failures import BadInput, bad_input_of
+from requests_app.models import Event, InputFile, Request, Round, Workflow
+from requests_app.work.input_places import Places
+from requests_app.work.left import LeftOut, record_left_out
 from requests_app.work.overrides import max_excluded
+from requests_app.work.spec import spec_of
+
+log = structlog.get_logger(__name__)
 
 _MISSED = (ExclusionKind.LOST, ExclusionKind.UNUSABLE)
 
@@ -52,3 +62,63 @@ def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> int:
         row.excluded_reason = f"{row.excluded_reason}; accepted by {actor}: {reason}"
     InputFile.objects.bulk_update(rows, ["excluded_kind", "excluded_reason"], batch_size=1000)
     return len(rows)
+
+
+def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
+    """Those of the files of which something is planned or done."""
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(lfns))
+    if not spec_of(workflow).splitting.algorithm.by_lumi:
+        return set(rows.filter(claims__live=True).values_list("lfn", flat=True))
+    claimed = _claimed_lumis(workflow)
+    found = rows.values_list("lfn", "lumis")
+    return {lfn for lfn, held in found if lumis.intersect(_ranges(held), claimed)}
+
+
+def _claimed_lumis(workflow: Workflow) -> LumiRanges:
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=True, kind__contains=WorkUnitClaim.KIND_RUN_LUMIS)
+    return lumis.from_intervals((claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims.iterator())
+
+
+def _ranges(held: Mapping[str, Iterable[tuple[int, int]]]) -> LumiRanges:
+    return lumis.from_intervals((int(run), first, last) for run, spans in held.items() for first, last in spans)
+
+
+def bad_input_read(round_: Round) -> BadInput:
+    """What the POST scripts of the round's units that are not done name. Reads files: before a transaction."""
+    directory = round_.dags.order_by("created_at").values_list("submit_dir", flat=True).first()
+    units = set(WorkUnit.objects.filter(round=round_).exclude(state=WorkUnitState.DONE).values_list("name", flat=True))
+    return bad_input_of(directory, units) if directory is not None else {}
+
+
+def only_bad_input_left(round_: Round, named: BadInput) -> bool:
+    """Whether each unit of the round that is not done was given up over input files: a rescue would read the same ones again."""
+    units = set(WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).values_list("name", flat=True))
+    return bool(units) and units <= named.keys()
+
+
+def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInput) -> int:
+    """Exclude what the POST scripts of these units name; in the caller's transaction, after their claims have ended.
+
+    Returns how many files. A request without input excludes nothing.
+    """
+    workflow = round_.workflow
+    spec = spec_of(workflow)
+    if spec.input is None:
+        return 0
+    why_of: dict[str, str] = {}
+    for unit in units:
+        why_of = {**named.get(unit.name, {}), **why_of}
+    rows = InputFile.objects.filter(workflow=workflow, lfn__in=why_of, excluded_at__isnull=True).exclude(claims__live=True)
+    places = Places(workflow, spec)
+    told = {row.lfn: places.lost(row) for row in rows.order_by("lfn")}
+    files = [ExcludedFile(lfn, f"{why_of[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in told.items() if why]
+    if len(files) < len(told):
+        spared = [lfn for lfn, why in told.items() if not why]
+        log.warning("input files unreadable", request_name=workflow.request_id, files=len(spared), first=spared[0])
+    if not files:
+        return 0
+    record_left_out(workflow, spec, LeftOut(files=files))
+    data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
+    Event.objects.create(request=workflow.request, kind="input.excluded", data=data)
+    log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
+    return len(files)

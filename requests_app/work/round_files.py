@@ -13,7 +13,7 @@ from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.dag_files import RescueLeft, rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
 from requests_app.models import Request, RequestStatus, Round, Workflow
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.exclusions import bad_input_read
 from requests_app.work.rounds import round_open
 from wms2.errors import StaleState
 

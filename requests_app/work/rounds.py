@@ -22,7 +22,7 @@ from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
 from requests_app.work.accounting import account_again
-from requests_app.work.bad_input import bad_input_exclude, bad_input_read, only_bad_input_left
+from requests_app.work.exclusions import bad_input_exclude, bad_input_read, only_bad_input_left
 from requests_app.work.overrides import max_rescues
 
 log = structlog.get_logger(__name__)

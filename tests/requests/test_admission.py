@@ -11,7 +11,7 @@ from dags_app.models import DAGKind, DAGStatus
 from dags_app.services.plan import dag_record_rescue
 from requests_app.admission import decide, queue, schedd_for, slots_used
 from requests_app.lease import evaluating
-from requests_app.lifecycle.queued import handle_queued
+from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
 from requests_app.models import RequestStatus, Round
 from sites_app.models import Schedd, ScheddState

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.services.failures import failures_sweep, site_failures
 from requests_app.models import Event, InputFile, RequestStatus, Workflow
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
 from requests_app.work.rounds import round_close
 from sites_app.bans import SiteFailures

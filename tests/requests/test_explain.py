@@ -11,7 +11,7 @@ from dags_app.models import DAG, DAGStatus, WorkUnitState
 from dags_app.services.stop import StopMode
 from deploy.stack import paths
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
-from requests_app.pages import preview as foretell
+from requests_app.pages import preview
 from requests_app.pages.explain import explain
 from requests_app.services import request_abort, request_hold, request_release, request_submit
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
@@ -72,10 +72,10 @@ def test_a_pause_after_a_failure_is_told_with_its_end() -> None:
 
 
 VERBS = {
-    "submit": (foretell.why_not_submit, request_submit),
-    "hold": (foretell.why_not_hold, request_hold),
-    "release": (foretell.why_not_release, request_release),
-    "abort": (foretell.why_not_abort, request_abort),
+    "submit": (preview.why_not_submit, request_submit),
+    "hold": (preview.why_not_hold, request_hold),
+    "release": (preview.why_not_release, request_release),
+    "abort": (preview.why_not_abort, request_abort),
 }
 
 
@@ -102,7 +102,7 @@ def test_an_abort_of_a_running_request_names_its_job_and_what_is_kept() -> None:
     dag = dag_row(workflow_row(row), schedd_name="schedd@a", dagman_cluster_id="7")
     unit_row(dag, 0, state=WorkUnitState.DONE, manifest_sha256="a", fence=1)
     unit_row(dag, 1)
-    (told,) = foretell.abort([row]).values()
+    (told,) = preview.abort([row]).values()
     assert told[0] == "Its DAG is removed (DAGMan job 7 at schedd@a); jobs that run now are lost."
     assert told[1] == "1 of 2 work units are done and stay registered."
 
@@ -111,7 +111,7 @@ def test_an_abort_of_a_running_request_names_its_job_and_what_is_kept() -> None:
 def test_a_dag_whose_submission_is_not_recorded_is_told_as_such() -> None:
     row = request_row(S.PLANNING)
     dag_row(workflow_row(row), DAGStatus.READY)
-    assert "its submission is not recorded yet" in foretell.hold([row])[row.pk][0]
+    assert "its submission is not recorded yet" in preview.hold([row])[row.pk][0]
 
 
 @pytest.mark.django_db
@@ -120,4 +120,4 @@ def test_many_requests_cost_as_many_queries_as_one(django_assert_num_queries: ob
     for row in rows:
         dag_row(workflow_row(row))
     with django_assert_num_queries(3):  # type: ignore[operator]
-        assert len(foretell.abort(rows)) == 5
+        assert len(preview.abort(rows)) == 5

@@ -18,7 +18,7 @@ from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi, Splittin
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, InputLumis, LumiFate, Request, RequestStatus, Workflow
 from requests_app.work import planner
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.planner import round_plan

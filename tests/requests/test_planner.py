@@ -19,7 +19,7 @@ from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from requests_app.work import planner
-from requests_app.work.bad_input import bad_input_read
+from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
 from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, round_close

@@ -15,7 +15,7 @@ from dags_app.models import DAG, FailureRule
 from outputs_app.models import Effect
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
-from requests_app.pages import preview as foretell
+from requests_app.pages import preview
 from requests_app.services import dags, failure_rules, schedds, sites
 from requests_app.services.effects import effect_retry_now
 from requests_app.services.losses import losses_of, schedd_confirm_lost
@@ -75,21 +75,21 @@ def _overrides(**values: Any) -> Callable[[Request], Changes]:
 ON_REQUESTS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        _verb("submit", services.request_submit, foretell.why_not_submit),
-        _verb("abort", services.request_abort, foretell.why_not_abort),
-        _verb("hold", services.request_hold, foretell.why_not_hold),
-        _verb("stop", services.request_stop, foretell.why_not_stop),
+        _verb("submit", services.request_submit, preview.why_not_submit),
+        _verb("abort", services.request_abort, preview.why_not_abort),
+        _verb("hold", services.request_hold, preview.why_not_hold),
+        _verb("stop", services.request_stop, preview.why_not_stop),
         _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
-        _verb("fail", services.request_fail, foretell.why_not_fail),
+        _verb("fail", services.request_fail, preview.why_not_fail),
         _verb("restart", services.request_restart, restart_refused),
         _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
-        _verb("invalidate", services.request_invalidate, foretell.why_not_invalidate),
-        _verb("raise", services.request_set_priority, foretell.why_not_priority, priority=900_000),
-        _verb("lower", services.request_set_priority, foretell.why_not_priority, priority=1),
+        _verb("invalidate", services.request_invalidate, preview.why_not_invalidate),
+        _verb("raise", services.request_set_priority, preview.why_not_priority, priority=900_000),
+        _verb("lower", services.request_set_priority, preview.why_not_priority, priority=1),
         _verb("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
         _verb("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
         _verb("steps away", request_set_steps, steps=[]),
-        _verb("release", services.request_release, foretell.why_not_release),
+        _verb("release", services.request_release, preview.why_not_release),
         _release("release: rescue", ReleaseMode.RESCUE),
         _release("release: next round", ReleaseMode.NEXT_ROUND),
         _release("release: threshold", changes=_overrides(error_hold_threshold=1.0, error_max_rescue_attempts=2)),
