@@ -10,11 +10,11 @@ import pytest
 
 from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
+from tests.support.places import REAL_INPUTS, ROOT
 from wms2.brake import LocalAttempts, use_attempts
 from wms2.circuits import LocalCircuits, circuits, use_circuits
 from wms2.conf import conf
 
-ROOT = Path(__file__).resolve().parents[1]
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
 
@@ -51,10 +51,9 @@ def _no_sign_in_has_failed() -> None:
 @pytest.fixture(scope="session")
 def real_inputs() -> Path:
     """The folder of real documents; skips where it is absent."""
-    path = Path(os.environ.get("WMS2_REAL_INPUTS") or ROOT.parent / "shared/real-inputs")
-    if not path.is_dir():
-        pytest.skip(f"no real documents at {path} (WMS2_REAL_INPUTS names their folder)")
-    return path
+    if not REAL_INPUTS.is_dir():
+        pytest.skip(f"no real documents at {REAL_INPUTS} (WMS2_REAL_INPUTS names their folder)")
+    return REAL_INPUTS
 
 
 @pytest.fixture(scope="session")

@@ -28,9 +28,10 @@ from requests_app.installation import installation_claim
 from tests.support import scene
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
+from tests.support.places import ROOT
 from wms2.admin.verbs import verb_url
 
-KEPT = Path(__file__).resolve().parents[2] / "docs/screenshots"
+KEPT = ROOT / "docs/screenshots"
 RENEW = "WMS2_RENEW_SCREENSHOTS"
 #: The afternoon of the scene.
 NOW = datetime(2026, 9, 4, 8, 31, 11, tzinfo=UTC)

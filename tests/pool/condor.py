@@ -9,9 +9,12 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dags_app.planning.writer import write_fence
+from tests.pool import condor
 from tests.support.side_by_side import PATIENCE
 
 #: Who owns jobs when the tests run as root, who may not.
@@ -74,3 +77,42 @@ def history(constraint: str) -> list[dict[str, Any]]:
     """Ads of jobs that have left the queue, oldest first."""
     text = run("condor_history", "-constraint", constraint, "-json")
     return sorted(json.loads(text or "[]"), key=lambda ad: int(ad["ClusterId"]))
+
+
+@dataclass(frozen=True)
+class RunningDag:
+    """A rendered directory and how to run it."""
+
+    dag_id: str
+    directory: Path
+
+    def plan(self, unit: str, node: str, text: str) -> None:
+        """What the stand-in does in a node."""
+        path = self.directory / unit / "plan" / node
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        condor.give(path.parent)
+
+    def submit(self, fence: int, *options: str) -> int:
+        """Submit with a fence; the outer DAGMan's cluster."""
+        write_fence(self.directory, fence)
+        condor.give(self.directory)
+        return condor.submit(self.directory, "-append", f"My.WMS2_Fence = {fence}", *options)
+
+    def starts(self, unit: str) -> list[str]:
+        """Nodes that the stand-in started in a unit, in order."""
+        log = self.directory / unit / "starts.log"
+        return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+    def sites(self, unit: str) -> set[str]:
+        """Sites where jobs of a unit ran."""
+        return {line.split()[2] for line in (self.directory / unit / "starts.log").read_text().splitlines()}
+
+    def ads(self, constraint: str) -> list[dict[str, Any]]:
+        """Finished jobs of this DAG, DAGMans included, oldest first."""
+        return condor.history(f'WMS2_DagID == "{self.dag_id}" && ({constraint})')
+
+    def outer(self, cluster: int) -> tuple[Any, ...]:
+        """How the outer DAGMan ended. Numbers of a queue that a test has lost come again, so the directory counts too."""
+        (ad,) = condor.history(f'ClusterId == {cluster} && Iwd == "{self.directory}"')
+        return ad["JobStatus"], ad.get("ExitCode"), ad["DAG_Status"]

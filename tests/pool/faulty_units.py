@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dags_app import dagman
-from tests.payload.schemas import validate
 from tests.pool import condor
+from tests.support.payload_schemas import validate
 
 #: What a job asks for at first.
 MEMORY_MB = 64

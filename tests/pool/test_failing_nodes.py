@@ -16,13 +16,13 @@ from dags_app.payload.build import payload_bytes
 from dags_app.payload.contract.rules import Limits, rules_document
 from dags_app.planning.specs import DagLimits, ResourceSpec
 from dags_app.planning.writer import Programs, write_dag_directory
-from tests.payload.workbench import shipped_rules
-from tests.planning.factories import dag_spec, input_file, input_workflow
 from tests.pool import condor
+from tests.pool.condor import RunningDag
 from tests.pool.faulty_units import MEMORY_MB, NO_CPU_SECONDS, UNIT_FAULTS, Unit, UnitFault
 from tests.pool.standin_payload import REAL
-from tests.pool.test_rendered_dag import RunningDag
 from tests.support.faults import fault
+from tests.support.payload_workbench import shipped_rules
+from tests.support.planning import dag_spec, input_file, input_workflow
 from tests.support.side_by_side import PATIENCE
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]

@@ -7,9 +7,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +16,13 @@ from dags_app.payload.build import payload_bytes
 from dags_app.payload.contract.rules import Limits, rules_document
 from dags_app.planning.layout import JOBSTATE_LOG
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
-from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
-from tests.payload.workbench import shipped_rules
-from tests.planning.factories import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
+from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory
 from tests.pool import condor
+from tests.pool.condor import RunningDag
 from tests.pool.standin_payload import REAL
 from tests.support.faults import fault
+from tests.support.payload_workbench import shipped_rules
+from tests.support.planning import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
 from tests.support.side_by_side import PATIENCE
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
@@ -30,45 +30,6 @@ pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.miss
 STAND_IN = Path(__file__).with_name("standin_payload.py")
 RULES = json.dumps(rules_document(shipped_rules(), Limits(1, 3000, 0))).encode()
 FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
-
-
-@dataclass(frozen=True)
-class RunningDag:
-    """A rendered directory and how to run it."""
-
-    dag_id: str
-    directory: Path
-
-    def plan(self, unit: str, node: str, text: str) -> None:
-        """What the stand-in does in a node."""
-        path = self.directory / unit / "plan" / node
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        condor.give(path.parent)
-
-    def submit(self, fence: int, *options: str) -> int:
-        """Submit with a fence; the outer DAGMan's cluster."""
-        write_fence(self.directory, fence)
-        condor.give(self.directory)
-        return condor.submit(self.directory, "-append", f"My.WMS2_Fence = {fence}", *options)
-
-    def starts(self, unit: str) -> list[str]:
-        """Nodes that the stand-in started in a unit, in order."""
-        log = self.directory / unit / "starts.log"
-        return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
-
-    def sites(self, unit: str) -> set[str]:
-        """Sites where jobs of a unit ran."""
-        return {line.split()[2] for line in (self.directory / unit / "starts.log").read_text().splitlines()}
-
-    def ads(self, constraint: str) -> list[dict[str, Any]]:
-        """Finished jobs of this DAG, DAGMans included, oldest first."""
-        return condor.history(f'WMS2_DagID == "{self.dag_id}" && ({constraint})')
-
-    def outer(self, cluster: int) -> tuple[Any, ...]:
-        """How the outer DAGMan ended. Numbers of a queue that a test has lost come again, so the directory counts too."""
-        (ad,) = condor.history(f'ClusterId == {cluster} && Iwd == "{self.directory}"')
-        return ad["JobStatus"], ad.get("ExitCode"), ad["DAG_Status"]
 
 
 @pytest.fixture

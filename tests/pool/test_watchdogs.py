@@ -16,9 +16,9 @@ from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
 from dags_app.payload.post.classify import policy
 from dags_app.payload.post.eventlog import JobHistory, job_history
 from dags_app.planning.watchdogs import watchdog_lines
-from tests.payload.workbench import LIMITS, shipped_rules
 from tests.pool import condor
 from tests.support.faults import fault
+from tests.support.payload_workbench import LIMITS, shipped_rules
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 

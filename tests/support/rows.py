@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
 
-from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit
+from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.planning.specs import (
     GenerationSpec,
     InputSpec,
@@ -19,6 +20,7 @@ from dags_app.planning.specs import (
     StepSpec,
     WorkflowSpec,
 )
+from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
@@ -169,3 +171,31 @@ def unit_row(dag: DAG, index: int = 0, **fields: Any) -> WorkUnit:
     """A planned unit of the DAG."""
     values = {"workflow": dag.workflow, "round": dag.round, "dag": dag, "index": index, "name": f"mg_{index:06d}", "jobs": 8}
     return WorkUnit.objects.create(**values | fields)
+
+
+def new_block(units: int = 3, done: int = 1, **fields: Any) -> ProcessingBlock:
+    """A block with members; each done one has a protected file."""
+    workflow = workflow_row(request_row(RequestStatus.ACTIVE))
+    dag = dag_row(workflow)
+    dataset = OutputDataset.objects.get(workflow=workflow)
+    values = {"block_index": 0, "dataset_name": dataset.name, "dbs_block_name": f"{dataset.name}#{uuid.uuid4()}"}
+    block = ProcessingBlock.objects.create(workflow=workflow, dataset=dataset, total_work_units=units, **values | fields)
+    for index in range(units):
+        is_done = index < done
+        state = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1} if is_done else {}
+        unit = unit_row(dag, index, **state)
+        BlockWorkUnit.objects.create(block=block, unit=unit, dataset=dataset, done=is_done)
+        if is_done:
+            OutputFile.objects.create(
+                lfn=f"/store/{block.pk}/{index}.root", dataset=dataset, block=block, unit=unit, rse="T1", size_bytes=1,
+                adler32="ad", events=1, lumis={}, rule_id=f"rule{index}",
+            )  # fmt: skip
+    return block
+
+
+def new_effect(state: EffectState = EffectState.PENDING, **fields: Any) -> Effect:
+    values: dict[str, Any] = {"kind": EffectKind.RUCIO_TAPE, "key": str(uuid.uuid4()), "state": state}
+    if state is EffectState.CLAIMED:
+        values["claim_expires_at"] = timezone.now() + timedelta(minutes=5)
+    request = fields.pop("request", None) or request_row(RequestStatus.ACTIVE)
+    return Effect.objects.create(request=request, **values | fields)

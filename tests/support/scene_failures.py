@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureCategory, FailureGroup, FailureSample
 from requests_app.models import Request
+from tests.support.payload_schemas import validate
 
 C = FailureCategory
 _BAD_FILE = "/store/mc/RunIII2024Summer24/MinBias_13p6TeV/GEN-SIM/v1/00001/5d1c0a7e.root"
@@ -44,3 +46,14 @@ def failures(request: Request, now: datetime) -> None:
         workflow=dag.workflow, lfn=_BAD_FILE, attempts=31,
         site="T2_CH_CERN", code=8021, last_at=now - timedelta(hours=3, minutes=20),
     )  # fmt: skip
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    made = {
+        "schema": "wms2.failure/1", "at": "2026-11-21T10:00:00Z", "unit": "mg_000000", "node": "proc_000000",
+        "role": "processing", "attempt": 0, "job_id": "7.0", "fence": 1, "final": False, "site": "T1_US_FNAL", "code": 8001,
+        "step": "Gen", "category": "transient", "action": "retry", "rule": "cms-8001", "reason": "exit code 8001",
+        "message": "it broke", "bad_input_files": [], "log_tail": "the end", **changes,
+    }  # fmt: skip
+    validate("failure", made)
+    return made

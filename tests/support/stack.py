@@ -16,9 +16,9 @@ from typing import Any
 
 from django.db import connection
 
+from tests.support.places import ROOT
 from tests.support.side_by_side import PATIENCE
 
-ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_URL", "WMS2_SUBMIT_ROOT")
 #: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
 KNOBS = {

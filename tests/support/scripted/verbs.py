@@ -31,7 +31,7 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "fail_now": "the last step of request_fail",
-    "request_change": "several of the driven verbs in one transaction; tests/api/test_request_verbs.py",
+    "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
 #: The rule that scripted operators own.
 OWN_RULE = "ours"

@@ -1,0 +1,144 @@
+"""Nodes of a later task that read a part of one file each, as processes: everything is read once, whatever the filter left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.payload_psets import GENERATE, READ, pset
+from tests.support.payload_schemas import validate
+from tests.support.payload_workbench import HALF, Workbench, event_numbers, generating_node, job_document, output, step, task
+
+EVENTS, PER_LUMI = 20, 4
+NOTHING = HALF.replace("0.5", "0.0")
+DIGI, RECO = [f"t2_{index:06d}" for index in range(3)], [f"t3_{index:06d}" for index in range(2)]
+
+pytestmark = pytest.mark.slow
+
+
+def part(name: str, number: int, reads: str, share: tuple[int, int, str]) -> dict[str, Any]:
+    cut = dict(zip(("part", "parts", "by"), share, strict=True))
+    return {
+        "node": name, "task": number, "events": 7, "reads": [reads], "share": cut, "generate": None, "files": [], "mask": None,
+    }  # fmt: skip
+
+
+def chain(bench: Workbench, filter_text: str = "") -> None:
+    """One GenSim job (kept) of five lumis; three Digi nodes read it by lumi (handed on); two Reco nodes the first by events."""
+    sim, digi = ("GenSim", "SIMoutput"), ("Digi", "DIGIoutput")
+    job = job_document(
+        [
+            step(1, "GenSim", ["SIMoutput"]),
+            step(2, "Digi", ["DIGIoutput"], sim, keep_output=False),
+            step(3, "Reco", ["AODoutput"], digi),
+        ],
+        [output("GenSim", "SIMoutput", "GEN-SIM"), output("Reco", "AODoutput", "AOD")],
+    )
+    job["tasks"] = [task(1, "GenSim"), task(2, "Digi", sim), task(3, "Reco", digi)]
+    base = "/store/unmerged/Era/Primary/DIGIoutput/Proc-v1"
+    job["transient"] = [{"step": "Digi", "module": "DIGIoutput", "unmerged_lfn_base": base}]
+    nodes = [generating_node(0, EVENTS, PER_LUMI) | {"task": 1}]
+    nodes += [part(node, 2, "proc_000000", (index, 3, "lumis")) for index, node in enumerate(DIGI)]
+    nodes += [part(node, 3, DIGI[0], (index, 2, "events")) for index, node in enumerate(RECO)]
+    whole = {"node": "t3_000002", "task": 3, "events": 7, "reads": DIGI[1:], "generate": None, "files": [], "mask": None}
+    bench.prepare(
+        job,
+        [*nodes, whole],
+        {
+            "step1_GenSim.py": pset("SIM", GENERATE, {"SIMoutput": "GEN-SIM"}, filter_text),
+            "step2_Digi.py": pset("DIGI", READ, {"DIGIoutput": "DIGI"}),
+            "step3_Reco.py": pset("RECO", READ, {"AODoutput": "AOD"}),
+        },
+    )
+    validate("unit", bench.read("unit.json"))
+
+
+def run(bench: Workbench) -> dict[str, Any]:
+    """All nodes up to the merge; the reports of the later ones."""
+    bench.process("job", "proc_000000")
+    reports = {}
+    for node in (*DIGI, *RECO, "t3_000002"):
+        assert bench.script("gather", node) == 0
+        validate("node_input", bench.read(f"{node}.input.json"))
+        bench.process("job", node)
+        reports[node] = bench.read(f"{node}.0.report.json")
+        validate("report", reports[node])
+    assert bench.script("collect") == 0
+    return reports
+
+
+@pytest.fixture
+def bench(tmp_path: Path, payload: Path, programs: Path) -> Workbench:
+    return Workbench(tmp_path, payload, programs)
+
+
+def merged(bench: Workbench) -> dict[str, list[Any]]:
+    bench.process("merge", "merge")
+    manifest = bench.read("merge_output.json")
+    validate("manifest", manifest)
+    return {
+        output["tier"]: [event_numbers(bench.stored(file["lfn"])) for file in output["files"]] for output in manifest["outputs"]
+    }
+
+
+def test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_events(bench: Workbench) -> None:
+    chain(bench)
+    reports = run(bench)
+    lumis = [reports[node]["processed"]["lumis"] for node in DIGI]
+    assert lumis == [{"1": [[1, 2]]}, {"1": [[3, 3]]}, {"1": [[4, 5]]}]
+    assert [reports[node]["processed"]["events"] for node in (*DIGI, *RECO)] == [8, 4, 8, 4, 4]
+    (first,), (second,) = (reports[node]["processed"]["files"] for node in RECO)
+    assert (first["first_event"], first["last_event"], second["first_event"], second["last_event"]) == (0, 3, 4, 7)
+    assert first["lfn"] == second["lfn"] == reports[DIGI[0]]["outputs"][0]["lfn"]
+    (sim,), (aod,) = merged(bench).values()
+    assert sorted(aod) == sorted(sim) and len(set(sim)) == EVENTS
+
+
+def test_a_filter_that_leaves_fewer_events_than_expected_changes_the_shares_and_loses_nothing(bench: Workbench) -> None:
+    chain(bench, HALF)
+    reports = run(bench)
+    (sim,), (aod,) = merged(bench).values()
+    assert 0 < len(sim) < EVENTS, "the filter was meant to leave some"
+    assert sorted(aod) == sorted(sim)
+    dealt = [
+        lumi
+        for node in DIGI
+        for first, last in reports[node]["processed"]["lumis"].get("1", ())
+        for lumi in range(first, last + 1)
+    ]
+    assert dealt == [1, 2, 3, 4, 5], "lumis without events, too"
+
+
+def test_a_node_with_nothing_to_read_ends_well_and_leaves_nothing_to_merge(bench: Workbench) -> None:
+    chain(bench, NOTHING)
+    reports = run(bench)
+    idle = reports[RECO[1]]
+    assert (idle["exit_code"], idle["steps"], idle["outputs"], idle["processed"]["files"]) == (0, [], [], [])
+    assert reports[RECO[0]]["outputs"], "the first of them keeps the lumis of a file without events"
+    files = merged(bench)
+    assert [rows for tier in files.values() for rows in tier] == [[], []]
+    assert bench.run("cleanup", "cleanup").value == 0
+
+
+def test_a_level_that_did_not_read_all_that_was_left_to_it_is_not_merged(bench: Workbench) -> None:
+    chain(bench)
+    run(bench)
+    document = bench.read("merge_input.json")
+    (report,) = [each for each in document["reports"] if each["node"] == DIGI[1]]
+    report["processed"]["files"][0]["events"] -= 1
+    (bench.place / "merge_input.json").write_text(json.dumps(document))
+    done = bench.run("merge", "merge")
+    assert done.report["exit_code"] == 95002
+    assert "the jobs of task 2 read 19 events of" in done.report["error_message"]
+
+
+def test_a_share_that_is_none_is_refused(bench: Workbench) -> None:
+    chain(bench)
+    unit = bench.read("unit.json")
+    unit["jobs"][1]["share"]["part"] = 3
+    (bench.place / "unit.json").write_text(json.dumps(unit))
+    assert bench.script("gather", DIGI[0]) == 1
+    assert "there is no part 3 of 3" in (bench.place / "scripts.log").read_text()

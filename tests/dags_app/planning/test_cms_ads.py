@@ -1,0 +1,85 @@
+"""What jobs carry for CMS's pool, monitoring and accounting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dags_app.planning.cms_ads import platform_lines, platform_requirement
+from dags_app.planning.specs import AccountingSpec, SplittingAlgo
+from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
+from tests.support.planning import dag_spec, input_workflow, task_tree
+
+STEP = dag_spec().workflow.steps[0]
+
+
+def attributes(text: str) -> dict[str, str]:
+    return dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
+
+
+@pytest.mark.parametrize(
+    ("steps", "system", "architecture"),
+    [
+        ([["slc6_amd64_gcc630"]], "rhel6", "X86_64"),
+        ([["slc7_amd64_gcc820"]], "rhel7", "X86_64"),
+        ([["cs7_amd64_gcc9"]], "rhel7", "X86_64"),
+        ([["el8_amd64_gcc12"]], "rhel8", "X86_64"),
+        ([["el9_aarch64_gcc12"]], "rhel9", "aarch64"),
+        ([["cc8_ppc64le_gcc9"]], "rhel8", "ppc64le"),
+        ([["slc7_amd64_gcc10", "slc7_aarch64_gcc10", "el8_amd64_gcc10"]], "rhel7,rhel8", "X86_64,aarch64"),
+        ([["el8_amd64_gcc12", "slc7_amd64_gcc10"], ["el8_amd64_gcc11"]], "rhel8", "X86_64"),
+        ([["slc7_amd64_gcc10"], ["el8_amd64_gcc11"]], "rhel7,rhel8", "X86_64"),
+        ([["osx10_arm_llvm"], []], "any", None),
+    ],
+)
+def test_system_and_architecture_follow_from_the_scram_architectures(
+    steps: list[list[str]], system: str, architecture: str | None
+) -> None:
+    made = [replace(STEP, scram_arch=tuple(archs)) for archs in steps]
+    found = attributes(platform_lines(made))
+    assert found["My.REQUIRED_OS"] == f'"{system}"'
+    assert found.get("My.REQUIRED_ARCH") == (f'"{architecture}"' if architecture else None)
+    assert ("TARGET.Arch" in platform_requirement(made)) == (architecture is not None), "else HTCondor asks for the schedd's own"
+
+
+def test_tasks_ask_for_what_their_own_steps_need_and_the_landing_for_what_all_do() -> None:
+    tree = task_tree()
+    mixed = replace(tree, steps=(replace(tree.steps[0], scram_arch=("slc7_amd64_gcc10", "el8_amd64_gcc10")), *tree.steps[1:]))
+    rest = {step.scram_arch for step in tree.steps[1:]}
+    assert rest == {("slc7_amd64_gcc900",)}
+    spec = dag_spec(mixed)
+    assert attributes(processing_submit(spec))["My.REQUIRED_OS"] == '"rhel7,rhel8"'
+    assert attributes(processing_submit(spec, 2))["My.REQUIRED_OS"] == '"rhel7"'
+    assert attributes(landing_submit(spec))["My.REQUIRED_OS"] == '"rhel7"'
+
+
+def test_monitoring_tells_requests_tasks_and_kinds_of_jobs_apart() -> None:
+    spec = dag_spec(input_workflow(SplittingAlgo.FILE_BASED))
+    name, first = spec.workflow.request_name, spec.workflow.steps[0].name
+    jobs = {text.__name__: attributes(text(spec)) for text in (landing_submit, processing_submit, merge_submit, cleanup_submit)}
+    assert {each["My.WMAgent_RequestName"] for each in jobs.values()} == {f'"{name}"'}
+    assert {each["My.CMS_RequestName"] for each in jobs.values()} == {f'"{name}"'}
+    assert {each["My.CMS_WorkflowID"] for each in jobs.values()} == {f'"{spec.workflow_id}"'}
+    assert [each["My.CMS_NodeRole"] for each in jobs.values()] == ['"Landing"', '"Processing"', '"Merge"', '"Cleanup"']
+    assert [each["My.CMS_JobType"] for each in jobs.values()] == ['"Landing"', '"Processing"', '"Merge"', '"Cleanup"']
+    assert jobs["processing_submit"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}"'
+    assert jobs["merge_submit"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}/{first}Merge"'
+    assert spec.workflow.input is not None
+    assert jobs["processing_submit"]["My.DESIRED_CMSDataset"] == f'"{spec.workflow.input.dataset}"'
+    assert "My.DESIRED_CMSDataset" not in jobs["merge_submit"], "it reads what the unit itself made"
+    tree = dag_spec(task_tree())
+    kinds = [
+        attributes(processing_submit(each, task))["My.CMS_JobType"] for each, task in ((dag_spec(), 1), (tree, 1), (tree, 2))
+    ]
+    assert kinds == ['"Production"', '"Production"', '"Processing"']
+
+
+def test_jobs_are_counted_to_the_configured_group() -> None:
+    free, counted = dag_spec(), replace(dag_spec(), accounting=AccountingSpec("production.cmsdataops", "cmsdataops", True))
+    assert "accounting_group" not in attributes(processing_submit(free))
+    assert attributes(processing_submit(free))["My.CMS_Type"] == '"test"'
+    for submit in (landing_submit, processing_submit, merge_submit, cleanup_submit):
+        found = attributes(submit(counted))
+        assert (found["accounting_group"], found["accounting_group_user"]) == ("production.cmsdataops", "cmsdataops")
+        assert found["My.CMS_Type"] == '"production"'

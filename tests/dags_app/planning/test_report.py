@@ -1,0 +1,172 @@
+"""``plan_document``: the planner's answer, and the file list it reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dags_app.planning.files_document import read_files
+from dags_app.planning.report import PlanLimits, plan_document
+from dags_app.planning.specs import InputFileSpec, ResourceSpec, SplittingAlgo
+from tests.support.planning import CERN, FNAL, generation_workflow, input_file, input_workflow
+from wms2.errors import DocumentRefused
+
+
+def entry(number: int, **changes: Any) -> dict[str, Any]:
+    lumi = {"run": 1, "lumi": number, "events": None}
+    return {
+        "lfn": f"/store/{number}.root",
+        "size_bytes": 1,
+        "events": 10,
+        "lumis": [lumi],
+        "locations": [FNAL],
+        "parents": [],
+    } | changes
+
+
+def test_generation_is_reported_with_its_numbers_sites_and_units() -> None:
+    answer = plan_document(generation_workflow(), [], PlanLimits(jobs_per_work_unit=4))
+    assert len(answer["jobs"]) == 10
+    assert answer["jobs"][5] == {
+        "files": [],
+        "events": 100,
+        "first_event": 501,
+        "last_event": 600,
+        "first_lumi": 11,
+        "last_lumi": 12,
+        "mask": None,
+        "sites": ["T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"],
+        "work_unit": "mg_000001",
+    }
+    assert (answer["excluded"], answer["refused"], answer["warnings"]) == ([], [], [])
+
+
+def test_jobs_of_a_location_group_stand_together_whatever_the_order_of_the_files() -> None:
+    files = [input_file(n, locations=(FNAL,) if n % 2 else (CERN,)) for n in (5, 3, 0, 4, 1, 2)]
+    answer = plan_document(input_workflow(SplittingAlgo.FILE_BASED, files_per_job=2), files)
+    assert [[lfn[-6:-5] for lfn in job["files"]] for job in answer["jobs"]] == [["0", "2"], ["4"], ["1", "3"], ["5"]]
+    assert [job["work_unit"] for job in answer["jobs"]] == ["mg_000000", "mg_000000", "mg_000001", "mg_000001"]
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_event_ranges_masks_and_excluded_files_are_reported() -> None:
+    by_event = plan_document(
+        input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=60), [input_file(0), input_file(1, events=0)]
+    )
+    assert [(job["first_event"], job["last_event"], job["events"]) for job in by_event["jobs"]] == [
+        (0, 59, 60),
+        (60, 99, 40),
+        (0, None, 0),
+    ]
+    masked = input_workflow(SplittingAlgo.FILE_BASED, wanted={"lumi_list": {1: ((3, 4),)}})
+    by_file = plan_document(masked, [input_file(0), input_file(1), input_file(2, locations=())])
+    assert [job["mask"] for job in by_file["jobs"]] == [{"1": [[3, 4]]}]
+    assert [(each["lfn"][-9:], each["reason"]) for each in by_file["excluded"]] == [
+        ("0001.root", "no lumi of the file survives LumiList and the run lists"),
+        ("0002.root", "no replica at any site"),
+    ]
+
+
+def test_a_request_that_cannot_be_planned_has_no_jobs_and_says_why() -> None:
+    wanted = {"lumi_list": {1: ((1, 5),)}}
+    workflow = input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=10, wanted=wanted, warnings=("harvesting is ignored",))
+    answer = plan_document(workflow, [input_file(0)])
+    assert answer["jobs"] == []
+    (refusal,) = answer["refused"]
+    assert (refusal["run"], refusal["lumi"]) == (None, None)
+    assert "EventBased cannot apply a LumiList" in refusal["reason"]
+    assert answer["warnings"] == ["harvesting is ignored"]
+
+
+def test_jobs_by_lumi_are_reported_over_all_location_groups_at_once_with_what_is_refused() -> None:
+    def file(number: int, first: int, last: int, events: int, *locations: str) -> InputFileSpec:
+        return input_file(number, ranges={1: ((first, last),)}, events=events, locations=locations)
+
+    files = [
+        file(0, 1, 3, 30, CERN, FNAL),
+        file(1, 3, 5, 30, FNAL),
+        file(2, 6, 6, 5000, FNAL),
+        file(3, 3, 7, 50, FNAL, CERN),
+    ]
+    workflow = input_workflow(
+        SplittingAlgo.EVENT_AWARE_LUMI_BASED,
+        events_per_job=100,
+        job_time_limit_seconds=1000,
+        resources=ResourceSpec(1, 2000, 1.0, 1.0),
+    )
+    answer = plan_document(workflow, files)
+    assert [([lfn[-6:-5] for lfn in job["files"]], job["mask"], job["sites"]) for job in answer["jobs"]] == [
+        (["0", "3"], {"1": [[1, 2], [7, 7]]}, [FNAL, CERN]),
+        (["0", "1", "3"], {"1": [[3, 5]]}, [FNAL]),
+    ]
+    assert [(each["run"], each["lumi"]) for each in answer["refused"]] == [(1, 6)]
+    assert answer["excluded"] == [{"lfn": "/store/data/0002.root", "reason": "every lumi of the file that is wanted is refused"}]
+    assert plan_document(workflow, files[::-1]) == answer
+
+
+def test_jobs_beyond_the_wall_clock_cap_are_warned_about() -> None:
+    answer = plan_document(generation_workflow(resources=ResourceSpec(1, 2000, 2000.0, 1.0)), [])
+    assert "10 of the jobs are expected to take longer than 48 h" in answer["warnings"][0]
+
+
+def test_the_file_list_becomes_typed_files() -> None:
+    (file,) = read_files({"files": [entry(7, locations=[FNAL, CERN], parents=["/store/p.root"])]})
+    assert (file.lfn, file.events, file.lumis) == ("/store/7.root", 10, {1: ((7, 7),)})
+    assert (file.locations, file.parents) == ({FNAL, CERN}, ("/store/p.root",))
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ([], "files"),
+        ({}, "files"),
+        ({"files": [entry(1, events=-1)]}, "files.0.events"),
+        ({"files": [entry(1, lumis=[{"run": "1", "lumi": 1}])]}, "files.0.lumis.0.run"),
+        ({"files": [entry(1), entry(1)]}, "files.1.lfn"),
+        ({"files": [entry(1, colour="red")]}, "files.0.colour"),
+    ],
+)
+def test_a_wrong_file_list_is_refused_by_field(document: object, field: str) -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files(document)
+    assert [problem.field for problem in refusal.value.problems] == [field]
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "must be a JSON object, not a list"),
+        ({}, "is missing"),
+        ({"files": [7]}, "must be a JSON object, not 7"),
+        ({"files": [entry(1, events=-1)]}, "must be at least 0, not -1"),
+        ({"files": [entry(1, events="10")]}, "must be a whole number, not '10'"),
+        ({"files": [entry(1, events=2**63)]}, "must be at most 9223372036854775807, not a number of 64 bits"),
+        ({"files": [entry(1, lumis=[{"run": 1, "lumi": 2**32}])]}, "must be at most 4294967295, not 4294967296"),
+        ({"files": [entry(1, lumis=[{"run": 1, "lumi": [1, 5]}])]}, "must be a whole number, not a list"),
+        ({"files": [entry(1, locations=FNAL)]}, "must be a list, not 'T1_US_FNAL'"),
+        ({"files": [entry(1, locations=[""])]}, "must not be empty"),
+        ({"files": [entry(1, colour="red")]}, "is not known; the format has no such field"),
+    ],
+)
+def test_a_refusal_says_what_must_stand_there_and_what_does(document: object, problem: str) -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files(document)
+    assert [each.problem for each in refusal.value.problems] == [problem]
+
+
+def test_of_one_mistake_in_every_entry_the_first_are_told_and_how_many_more() -> None:
+    with pytest.raises(DocumentRefused) as refusal:
+        read_files({"files": [entry(number, events=None) for number in range(50)]})
+    assert len(refusal.value.problems) == 21
+    assert refusal.value.problems[-1].problem == "30 more problems"
+
+
+def test_more_jobs_than_one_answer_holds_are_refused_and_not_made() -> None:
+    endless = input_file(1, events=10**18, locations=(FNAL,))
+    answer = plan_document(input_workflow(SplittingAlgo.EVENT_BASED, events_per_job=1), [endless], PlanLimits(max_jobs=1000))
+    assert answer["jobs"] == []
+    assert answer["refused"][0]["reason"].startswith("the plan has more than 1000 jobs")
+    fits = plan_document(generation_workflow(), [], PlanLimits(max_jobs=10))
+    assert len(fits["jobs"]) == 10

@@ -1,0 +1,89 @@
+"""The memory window and what jobs ask of a slot."""
+
+from __future__ import annotations
+
+import pytest
+
+from dags_app.planning.levels import level_plans
+from dags_app.planning.sizing import (
+    BASE_DISK_KB,
+    bytes_per_event,
+    level_walls,
+    memory_window,
+    merge_request,
+    processing_request,
+    resources_for,
+    too_long,
+)
+from dags_app.planning.specs import JobSpec, ResourceSpec, WorkflowSpec
+from dags_app.planning.work_units import group_jobs
+from tests.support.planning import dag_spec, generation_workflow, task_tree
+from wms2.errors import PlanningRefused
+
+DAY = 86_400
+
+
+def window(memory_mb: list[int], cores: list[int]) -> tuple[int, int]:
+    return memory_window(memory_mb=memory_mb, cores=cores, default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
+
+
+def test_memory_and_cores_are_each_the_maximum_over_the_steps() -> None:
+    assert window([8000], [8, 8, 8]) == (8, 16_000)  # SC_ProdPsi
+    assert window([2000, 20_000], [8, 1]) == (8, 20_000)
+    assert window([24_000], [8]) == (8, 24_000)
+
+
+def test_more_memory_per_core_than_sites_offer_is_refused_readably() -> None:
+    with pytest.raises(PlanningRefused, match=r"Memory 8000 MB with Multicore 1 is 8000 MB per core.*at most 3000 MB.*3 cores"):
+        window([8000], [1])
+    with pytest.raises(PlanningRefused, match="Multicore must be at least 1"):
+        window([8000], [0])
+
+
+def test_merge_runs_on_one_core_with_the_memory_of_one() -> None:
+    resources = resources_for(generation_workflow(resources=ResourceSpec(8, 24_000, 1.0, 1.0)))
+    assert (resources.cores, resources.memory_mb, resources.merge_memory_mb) == (8, 24_000, 3000)
+
+
+def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:
+    workflow = generation_workflow(resources=ResourceSpec(4, 8000, 40.0, 1.5))
+    slot = processing_request(workflow, JobSpec(1001, frozenset()), max_wall_seconds=DAY)
+    assert (slot.cores, slot.memory_mb, slot.disk_kb, slot.wall_minutes) == (4, 8000, BASE_DISK_KB + 1502, 668)
+    assert processing_request(workflow, JobSpec(1, frozenset()), max_wall_seconds=DAY).wall_minutes == 60
+    assert processing_request(workflow, JobSpec(10**6, frozenset()), max_wall_seconds=DAY).wall_minutes == 1440
+
+
+def test_a_merge_has_room_and_time_for_the_units_output() -> None:
+    spec = dag_spec()
+    (unit,) = [unit for unit in spec.units if unit.index == 0]
+    assert sum(unit.estimated_output_bytes.values()) == 800 * 1024 * 1024
+    slot = merge_request(spec.workflow, unit, max_wall_seconds=DAY)
+    assert (slot.disk_kb, slot.wall_minutes) == (BASE_DISK_KB + 2 * 800 * 1024, 63)
+
+
+def test_the_first_round_shares_size_per_event_among_kept_outputs_and_measured_sizes_replace_that() -> None:
+    workflow = generation_workflow()
+    assert set(bytes_per_event(workflow).values()) == {512 * 1024.0}
+    first, second = sorted(bytes_per_event(workflow))
+    assert bytes_per_event(workflow, measured={first: 7.0}) == {first: 7.0, second: 512 * 1024.0}
+
+
+def told(workflow: WorkflowSpec, jobs: list[JobSpec]) -> str | None:
+    units = group_jobs(jobs, jobs_per_work_unit=8, bytes_per_event={}, levels=level_plans(workflow))
+    return too_long(level_walls(workflow, units, max_wall_seconds=DAY), max_wall_seconds=DAY)
+
+
+def test_each_task_is_judged_with_its_own_time_per_event_and_named() -> None:
+    warning = told(task_tree(), [JobSpec(2160, frozenset(), file_lumis=1)])  # 24 h; Reco: 648 events of one lumi, 600 s each
+    assert warning is not None
+    assert warning.startswith("1 of the jobs of task 4 (Reco) are expected to take longer than 24 h")
+    assert "(the longest 108.0 h); a lumi is never cut" in warning
+    assert told(task_tree(), [JobSpec(2160, frozenset(), file_lumis=72)]) is None, "nine events to a lumi: 30 a job"
+
+
+def test_jobs_longer_than_the_cap_are_warned_about() -> None:
+    workflow = generation_workflow()  # 40 s an event
+    assert told(workflow, [JobSpec(2160, frozenset())]) is None
+    warning = told(workflow, [JobSpec(1, frozenset()), JobSpec(4320, frozenset())])
+    assert warning is not None
+    assert warning.startswith("1 of the jobs are expected to take longer than 24 h")

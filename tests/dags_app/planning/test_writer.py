@@ -1,0 +1,125 @@
+"""DAG directories on disk: whole or absent, repeatable after a crash, immutable but for the include files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from dags_app.planning import writer
+from dags_app.planning.specs import GenerationSpec
+from dags_app.planning.writer import (
+    DagDirectoryConflict,
+    Programs,
+    changed_files,
+    remove_leftovers,
+    write_avoid,
+    write_dag_directory,
+    write_fence,
+)
+from tests.support.planning import FNAL, dag_spec, generation_workflow
+from wms2.errors import StaleState
+
+PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
+
+
+def snapshot(directory: Path) -> dict[str, bytes]:
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(tmp_path: Path) -> None:
+    written = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path / "request")
+    files = snapshot(written.directory)
+    assert written.directory == tmp_path / "request" / dag_spec().dag_id
+    assert written.dag_file.read_text().startswith("# Round 0 of amaltaro_SC_Test")
+    assert written.files == len(files)
+    sums = files.pop("SHA256SUMS")
+    assert written.files_sha256 == hashlib.sha256(sums).hexdigest()
+    listed = dict(reversed(line.split("  ")) for line in sums.decode().splitlines())
+    assert files.keys() - listed.keys() == {"avoid.inc", "fence.dag.inc"}
+    assert all(hashlib.sha256(files[path]).hexdigest() == digest for path, digest in listed.items())
+    assert os.access(written.directory / "bin/wms2_payload.pyz", os.X_OK)
+    assert changed_files(written.directory) == []
+
+
+def test_what_a_crash_left_behind_does_not_matter_and_goes_once_the_dag_is_recorded(tmp_path: Path, monkeypatch) -> None:
+    def crash() -> None:
+        raise OSError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.os, "sync", crash)
+        with pytest.raises(OSError, match="power cut"):
+            write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    (left,) = tmp_path.iterdir()
+    (left / "mg_999999").mkdir()
+
+    written = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    assert not (written.directory / "mg_999999").exists()
+    remove_leftovers(written.directory, parent=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [dag_spec().dag_id]
+
+
+def test_a_writer_that_was_replaced_takes_nothing_from_its_successor(tmp_path: Path, monkeypatch) -> None:
+    def successor() -> None:
+        patch.undo()
+        made.append(write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path))
+
+    made: list[writer.WrittenDag] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.os, "sync", successor)
+        late = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    assert made == [late]
+    assert changed_files(late.directory) == []
+
+
+def test_a_fence_only_rises(tmp_path: Path) -> None:
+    directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
+    write_fence(directory, 6)
+    with pytest.raises(StaleState, match="fence 6 already; fence 5 is of the past"):
+        write_fence(directory, 5)
+    assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="6"\n'
+    write_fence(directory, 6)
+    write_fence(directory, 10)
+    assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="10"\n'
+
+
+def test_writing_again_after_the_rename_changes_nothing(tmp_path: Path) -> None:
+    first = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    (first.directory / "mg_000000/site.inc").write_text("made at run time")
+    write_fence(first.directory, 4)
+    before = snapshot(first.directory)
+    assert write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path) == first
+    assert snapshot(first.directory) == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_directory_with_other_contents_is_a_conflict_and_stays(tmp_path: Path) -> None:
+    first = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    before = snapshot(first.directory)
+    with pytest.raises(DagDirectoryConflict, match="other contents"):
+        write_dag_directory(dag_spec(jobs_per_work_unit=2), PROGRAMS, parent=tmp_path)
+    assert snapshot(first.directory) == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_include_files_may_change_and_rendered_ones_may_not(tmp_path: Path) -> None:
+    directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
+    write_fence(directory, 12)
+    write_avoid(directory, [FNAL])
+    assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="12"\n'
+    assert (directory / "avoid.inc").read_text() == f"DAG_AVOID = {FNAL}\n"
+    assert changed_files(directory) == []
+
+    with (directory / "proc.sub").open("a") as file:
+        file.write("queue\n")
+    (directory / "mg_000001/unit.json").unlink()
+    assert sorted(changed_files(directory)) == ["mg_000001/unit.json", "proc.sub"]
+    assert not list(directory.glob(".*.tmp"))
+
+
+def test_a_dag_costs_at_most_a_third_of_a_file_per_job(tmp_path: Path) -> None:
+    workflow = generation_workflow(generation=GenerationSpec(1, 1, 1, events=40_000, events_per_job=100, events_per_lumi=100))
+    written = write_dag_directory(dag_spec(workflow), PROGRAMS, parent=tmp_path)
+    assert written.files / 400 <= 0.3

@@ -1,0 +1,40 @@
+"""Reading the mock sites' storage."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from deploy.demo import storage
+from tests.support import demo_world as world
+
+
+def test_the_adler32_of_a_file_is_eight_digits_and_that_of_its_bytes(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"abc" * 1_000_000)
+    assert storage.adler32(path) == f"{zlib.adler32(path.read_bytes()):08x}"
+    path.write_bytes(b"")
+    assert storage.adler32(path) == "00000001"
+
+
+def test_events_and_lumis_of_a_file_are_read_empty_lumis_included(tmp_path):
+    path = world.write_root(tmp_path / "x.root", [(1, 5, 2**63 - 2), (1, 5, 7)], empty_lumis=[(1, 6)])
+    events, lumis = storage.read_numbers(path)
+    assert events == ((1, 5, 2**63 - 2), (1, 5, 7))
+    assert lumis == {(1, 5), (1, 6)}
+
+
+def test_a_file_without_events_has_none(tmp_path):
+    path = world.write_root(tmp_path / "x.root", [], empty_lumis=[(1, 6)])
+    assert storage.read_numbers(path) == ((), frozenset({(1, 6)}))
+
+
+def test_a_pfn_of_a_mock_site_is_a_path():
+    assert storage.path_of("file://localhost:0/srv/T2_CH_CERN/store/mc/a.root") == Path("/srv/T2_CH_CERN/store/mc/a.root")
+
+
+def test_files_below_finds_hidden_and_deep_files_and_accepts_missing_directories(tmp_path):
+    for name in ("a/b/c.root", "a/.journal"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert [path.name for path in storage.files_below([tmp_path, tmp_path / "none"])] == [".journal", "c.root"]

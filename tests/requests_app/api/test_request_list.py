@@ -1,0 +1,238 @@
+"""GET /requests: filters narrow, orderings walk, pages neither lose nor repeat a row, a page costs a fixed number of queries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from dags_app.models import WorkUnitState
+from requests_app.models import HoldCode, Request, RequestStatus
+from sites_app.models import Site
+from tests.support.problems import problem
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+
+pytestmark = pytest.mark.django_db
+S = RequestStatus
+URL = "/api/v1/requests"
+
+
+def names(client: APIClient, **query: Any) -> list[str]:
+    response = client.get(URL, query)
+    assert response.status_code == 200, response.content
+    return [row["request_name"] for row in response.json()["results"]]
+
+
+def walk(client: APIClient, **query: Any) -> list[str]:
+    found: list[str] = []
+    url: str | None = None
+    while url is not None or not found:
+        page = (client.get(url) if url else client.get(URL, query)).json()
+        found += [row["request_name"] for row in page["results"]]
+        url = page["next"]
+        if url is None:
+            break
+    return found
+
+
+def aged(request: Request, **fields: Any) -> Request:
+    Request.objects.filter(pk=request.pk).update(**fields)
+    return request
+
+
+def test_a_line_tells_where_the_request_stands(reader: APIClient) -> None:
+    request = request_row(S.ACTIVE, campaign="Run3", waiting_for="DAGMan job 7", priority=110_000)
+    dag = dag_row(workflow_row(request))
+    unit_row(dag, 0)
+    unit_row(dag, 1, state=WorkUnitState.DONE, manifest_sha256="a", fence=1)
+    unit_row(dag, 2, state=WorkUnitState.FAILED)
+
+    (line,) = reader.get(URL).json()["results"]
+
+    assert line["request_name"] == request.request_name
+    assert (line["status"], line["campaign"], line["priority"]) == ("active", "Run3", 110_000)
+    assert line["waiting_for"] == "DAGMan job 7"
+    assert line["workflow"] == {"id": str(request.workflow.pk), "status": "new"}
+    assert line["work_units"] == {
+        "total": 2, "planned": 1, "done": 1, "done_unaccounted": 0, "failed": 1, "abandoned": 0,
+    }  # fmt: skip
+    assert "request_data" not in line
+
+
+def test_a_request_without_a_workflow_says_so(reader: APIClient) -> None:
+    request_row(S.NEW)
+    (line,) = reader.get(URL).json()["results"]
+    assert line["workflow"] is None
+    assert line["work_units"]["total"] == 0
+
+
+def test_each_filter_narrows_and_all_hold_together(reader: APIClient) -> None:
+    now = timezone.now()
+    held = request_row(S.HELD, campaign="A", requestor="anna", group="DATAOPS", hold_code=HoldCode.THRESHOLD, priority=900)
+    queued = request_row(S.QUEUED, campaign="A", requestor="bert", priority=500, urgent=True)
+    old = aged(request_row(S.COMPLETED, campaign="B", priority=100, alert_code="stuck"), created_at=now - timedelta(days=9))
+    every = {held.request_name, queued.request_name, old.request_name}
+
+    def found(**query: Any) -> set[str]:
+        return set(names(reader, **query))
+
+    assert found() == every
+    assert found(status="held") == {held.request_name}
+    assert found(status="held,queued") == {held.request_name, queued.request_name}
+    assert found(campaign="A") == {held.request_name, queued.request_name}
+    assert found(requestor="bert") == {queued.request_name}
+    assert found(group="DATAOPS") == {held.request_name}
+    assert found(hold_code="threshold,ledger") == {held.request_name}
+    assert found(urgent="true") == {queued.request_name}
+    assert found(alerted="true") == {old.request_name}
+    assert found(alerted="false") == every - {old.request_name}
+    assert found(priority_min=500) == {held.request_name, queued.request_name}
+    assert found(priority_min=200, priority_max=500) == {queued.request_name}
+    assert found(created_until=(now - timedelta(days=1)).isoformat()) == {old.request_name}
+    assert found(created_since=(now - timedelta(days=1)).isoformat()) == every - {old.request_name}
+    assert found(updated_since=(now - timedelta(days=1)).isoformat()) == every
+    assert found(updated_until=(now - timedelta(days=1)).isoformat()) == set()
+    assert found(status="held", campaign="B") == set()
+
+
+def test_search_finds_parts_of_names_whatever_the_case_and_takes_no_pattern(reader: APIClient) -> None:
+    one = request_row(request_name="cms_PsiToMuMu_v1", prep_id="BPH-Run3-00001")
+    two = request_row(request_name="cms_Other_v1", input_dataset="/PsiToMuMu/Era-v1/RAW")
+    assert set(names(reader, search="psitomumu")) == {one.request_name, two.request_name}
+    assert names(reader, search="bph-") == [one.request_name]
+    assert names(reader, search="%") == []
+    assert names(reader, search="cms_Psi") == [one.request_name]
+
+
+@pytest.mark.parametrize(
+    "ordering",
+    ["created_at", "-created_at", "updated_at", "-status_since", "priority", "-priority", "request_name", "-request_name",
+     "status", "-campaign"],
+)  # fmt: skip
+def test_pages_of_every_ordering_show_each_row_once_also_where_values_repeat(reader: APIClient, ordering: str) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    for index in range(23):
+        row = request_row(S.QUEUED if index % 3 else S.COMPLETED, priority=100 * (index % 2), campaign="C" if index % 4 else "")
+        aged(row, created_at=moment + timedelta(seconds=index // 5), status_since=moment, updated_at=moment)
+
+    found = walk(reader, ordering=ordering, page_size=4)
+
+    assert len(found) == 23
+    assert len(set(found)) == 23
+    assert found == list(Request.objects.order_by(ordering, "pk").values_list("request_name", flat=True))
+
+
+def test_the_newest_come_first_and_rows_that_arrive_meanwhile_shift_nothing(reader: APIClient) -> None:
+    rows = [aged(request_row(), created_at=timezone.now() - timedelta(hours=10 - index)) for index in range(6)]
+    first = reader.get(URL, {"page_size": 3}).json()
+    request_row()
+    second = reader.get(first["next"]).json()
+    found = [row["request_name"] for row in first["results"] + second["results"]]
+    assert found == [row.request_name for row in reversed(rows)]
+    assert second["next"] is None
+
+
+def test_the_next_page_keeps_the_filters(reader: APIClient) -> None:
+    wanted = [request_row(S.QUEUED).request_name for _ in range(3)]
+    request_row(S.NEW)
+    assert set(walk(reader, status="queued", page_size=1)) == set(wanted)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"status": "sleeping"}, "status"),
+        ({"status": "held,sleeping"}, "status"),
+        ({"status": ","}, "status"),
+        ({"status": "held,"}, "status"),
+        ({"status": "held\x00"}, "status"),
+        ({"hold_code": "because"}, "hold_code"),
+        ({"priority_min": "high"}, "priority_min"),
+        ({"priority_min": "-1"}, "priority_min"),
+        ({"priority_max": "1000000"}, "priority_max"),
+        ({"priority_max": "1e400"}, "priority_max"),
+        ({"created_since": "yesterday"}, "created_since"),
+        ({"created_since": "0001-01-01T00:00:00+14:00"}, "created_since"),
+        ({"updated_until": "9999-12-31T23:59:59-12:00"}, "updated_until"),
+        ({"urgent": "null"}, "urgent"),
+        ({"urgent": "yes"}, "urgent"),
+        ({"campaign": ""}, "campaign"),
+        ({"status": ["held", "queued"]}, "status"),
+        ({"updated_until": "2026-13-01T00:00:00Z"}, "updated_until"),
+        ({"search": "a\x00b"}, "search"),
+        ({"search": "x" * 201}, "search"),
+        ({"campaign": "c\x00"}, "campaign"),
+        ({"ordering": "request_data"}, "ordering"),
+        ({"ordering": "created_at,priority"}, "ordering"),
+        ({"ordering": ""}, "ordering"),
+        ({"page_size": "0"}, "page_size"),
+        ({"page_size": "501"}, "page_size"),
+        ({"page_size": "many"}, "page_size"),
+        ({"page_size": "１"}, "page_size"),
+        ({"page_size": "9" * 5000}, "page_size"),
+        ({"cursor": "made-up"}, "cursor"),
+        ({"cursor": ""}, "cursor"),
+        ({"page": "2"}, "page"),
+    ],
+    ids=str,
+)
+def test_a_wrong_query_is_400_and_names_the_parameter(reader: APIClient, query: dict[str, Any], field: str) -> None:
+    response = reader.get(URL, query)
+    assert response.status_code == 400, response.content
+    assert response.json()["field"] == field
+
+
+def test_moments_at_the_ends_of_time_are_only_moments(reader: APIClient) -> None:
+    request_row()
+    assert len(names(reader, created_since="0001-01-01T00:00:00Z", updated_until="9999-12-31T23:59:59Z")) == 1
+    assert len(names(reader, created_since="0323-09-03T16:35:15.596450+21:27")) == 1, "more than PostgreSQL takes"
+
+
+def test_a_cursor_belongs_to_its_list(reader: APIClient) -> None:
+    for name in ("T1_US_FNAL", "T2_CH_CERN"):
+        Site.objects.create(name=name)
+    elsewhere = reader.get("/api/v1/sites?ordering=status&page_size=1").json()["next"]
+    cursor = parse_qs(urlsplit(elsewhere).query)["cursor"][0]
+    problem(reader.get(f"/api/v1/requests?ordering=status&cursor={quote(cursor)}"), 400, "invalid", field="cursor")
+
+
+def test_a_cursor_belongs_to_its_ordering(reader: APIClient) -> None:
+    for _ in range(3):
+        request_row()
+    url = reader.get(URL, {"page_size": 1}).json()["next"]
+    problem(reader.get(url + "&ordering=priority"), 400, "invalid", field="cursor")
+
+
+@pytest.mark.parametrize("rows", [1, 30])
+def test_a_page_costs_three_queries_however_many_rows(reader: APIClient, rows: int, django_assert_num_queries: Any) -> None:
+    for _ in range(rows):
+        unit_row(dag_row(workflow_row(request_row(S.ACTIVE))))
+    with django_assert_num_queries(3) as captured:  # the token's user, the page, its work units
+        assert len(reader.get(URL, {"page_size": 50}).json()["results"]) == rows
+    assert_reads_no_document(captured)
+
+
+def assert_reads_no_document(captured: CaptureQueriesContext) -> None:
+    for query in captured.captured_queries:
+        for column in ('"request_data"', '"config_data"', '"psets"'):
+            assert column not in query["sql"]
+
+
+def test_a_search_does_not_run_from_one_field_into_the_next(reader: APIClient) -> None:
+    row = request_row(request_name="cms_one_v1", prep_id="BPH-1", campaign="Run3")
+    assert names(reader, search="one_V1") == names(reader, search="bph-1") == [row.request_name]
+    assert names(reader, search="v1bph") == []
+
+
+def test_a_search_asks_for_the_column_as_an_index_over_its_trigrams_is_made(
+    reader: APIClient, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(2) as captured:  # the token's user, the page
+        names(reader, search="bph")
+    (page,) = (query["sql"] for query in captured.captured_queries if 'FROM "requests"' in query["sql"])
+    assert """"search_text"::text LIKE '%BPH%'""" in page

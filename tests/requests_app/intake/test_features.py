@@ -1,0 +1,182 @@
+"""What later versions will do is refused by name, and nothing of a document is passed over in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requests_app.intake import known
+from tests.support.intake import chain, problems, read, reprocessing, with_step
+
+ASKED: dict[str, Any] = {
+    "SecondaryInputDataset": "/MinBias/PU-v1/RAW",
+    "OverrideCatalog": "trivialcatalog_file:/x",
+    "RunNumber": 3,
+    "ValidStatus": "DEPRECATED",
+}
+HARMLESS: dict[str, Any] = {
+    "DeterministicPileup": False, "RequiresGPU": "forbidden", "JobExtraMatchRequirements": "", "LumiList": {}, "RunWhitelist": [],
+    "RunBlacklist": [], "BlockWhitelist": [], "BlockBlacklist": [], "IncludeParents": "False", "TransientOutputModules": [],
+    "IgnoredOutputModules": [], "LheInputFiles": False, "OverrideCatalog": None, "OpenRunningTimeout": 0, "RunNumber": 0,
+    "ValidStatus": "PRODUCTION", "MCPileup": None, "DataPileup": "", "GPUParams": "null", "TaskChain": None,
+}  # fmt: skip
+
+
+def test_the_list_of_features_is_the_whole_table() -> None:
+    assert ASKED.keys() == known.FEATURES.keys()
+
+
+@pytest.mark.parametrize("field", ASKED)
+def test_a_feature_to_come_is_refused_at_the_top_and_in_a_step(field: str) -> None:
+    for found in (problems(chain(**{field: ASKED[field]})), problems(with_step(2, **{field: ASKED[field]}))):
+        ((name, problem),) = found.items()
+        assert name.removeprefix("Step2.") == field
+        assert problem.startswith("not yet supported: ")
+
+
+def test_lhe_files_are_read_by_the_first_part_of_a_generation() -> None:
+    assert read(with_step(1, LheInputFiles=True)).warnings == read(chain(LheInputFiles="True")).warnings == ()
+    assert set(problems(with_step(2, LheInputFiles=True))) == {"Step2.LheInputFiles"}
+    assert read(reprocessing(LheInputFiles=True)).warnings == ("LheInputFiles: not used: the request reads an input dataset",)
+    assert set(problems(chain(LheInputFiles="perhaps"))) == {"LheInputFiles"}
+
+
+def test_what_is_accepted_and_not_used_is_named() -> None:
+    document = chain(
+        CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
+        AllowOpportunistic=True, EnableHarvesting=True, ValidStatus="VALID",
+    )  # fmt: skip
+    told = {warning.partition(":")[0] for warning in read(document).warnings}
+    assert told == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
+
+
+def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:
+    assert read(chain(**HARMLESS)).warnings == ()
+    assert read(reprocessing(**HARMLESS)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("IncludeParents", "maybe"), ("OpenRunningTimeout", "long"), ("RunNumber", -1), ("RequiresGPU", "perhaps"),
+        ("DeterministicPileup", 1), ("TransientOutputModules", ["a b"]), ("JobExtraMatchRequirements", "a) || (true"),
+    ],
+)  # fmt: skip
+def test_a_feature_field_that_cannot_be_read_is_refused(field: str, value: Any) -> None:
+    assert field in problems(chain(**{field: value}))
+
+
+@pytest.mark.parametrize("request_type", known.OTHER_TYPES)
+def test_request_types_that_are_not_run_are_refused_by_name_with_what_to_do_instead(request_type: str) -> None:
+    ((field, problem),) = problems(chain(RequestType=request_type)).items()
+
+    assert field == "RequestType"
+    assert problem == f"WMS2 does not run {request_type}: {known.OTHER_TYPES[request_type]}"
+    assert "WMAgent" in problem
+
+
+@pytest.mark.parametrize("request_type", ["MonteCarlo", "stepchain", 7, ["StepChain"]])
+def test_other_request_types_are_unknown(request_type: Any) -> None:
+    assert "unknown request type" in problems(chain(RequestType=request_type))["RequestType"]
+
+
+def test_a_document_of_no_type_is_refused() -> None:
+    assert "is missing" in problems(chain(RequestType=...))["RequestType"]
+
+
+def test_features_inside_tasks_are_told_although_the_type_is_refused() -> None:
+    found = problems({"RequestType": "StoreResults", "RequestString": "x", "Task1": {"RunNumber": 5}})
+
+    assert set(found) == {"RequestType", "Task1.RunNumber", "SiteWhitelist"}
+
+
+def test_site_lists_per_step_are_refused() -> None:
+    assert problems(with_step(3, SiteWhitelist=["T2_CH_CERN"])) == {
+        "Step3.SiteWhitelist": "not yet supported: site lists per step"
+    }
+
+
+def test_skims_are_refused() -> None:
+    assert problems(reprocessing(SkimName1="DIMUON", SkimInput1="RECOoutput")) == {
+        "SkimName1": "not yet supported: skims",
+        "SkimInput1": "not yet supported: skims",
+    }
+
+
+def test_a_later_step_with_an_input_dataset_is_refused() -> None:
+    assert "Step2.InputDataset" in problems(with_step(2, InputDataset="/a/b/RAW"))
+
+
+@pytest.mark.parametrize("field", ["OpenRunningTimeout", "JobExtraMatchRequirements"])
+def test_what_concerns_the_whole_request_is_refused_in_a_step(field: str) -> None:
+    found = problems(with_step(2, **{field: 7200 if field == "OpenRunningTimeout" else "HasCVMFS"}))
+
+    assert found[f"Step2.{field}"].startswith("not yet supported: ")
+
+
+def test_site_lists_are_trusted_where_that_changes_something() -> None:
+    assert read(reprocessing(TrustSitelists=True)).sites.trusted
+    mixing = read(with_step(2, chain(TrustPUSitelists=True), MCPileup="/a/b/RAW"))
+    assert (mixing.sites.trusted, mixing.sites.pileup_trusted, mixing.warnings) == (False, True, ())
+    idle = read(chain(TrustSitelists=True, TrustPUSitelists="true"))
+    assert (idle.sites.trusted, idle.sites.pileup_trusted) == (False, False)
+    assert idle.warnings == (
+        "TrustSitelists: has no effect: the request reads no such files",
+        "TrustPUSitelists: has no effect: the request reads no such files",
+    )
+
+
+def test_harvesting_is_accepted_with_a_warning_that_stays() -> None:
+    (warning,) = read(chain(EnableHarvesting=True, DQMHarvestUnit="byRun", DQMConfigCacheID="e" * 32)).warnings
+
+    assert warning.startswith("EnableHarvesting: DQM harvesting is not done")
+    assert read(chain(EnableHarvesting=False)).warnings == ()
+
+
+@pytest.mark.parametrize("field", ["CustodialSites", "NonCustodialSites"])
+def test_wishes_for_copies_are_warned_of(field: str) -> None:
+    assert [warning.split(":")[0] for warning in read(chain(**{field: ["T1_US_FNAL_Disk"]})).warnings] == [field]
+    assert read(chain(**{field: []})).warnings == ()
+
+
+def test_a_request_that_is_over_in_reqmgr2_is_warned_of() -> None:
+    assert "aborted-completed" in read(chain(RequestStatus="aborted-completed")).warnings[0]
+    assert read(chain(RequestStatus="staged")).warnings == ()
+
+
+def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
+    warnings = read(with_step(1, chain(Priority=5, Flavour="vanilla"), EventPerJob=5)).warnings
+
+    assert warnings == (
+        "Priority: unknown field, not used",
+        "Flavour: unknown field, not used",
+        "Step1.EventPerJob: unknown field, not used (did you mean EventsPerJob?)",
+    )
+
+
+def test_a_flood_of_unknown_fields_is_told_in_short() -> None:
+    warnings = read(chain(**{f"Zz{number}" * 50: 1 for number in range(200)})).warnings
+
+    assert len(warnings) == 31
+    assert warnings[-1] == "document: 170 more unknown fields, not used"
+    assert max(map(len, warnings)) < 200
+
+
+def test_planner_arguments_have_no_place_in_a_request() -> None:
+    assert "only plan_request" in problems(reprocessing(SplittingParams={"job_time_limit": 5}))["SplittingParams"]
+    assert "Step1.SplittingParams" in problems(with_step(1, SplittingParams={"job_time_limit": 5}))
+
+
+def test_every_field_left_alone_has_its_reason() -> None:
+    assert all(reason for reason in [*known.IRRELEVANT.values(), *known.IRRELEVANT_STEP.values(), *known.WARNED.values()])
+    tables = [known.USED_TOP, set(known.IRRELEVANT), set(known.WARNED), set(known.FEATURES)]
+    assert sum(map(len, tables)) == len(set().union(*tables))
+
+
+def test_a_field_of_any_name_is_told_in_plain_letters() -> None:
+    warnings = read(chain(**{"evil\n\u202e": 1, "x" * 10_000: 1})).warnings
+
+    assert warnings[0] == r"evil\n\u202e: unknown field, not used"
+    assert len(warnings[1]) < 200
+    assert all(warning.isascii() and warning.isprintable() for warning in warnings)

@@ -1,0 +1,172 @@
+"""Requests through the scripted world, from the document to the end: the plain ways, and what the property test has found."""
+
+from __future__ import annotations
+
+import pytest
+
+from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.planning import writer
+from outputs_app.models import Effect, EffectState
+from requests_app.admission import slots_used
+from requests_app.lifecycle import planning
+from requests_app.models import Event, HoldCode, Request, RequestStatus
+from requests_app.services import request_abort, request_hold, request_release
+from tests.support.scripted import documents
+from tests.support.scripted.dagman import Account
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import started, status
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+
+
+def run_to_the_end(world: World, request: Request, cycles: int = 20) -> RequestStatus:
+    """Cycles in which every DAG finishes."""
+    for _ in range(cycles):
+        world.cycle()
+        check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+        if status(request) in (S.COMPLETED, S.HELD, S.ABORTED):
+            break
+    return status(request)
+
+
+def test_a_generation_completes_over_two_rounds(world: World) -> None:
+    request = world.request(documents.generation(400))
+    assert run_to_the_end(world, request) is S.COMPLETED
+    assert len(world.schedd.jobs) == 2
+
+
+def test_a_release_whose_work_is_done_waits_for_its_registrations_like_any_other(world: World) -> None:
+    """Not in PLANNING, which keeps a slot and is over after an hour: DBS may be away for days."""
+    request = world.request(documents.generation(100))
+    for _ in range(2):
+        world.cycle()
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    world.observe()
+    world.evaluate(request)
+    assert (status(request), Effect.objects.exclude(state=EffectState.DONE).exists()) == (S.ACTIVE, True)
+    request_hold(request=request, actor="op", reason="not now")
+    world.evaluate(request)
+    request_release(request=request, actor="op", reason="now")
+    world.evaluate(request)
+    assert status(request) is S.ACTIVE
+    assert slots_used() == 0
+    world.clock.advance(7200)
+    world.evaluate(request)
+    assert status(request) is S.ACTIVE
+    assert "registration" in request.waiting_for
+    assert run_to_the_end(world, request) is S.COMPLETED
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}, {"lumis_per_job": 4}])
+def test_a_reprocessing_completes_with_every_file_once(world: World, split: dict[str, int]) -> None:
+    dataset = world.source("Plain", 100, 30, 0, 200, 10)
+    request = world.request(documents.reprocessing(dataset, **split))
+    assert run_to_the_end(world, request) is S.COMPLETED
+
+
+def units(request: Request) -> dict[str, WorkUnitState]:
+    """Round and name -> state."""
+    rows = WorkUnit.objects.filter(workflow__request=request).order_by("round__index", "index")
+    return {f"{unit.round.index}/{unit.name}": WorkUnitState(unit.state) for unit in rows.select_related("round")}
+
+
+def test_a_unit_that_violates_its_claim_holds_the_request_and_the_other_units_still_count(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000", Account.EXTRA)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(3):
+        world.cycle()
+        check(world)
+    assert status(request) is S.HELD
+    assert request.hold_code == HoldCode.LEDGER
+    done, planned = WorkUnitState.DONE, WorkUnitState.PLANNED
+    assert units(request) == {"0/mg_000000": planned, "0/mg_000001": done, "0/mg_000002": done}
+
+    request_release(request=request, actor="op", reason="look again")
+    assert run_to_the_end(world, request) is S.COMPLETED
+    assert units(request)["0/mg_000000"] == WorkUnitState.FAILED
+    assert units(request)["1/mg_000000"] == WorkUnitState.DONE, "its work was done by a unit of the next round"
+
+
+def test_a_step_that_breaks_every_time_is_told_and_held_after_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "write_dag_directory", full)
+    request = world.request(documents.generation())
+    world.cycle()
+    assert status(request) is S.PLANNING
+    assert "No space left" in request.last_error
+    world.clock.advance(3601)
+    world.cycle()
+    assert status(request) is S.HELD
+    assert request.hold_code == HoldCode.TIMEOUT
+    assert "No space left" in request.hold_reason
+    assert len(world.errors) == 2
+
+
+def test_planning_that_times_out_discards_a_dag_that_was_never_submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("nobody expected this")
+
+    request = world.request(documents.generation())
+    monkeypatch.setattr(planning, "schedd_for", broken)
+    world.cycle()
+    world.clock.advance(3601)
+    world.cycle()
+    assert status(request) is S.HELD
+    world.errors.clear()
+    check(world)
+
+
+def test_alerts_that_take_turns_are_told_once_each(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000", Account.MISSING)
+    world.schedd.end(job, End.VANISHED)
+    for _ in range(4):
+        world.cycle()
+    told = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
+    assert sorted(told) == ["outcome_unknown", "units_unaccounted"]
+
+
+def test_an_import_that_failed_is_not_tried_again_before_its_time(world: World) -> None:
+    request = world.request(documents.generation())
+    world.scripts["configcache"].arm(Mode.DOWN)
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), world.scripts["configcache"].calls) == (S.SUBMITTED, 1)
+    world.clock.advance(61)
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    assert request.failed_attempts == 0
+
+
+def test_a_removal_that_the_schedd_refuses_is_told_and_asked_for_again(world: World) -> None:
+    request, _ = started(world)
+    request_abort(request=request, actor="op", reason="enough")
+    world.scripts["htcondor"].arm(Mode.REFUSED)
+    world.cycle()
+    assert status(request) is S.STOPPING
+    assert request.alert_code == "stop_unanswered"
+    for _ in range(2):
+        world.cycle()
+    assert status(request) is S.ABORTED
+    check(world)
+
+
+def test_an_aborted_request_does_not_look_held(world: World) -> None:
+    request, _ = started(world)
+    world.schedd.removes_late = True
+    request_hold(request=request, actor="op", reason="wait")
+    request_abort(request=request, actor="op", reason="no, enough")
+    world.schedd.removes_late = False
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), request.hold_code, request.hold_reason) == (S.ABORTED, "", "")

@@ -1,0 +1,151 @@
+"""What one step leaves behind for another: late manifests, proved absences, changed priorities, registrations after the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.planning import layout
+from outputs_app.models import BlockStatus, ProcessingBlock
+from requests_app.models import Request, RequestStatus
+from requests_app.services import request_fail, request_hold, request_release, request_set_priority, request_stop
+from requests_app.services.release import ReleaseMode
+from requests_app.services.sites import site_ban_by_operator
+from sites_app.models import Site
+from tests.support.scripted import documents
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import fresh
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2.conf import conf
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
+
+
+WORLD = {"ERROR_HOLD_THRESHOLD": "1"}
+
+
+def started(world: World, events: int = 100) -> Request:
+    request = world.request(documents.generation(events))
+    world.cycle()
+    assert fresh(request).status == S.ACTIVE
+    return request
+
+
+def cycles(world: World, number: int, seconds: float = 600) -> None:
+    for _ in range(number):
+        world.cycle()
+        check(world)
+        world.clock.advance(seconds)
+
+
+def test_a_block_whose_registration_died_goes_to_tape_and_completes_once_that_is_tried_again(world: World) -> None:
+    request = started(world)
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    world.observe()
+    world.evaluate(request)
+    world.dbs.script.arm(Mode.DOWN, 5000)
+    cycles(world, 40)
+    statuses = {block.dataset.tier: block.status for block in ProcessingBlock.objects.select_related("dataset")}
+    assert statuses == {"GEN-SIM": BlockStatus.FAILED, "AODSIM": BlockStatus.COMPLETE}, (
+        "the second waits for its parents' dataset"
+    )
+    assert not any(block.tape_rule_id for block in ProcessingBlock.objects.all()), "nothing goes to tape that DBS does not know"
+
+    world.heal()
+    world.retry_effects()
+    cycles(world, 5)
+    assert fresh(request).status == S.COMPLETED, request.waiting_for
+
+
+def test_a_priority_that_is_changed_back_reaches_the_queue_too(world: World) -> None:
+    request = started(world, 400)
+    job = world.job_of(request)
+    first = job.priority
+    request_set_priority(request=request, priority=5, **BY)
+    world.cycle()
+    assert job.priority == 5000
+    request_set_priority(request=fresh(request), priority=first // 1000, **BY)
+    world.cycle()
+    assert job.priority == first
+
+
+def test_a_submission_that_is_proved_absent_does_not_keep_a_request_that_cannot_be_submitted(world: World) -> None:
+    request = world.request(documents.generation(100))
+    world.crash_at = "submit.claimed"
+    world.evaluate(request)
+    assert (fresh(request).status, world.deaths) == (S.PLANNING, 1)
+    assert DAG.objects.get().submit_intent_at is not None
+    for site in Site.objects.order_by("name"):
+        site_ban_by_operator(site=site, insist=True, **BY)
+    world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds + conf().lease_seconds + 1)
+
+    world.evaluate(request, steps=1)
+
+    assert fresh(request).status == S.QUEUED, request.waiting_for
+    assert "a site" in request.last_error
+    assert not DAG.objects.filter(status__in=LIVE_DAG).exists(), "its slot is free for others"
+
+
+def test_what_is_registered_after_a_request_failed_is_in_its_manifest_too(world: World) -> None:
+    request = started(world, 300)
+    job = world.job_of(request)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    world.rucio.script.arm(Mode.DOWN, 500)
+    cycles(world, 1, 60)
+    request_fail(request=fresh(request), **BY)
+    cycles(world, 4, 60)
+    assert fresh(request).status == S.FAILED
+    assert not rules_listed(request), "Rucio was silent when the manifest was written"
+
+    world.heal()
+    cycles(world, 4)
+    assert world.rucio.rules
+    assert rules_listed(request) == {rule for ids in world.rucio.rules.values() for rule in ids}
+
+
+def rules_listed(request: Request) -> set[str]:
+    manifest = json.loads((conf().state_dir / "invalidations" / f"{request.request_name}.json").read_text())
+    return {rule["id"] for dataset in manifest["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
+
+
+def unaccounted(world: World) -> tuple[Request, Path, str]:
+    """A DAG that has ended, the manifest of its unit not there yet; its place and what will stand in it."""
+    request = started(world)
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    manifest = Path(DAG.objects.get().submit_dir) / "mg_000000" / layout.MERGE_OUTPUT
+    text = manifest.read_text()
+    manifest.unlink()
+    cycles(world, 2, 60)
+    assert WorkUnit.objects.get().state == WorkUnitState.DONE_UNACCOUNTED
+    return fresh(request), manifest, text
+
+
+def test_a_stop_does_not_throw_away_a_unit_whose_manifest_came_late(world: World) -> None:
+    request, manifest, text = unaccounted(world)
+    request_stop(request=request, **BY)
+    manifest.write_text(text)
+    cycles(world, 4, 60)
+    assert WorkUnit.objects.get().state == WorkUnitState.DONE, "nothing is done again"
+    assert fresh(request).status == S.COMPLETED
+
+
+def test_a_manifest_that_comes_while_its_request_is_held_counts_in_the_next_round(world: World) -> None:
+    request, manifest, text = unaccounted(world)
+    request_hold(request=request, **BY)
+    cycles(world, 2, 60)
+    assert fresh(request).status == S.HELD
+    manifest.write_text(text)
+    cycles(world, 1, 60)
+    assert WorkUnit.objects.get().state == WorkUnitState.DONE
+    request_release(request=fresh(request), mode=ReleaseMode.NEXT_ROUND, **BY)
+    cycles(world, 4, 60)
+    assert WorkUnit.objects.count() == 1, "nothing is done again"
+    assert fresh(request).status == S.COMPLETED

@@ -1,0 +1,316 @@
+"""Rescue or hold: the threshold, the limit, chains of rescues, and what a held request keeps. error-handling 3, 4.1 and 7."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
+from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
+from requests_app.services import StopMode, request_hold, request_release, request_stop
+from requests_app.services.release import Changes, ReleaseMode
+from requests_app.work.ledger import ledger_check, ledger_of
+from sites_app.models import Schedd, ScheddState
+from tests.support.rows import request_row
+from tests.support.scene_failures import line
+from tests.support.scripted import documents
+from tests.support.scripted.progress import cycles, status
+from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.world import World
+from wms2.errors import InvalidTransition
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+UNITS = 5
+
+
+def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **knobs: str) -> World:
+    made = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS), **knobs)
+    made.furnish()
+    return made
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The threshold and the limit that WMS2 ships: 20 %, three rescues; five units a DAG."""
+    return make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.2", ERROR_MAX_RESCUE_ATTEMPTS="3")
+
+
+def started(world: World, events: int = 100 * UNITS) -> tuple[Request, Job]:
+    request = world.request(documents.generation(events))
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    return request, world.job_of(request)
+
+
+def end_with_failures(world: World, job: Job, failed: int) -> None:
+    """The last ``failed`` open units fail, the others are done."""
+    for unit in job.open_nodes[len(job.open_nodes) - failed :]:
+        world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    cycles(world)
+
+
+def run_on(world: World, request: Request) -> RequestStatus:
+    for _ in range(12):
+        cycles(world, 1)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+        if status(request) in (S.COMPLETED, S.HELD):
+            break
+    return status(request)
+
+
+def chain(request: Request) -> list[DAG]:
+    return list(DAG.objects.filter(workflow__request=request, submitted_at__isnull=False).order_by("fence"))
+
+
+# --- 3.2
+
+
+@pytest.mark.parametrize(
+    ("threshold", "failed", "held"),
+    [("0.2", 0, False), ("0.2", 1, True), ("0.21", 1, False), ("0.4", 2, True), ("1.0", 4, False), ("1.0", 5, True)],
+)
+def test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: str, failed: int, held: bool
+) -> None:
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD=threshold, ERROR_MAX_RESCUE_ATTEMPTS="3")
+    request, job = started(world)
+    end_with_failures(world, job, failed)
+    if not failed:
+        assert status(request) is S.COMPLETED
+    elif held:
+        assert (status(request), request.hold_code) == (S.HELD, HoldCode.THRESHOLD)
+    else:
+        assert status(request) is S.ACTIVE
+        assert chain(request)[-1].kind == DAGKind.FAILURE_RESCUE
+
+
+def test_what_a_rescue_has_brought_to_its_end_does_not_count_as_failed_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The share is of the round's units, and only those that are still not done count."""
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.5", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    request, job = started(world)
+    end_with_failures(world, job, 2)
+    end_with_failures(world, world.job_of(request), 2)
+    assert status(request) is S.ACTIVE, "two of five again, although the rescue itself had only two to do"
+    end_with_failures(world, world.job_of(request), 1)
+    assert status(request) is S.ACTIVE
+
+
+def test_after_the_last_rescue_the_request_is_held_however_few_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    request, job = started(world)
+    for _ in range(3):
+        end_with_failures(world, job, 1)
+        job = world.job_of(request)
+    end_with_failures(world, job, 1)
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.RESCUES)
+    assert "after 3 rescues" in request.hold_reason
+    assert [dag.kind for dag in chain(request)] == [DAGKind.FRESH, *[DAGKind.FAILURE_RESCUE] * 3]
+
+
+def test_with_everything_failed_the_request_is_held_and_never_failed_by_itself(world: World) -> None:
+    request, job = started(world)
+    end_with_failures(world, job, UNITS)
+    assert status(request) is S.HELD
+    assert chain(request)[0].status == DAGStatus.FAILED, "the DAG has failed, the request has not"
+
+
+# --- 3.3 and 7
+
+
+def test_stops_and_failures_make_one_chain_of_rescues_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of error-handling 7.3, with one rescue allowed: the stop does not use it up."""
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="1")
+    request, job = started(world)
+    for unit in job.open_nodes[:2]:
+        world.schedd.unit_done(job, unit)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    cycles(world, 6)
+    job = world.job_of(request)
+    assert len(job.open_nodes) == 3, "what was done before the stop is not run again"
+    end_with_failures(world, job, 2)
+    job = world.job_of(request)
+    assert len(job.open_nodes) == 2, "nor what was done before the failure"
+    request_stop(request=request, actor="olga", reason="maintenance again", mode=StopMode.DRAIN)
+    cycles(world, 2)
+    world.schedd.end(job, End.DRAINED)
+    cycles(world, 6)
+    assert len(world.job_of(request).open_nodes) == 2, "each rescue file knows what the earlier ones knew"
+    assert run_on(world, request) is S.COMPLETED
+
+    dags = chain(request)
+    assert [dag.kind for dag in dags] == [DAGKind.FRESH, DAGKind.STOP_RESCUE, DAGKind.FAILURE_RESCUE, DAGKind.STOP_RESCUE]
+    assert [dag.parent_dag_id for dag in dags] == [None, *(dag.pk for dag in dags[:-1])]
+    assert {dag.submit_dir for dag in dags} == {dags[0].submit_dir}
+    assert [Path(dag.rescue_dag_path).suffix for dag in dags[1:]] == [".rescue001", ".rescue002", ".rescue003"]
+    assert {dag.files_sha256 for dag in dags} == {dags[0].files_sha256}, "the DAG's files never change"
+    assert WorkUnit.objects.filter(workflow__request=request, state="done").count() == UNITS
+
+
+def test_a_rescue_goes_to_its_own_schedd_whatever_room_there_is_elsewhere(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    Schedd.objects.update(max_dagman_slots=12)
+    Schedd.objects.create(
+        name="other@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
+    )
+    cycles(world, 6)
+    assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "schedd@test"]
+
+
+def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, actor="olga", reason="the schedd is taken out of service")
+    Schedd.objects.update(state=ScheddState.DRAINING)
+    Schedd.objects.create(
+        name="other@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
+    )
+    cycles(world, 6)
+    assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "other@test"]
+    assert run_on(world, request) is S.COMPLETED
+
+
+def test_a_clean_stop_goes_through_the_statuses_of_the_specification(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    cycles(world, 6)
+    told = RequestTransition.objects.filter(request=request).order_by("id").values_list("to_status", flat=True)
+    assert list(told)[-5:] == [S.STOPPING, S.RESUBMITTING, S.QUEUED, S.PLANNING, S.ACTIVE]
+    stopped, rescue = chain(request)
+    assert (stopped.status, rescue.kind, rescue.parent_dag_id) == (DAGStatus.STOPPED, DAGKind.STOP_RESCUE, stopped.pk)
+    assert stopped.stop_requested_at is not None
+
+
+@pytest.mark.parametrize("between", [S.QUEUED, S.PLANNING, S.RESUBMITTING, S.PARTIAL])
+def test_between_dags_a_stop_changes_nothing(between: RequestStatus) -> None:
+    request = request_row(between)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    assert status(request) is between
+
+
+def test_a_queued_request_may_be_held_and_then_nothing_is_planned(world: World) -> None:
+    request = world.request(documents.generation(100))
+    Schedd.objects.update(state=ScheddState.DRAINING)
+    world.cycle()
+    assert status(request) is S.QUEUED
+    request_hold(request=request, actor="olga", reason="not now")
+    Schedd.objects.update(state=ScheddState.ENABLED)
+    cycles(world)
+    assert (status(request), world.schedd.jobs) == (S.HELD, [])
+
+
+# --- 3.4
+
+
+def test_a_round_is_over_before_the_next_one_is_planned(world: World) -> None:
+    """Ten units: two rounds. While the first one is rescued or held there is one round and at most one DAG that lives."""
+    request, job = started(world, 200 * UNITS)
+    end_with_failures(world, job, 1)
+    assert status(request) is S.HELD
+    cycles(world, 3)
+    rounds = Round.objects.filter(workflow=request.workflow)
+    assert rounds.count() == 1
+    request_release(request=request, actor="olga", reason="once more")
+    cycles(world, 3)
+    assert (rounds.count(), chain(request)[-1].kind) == (1, DAGKind.FAILURE_RESCUE)
+    assert DAG.objects.filter(workflow=request.workflow, status__in=LIVE_DAG).count() == 1
+    assert run_on(world, request) is S.COMPLETED
+    assert rounds.count() == 2
+
+
+# --- 4.1
+
+
+def test_a_held_request_keeps_what_is_done_registers_it_and_takes_no_slot(world: World) -> None:
+    request, job = started(world)
+    end_with_failures(world, job, 2)
+    assert status(request) is S.HELD
+    cycles(world, 3)
+    files = OutputFile.objects.filter(dataset__workflow=request.workflow)
+    assert files.count() == 3 * 2, "two datasets"
+    assert all(file.rule_id for file in files), "protected while it is held"
+    statuses = ProcessingBlock.objects.filter(workflow=request.workflow).values_list("status", flat=True)
+    assert BlockStatus.FAILED not in statuses
+    free = [world.request(documents.generation(100)) for _ in range(2)]
+    cycles(world, 2)
+    assert [status(other) for other in free] == [S.ACTIVE, S.ACTIVE], "two DAGs may live at once (MAX_ACTIVE_DAGS)"
+
+
+# --- 5
+
+
+def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(world: World) -> None:
+    """Error-handling 5.1; the end is at enough *done* events, not at enough planned ones (docs/design/model.md, Ledger)."""
+    request, job = started(world)
+    end_with_failures(world, job, 2)
+    request_release(request=request, actor="olga", reason="once more")
+    cycles(world, 2)
+    end_with_failures(world, world.job_of(request), 2)
+    request_release(request=request, actor="olga", reason="plan anew", mode=ReleaseMode.NEXT_ROUND)
+    assert run_on(world, request) is S.COMPLETED
+    claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, kind__contains=WorkUnitClaim.KIND_GENERATED)
+    done = sorted((c.span.lower, c.span.upper) for c in claims.filter(unit__state="done"))
+    lost = sorted((c.span.lower, c.span.upper) for c in claims.filter(unit__state="failed"))
+    assert lost == [(301, 401), (401, 501)]
+    assert done[3:] == [(501, 601), (601, 701)], "new numbers, behind all that were ever planned"
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.done_events, ledger.lost_events, ledger.left_events) == (500, 200, 0)
+
+
+def test_a_request_that_keeps_losing_its_events_is_held_as_short(world: World) -> None:
+    """Twice the requested events are tried, no more (docs/design/model.md, Ledger)."""
+    request, job = started(world)
+    for _ in range(4):
+        end_with_failures(world, job, UNITS)
+        if request.hold_code == HoldCode.SHORT:
+            break
+        request_release(request=request, actor="olga", reason="again", mode=ReleaseMode.NEXT_ROUND)
+        cycles(world, 3)
+        if status(request) is not S.ACTIVE:
+            break
+        job = world.job_of(request)
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.SHORT)
+    assert ledger_of(request.workflow).lost_events == 1000
+
+
+def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_completes(world: World) -> None:
+    """Error-handling 5.2 from end to end: two files a job, one job a unit; one file of one job cannot be read."""
+    dataset = world.source("Bad", *[100] * 4)
+    request = world.request(documents.reprocessing(dataset, files_per_job=2))
+    world.cycle()
+    job = world.job_of(request)
+    unit = WorkUnit.objects.filter(workflow__request=request).order_by("index")[0]
+    bad, neighbour = unit.claims.order_by("id").values_list("input_file__lfn", flat=True)
+    with (job.directory / "failures.jsonl").open("a") as log:
+        for site in ("T1_US_FNAL", "T2_CH_CERN"):
+            told = line(unit=unit.name, category="data", code=8021, final=True, bad_input_files=[bad], fence=job.fence, site=site)
+            log.write(json.dumps(told) + "\n")
+    verdict = {"category": "data", "bad_input_files": [bad], "reason": "exit code 8021: cannot read it"}
+    (job.directory / unit.name / "proc_000000.post.json").write_text(json.dumps({"classification": verdict}))
+    world.schedd.unit_failed(job, unit.name)
+    world.schedd.end(job, End.FINISHED)
+    cycles(world)
+    assert status(request) is S.HELD
+    with pytest.raises(InvalidTransition, match="gave up over input files"):
+        request_release(request=request, actor="olga", reason="go on", mode=ReleaseMode.RESCUE)
+    request_release(request=request, actor="olga", reason="leave the file out", mode=ReleaseMode.NEXT_ROUND)
+    assert run_on(world, request) is S.HELD
+    assert request.hold_code == HoldCode.EXCLUDED
+    request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
+    assert run_on(world, request) is S.COMPLETED
+    row = InputFile.objects.get(workflow=request.workflow, lfn=bad)
+    assert "cannot read it" in row.excluded_reason
+    again = WorkUnitClaim.objects.get(input_file__lfn=neighbour, live=True, unit__workflow=request.workflow)
+    assert (again.unit.round.index, again.unit.state) == (1, "done")
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert ledger.summary() == "3 files done, 0 planned, 0 attempted, 1 excluded, 0 left of 4"

@@ -1,0 +1,155 @@
+"""GET /metrics: gauges from rows at scrape time, counters of every process, labels that do not grow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from dags_app.models import DAGStatus
+from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
+from requests_app.models import Lease, RequestStatus
+from tests.support.places import ROOT
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.scraping import scrape, value
+from wms2 import metrics, metrics_files
+from wms2.adapters.observe import observed
+from wms2.circuits import FAILURES, circuits
+from wms2.errors import ServiceRejected
+
+pytestmark = pytest.mark.django_db
+S = RequestStatus
+
+
+def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> None:
+    now = timezone.now()
+    request_row(S.QUEUED, status_since=now - timedelta(hours=2))
+    request_row(S.QUEUED)
+    request_row(S.COMPLETED, status_since=now - timedelta(days=90))
+    held = request_row(S.HELD, alert_code="x")
+    schedd, silent = schedd_row("schedd@a"), schedd_row("schedd@b", unreachable_since=now)
+    dag = dag_row(workflow_row(request_row(S.ACTIVE)), schedd=schedd, schedd_name="schedd@a", total_work_units=4, units_done=1)
+    type(dag).objects.filter(pk=dag.pk).update(observed_at=now - timedelta(seconds=90))
+    dag_row(workflow_row(request_row(S.FAILED)), DAGStatus.FAILED, schedd=silent, schedd_name="schedd@b")
+    dataset = dag.workflow.output_datasets.get()
+    ProcessingBlock.objects.create(
+        workflow=dag.workflow, dataset=dataset, block_index=0, dataset_name=dataset.name, dbs_block_name="/a/b/c#1"
+    )
+    effect = Effect.objects.create(request=held, kind=EffectKind.RUCIO_TAPE, key="k", state=EffectState.DEAD)
+    Effect.objects.filter(pk=effect.pk).update(created_at=now - timedelta(hours=3))
+    given_up = Effect.objects.create(
+        request=held, kind=EffectKind.DBS_BLOCK, key="of an epoch that is over", epoch=held.epoch - 1
+    )
+    Effect.objects.filter(pk=given_up.pk).update(created_at=now - timedelta(days=30))
+    Lease.objects.create(
+        name="lifecycle", owner="n", epoch=4, expires_at=now + timedelta(seconds=30),
+        data={"cycle_ended_at": (now - timedelta(seconds=7)).isoformat()},
+    )  # fmt: skip
+
+    found = scrape(reader)
+
+    assert value(found, "wms2_requests", status="queued") == 2
+    assert value(found, "wms2_requests", status="cleaned") == 0
+    assert value(found, "wms2_workflows", status="new") == 2
+    assert value(found, "wms2_blocks", status="open") == 1
+    assert 7200 <= value(found, "wms2_state_age_seconds", status="queued") < 7300
+    assert value(found, "wms2_state_age_seconds", status="planning") == 0
+    assert ("wms2_state_age_seconds", frozenset({("status", "completed")})) not in found, "an end has no age that matters"
+    assert value(found, "wms2_requests_alerted") == 1
+    assert value(found, "wms2_admission_queue_depth") == 2
+    assert (value(found, "wms2_admission_slots_used"), value(found, "wms2_admission_slots_limit")) == (1, 300)
+    assert (value(found, "wms2_dags_live", schedd="schedd@a"), value(found, "wms2_dags_live", schedd="schedd@b")) == (1, 0)
+    assert (value(found, "wms2_schedd_up", schedd="schedd@a"), value(found, "wms2_schedd_up", schedd="schedd@b")) == (1, 0)
+    assert value(found, "wms2_dags_suspected", schedd="schedd@a") == 0
+    assert value(found, "wms2_dag_progress", schedd="schedd@a") == 0.25
+    assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
+    assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1
+    assert value(found, "wms2_effects_open", kind="dbs_block", state="pending") == 0
+    assert value(found, "wms2_effects_oldest_age_seconds", kind="dbs_block", state="pending") == 0, "nobody carries it out"
+    assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
+    assert 7 <= value(found, "wms2_lifecycle_cycle_age_seconds") < 60
+    assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)
+
+
+def test_no_cycle_yet_is_no_number_at_all(reader: APIClient) -> None:
+    assert "wms2_lifecycle_cycle_age_seconds" not in {name for name, _ in scrape(reader)}
+
+
+def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: APIClient, django_assert_num_queries: Any) -> None:
+    def ours() -> set[Any]:
+        return {key for key in scrape(reader) if key[0].startswith("wms2_")}
+
+    request_row(S.QUEUED)
+    before = ours()
+    for _ in range(10):
+        dag_row(workflow_row(request_row(S.ACTIVE)))
+    with django_assert_num_queries(14):  # one of them is the database's clock
+        assert ours() == before
+    labels = {label for _, pairs in before for label, _ in pairs}
+    assert labels <= {"status", "kind", "state", "schedd", "service", "operation", "outcome", "type", "le", "step"}
+
+
+def test_schedds_of_two_pools_with_one_name_are_one_sample(reader: APIClient) -> None:
+    here, there = (schedd_row("schedd@both", pool=pool) for pool in ("here", "there"))
+    there.unreachable_since = timezone.now()
+    there.save()
+    for schedd in (here, there):
+        dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name)
+    lines = reader.get("/api/v1/metrics").content.decode().splitlines()
+    for name, number in (("wms2_dags_live", 2.0), ("wms2_dags_suspected", 0.0), ("wms2_schedd_up", 0.0)):
+        samples = [line for line in lines if line.startswith(f'{name}{{schedd="schedd@both"}}')]
+        assert [float(line.split()[-1]) for line in samples] == [number], name
+
+
+def test_calls_to_outside_services_are_timed_by_outcome(reader: APIClient) -> None:
+    labels = {"service": "dbs", "operation": "probe_of_a_test", "outcome": "rejected"}
+    with pytest.raises(ServiceRejected), observed("dbs", "probe_of_a_test"):
+        raise ServiceRejected("dbs", "probe_of_a_test", "no")
+    assert value(scrape(reader), "wms2_external_call_seconds_count", **labels) == 1
+
+
+def test_counters_of_this_process_are_there(reader: APIClient) -> None:
+    metrics.ALERTS_TOTAL.labels("of_a_test").inc(3)
+    assert value(scrape(reader), "wms2_alerts_total", type="of_a_test") == 3
+
+
+COUNT = """
+import django; django.setup()
+from wms2 import metrics
+metrics.CYCLES_TOTAL.labels("ok").inc({n})
+"""
+
+
+def test_counters_of_all_processes_are_summed_dead_ones_included(
+    reader: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, metrics_files.OWN: str(tmp_path)}
+    for number in (2, 5):
+        subprocess.run([sys.executable, "-c", COUNT.format(n=number)], cwd=ROOT, env=environment, check=True, timeout=120)
+    monkeypatch.setenv(metrics_files.OWN, str(tmp_path))
+    found = scrape(reader)
+    assert value(found, "wms2_lifecycle_cycles_total", outcome="ok") == 7
+    assert ("wms2_requests", frozenset({("status", "new")})) in found, "gauges over rows come with them"
+
+
+def test_openmetrics_is_spoken_with_those_who_ask_for_it(reader: APIClient) -> None:
+    response = reader.get("/api/v1/metrics", HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
+    assert response["Content-Type"].startswith("application/openmetrics-text")
+    assert response.content.endswith(b"# EOF\n")
+
+
+def test_a_service_that_is_left_alone_is_shown(reader: APIClient) -> None:
+    circuits().failed("dbs:host/DBSReader", FAILURES, 10.0)
+    for _ in range(FAILURES):
+        circuits().failed("htcondor:schedd@a", FAILURES, 10.0)
+    found = scrape(reader)
+    assert value(found, "wms2_circuit_failures", circuit="dbs:host/DBSReader") == 1
+    assert value(found, "wms2_circuit_open", circuit="dbs:host/DBSReader") == 0
+    assert value(found, "wms2_circuit_open", circuit="htcondor:schedd@a") == 1

@@ -1,0 +1,212 @@
+"""The requests' page: what needs somebody comes first, filters stand in the address, and it costs the same with many rows."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from dags_app.models import WorkUnitState
+from outputs_app.models import Effect, EffectKind, EffectState
+from requests_app.models import HoldCode, Lease, Request, RequestStatus
+from tests.support.html import links, text
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.scene import Scene
+from wms2.conf import conf
+
+pytestmark = pytest.mark.django_db
+S = RequestStatus
+#: session, user; counts; slots in use (2), limit; lease; needing, their effects, units, schedds; the page, its units
+BOARD_QUERIES = 13
+
+
+def shown(client: Client, path: str = "/", part: str | None = None) -> str:
+    response = client.get(path)
+    assert response.status_code == 200, response.content[:500]
+    return text(response.content.decode(), part)
+
+
+def effect(request: Request, state: EffectState, **fields: Any) -> Effect:
+    return Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key=f"{state}{request.pk}", state=state, **fields)
+
+
+def test_an_empty_installation_says_so_and_that_nobody_drives_it(reader: Client) -> None:
+    said = shown(reader)
+    assert "Nothing needs you." in said
+    assert "There are no requests yet." in said
+    assert "Nobody drives the requests." in said
+
+
+def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -> None:
+    assert "Nobody drives" not in shown(reader)
+    Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
+    assert "Nobody drives the requests. The last cycle ended 1 h ago. Look whether the ticker and beat run." in shown(reader)
+
+
+def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:
+    pages = ("/", f"/requests/{built.active.request_name}/")
+
+    def told() -> list[str]:
+        """For the dot: on each page, whole and as its live part."""
+        answers = [reader.get(path, headers=headers) for path in pages for headers in ({}, {"X-Wms2-Part": "live"})]
+        return re.findall(r'data-undriven="([^"]*)"', "".join(answer.content.decode() for answer in answers))
+
+    assert told() == [""] * 4
+    Lease.objects.update(owner="")
+    assert told() == ["nobody leads the life cycle"] * 4
+    Lease.objects.update(owner="worker-1", expires_at=timezone.now() - timedelta(seconds=5))
+    assert told() == ["nobody leads the life cycle"] * 4
+    Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
+    assert told() == ["nobody drives the requests"] * 4
+    Lease.objects.all().delete()
+    assert told() == ["nobody drives the requests"] * 4
+
+
+def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client, built: Scene) -> None:
+    said = shown(reader, part="part-needs")
+    places = [said.index(request.request_name) for request in (built.held, built.refused, built.unaccounted)]
+    assert places[0] == min(places)
+    assert "Too many failed work units" in said
+    assert "it is registered, and not as it should be: it lacks 1 files" in said
+    assert "manifests are missing or wrong" in said
+    assert built.active.request_name not in said
+
+
+def test_each_reason_alone_brings_a_request_up(reader: Client) -> None:
+    calm = request_row(S.ACTIVE)
+    held = request_row(S.HELD, hold_code=HoldCode.REFUSED, hold_reason="Step1.Multicore: must be a number")
+    alerted = request_row(S.QUEUED, alert_code="slow_queued")
+    refused, dead = request_row(S.ACTIVE), request_row(S.ABORTED)
+    effect(refused, EffectState.REFUSED, last_error="400 no such dataset")
+    effect(dead, EffectState.DEAD, last_error="503 for three days")
+    effect(calm, EffectState.PENDING, last_error="503")
+    lost = request_row(S.ACTIVE)
+    unit_row(dag_row(workflow_row(lost)), state=WorkUnitState.DONE_UNACCOUNTED)
+
+    said = shown(reader, part="part-needs")
+
+    for request in (held, alerted, refused, dead, lost):
+        assert request.request_name in said
+    assert calm.request_name not in said
+    assert "Step1.Multicore: must be a number" in said
+    assert "400 no such dataset" in said
+    assert "503 for three days" in said
+    assert "1 work unit done, but unaccounted" in said
+
+
+def test_an_unaccounted_unit_of_a_request_that_has_ended_needs_nobody(reader: Client) -> None:
+    request = request_row(S.ABORTED)
+    unit_row(dag_row(workflow_row(request)), state=WorkUnitState.DONE_UNACCOUNTED)
+    assert "Nothing needs you." in shown(reader, part="part-needs")
+
+
+def test_more_than_fifty_are_counted_and_pointed_to(reader: Client) -> None:
+    for _ in range(52):
+        request_row(S.HELD)
+    html = reader.get("/").content.decode()
+    assert "Needs you 50+" in text(html, "part-needs")
+    assert "?status=held" in links(html, "part-needs")
+    assert 'data-title="(50+) Requests' in html
+
+
+def test_a_silent_schedd_is_told_at_the_top(reader: Client, built: Scene) -> None:
+    assert "Schedd schedd2@wms2.example is silent" in shown(reader, part="part-system")
+    assert "schedd1" not in shown(reader, part="part-system")
+
+
+def test_the_rest_does_not_repeat_what_stands_above_until_one_filters(reader: Client, built: Scene) -> None:
+    assert built.held.request_name not in shown(reader, part="part-lines")
+    assert built.active.request_name in shown(reader, part="part-lines")
+    assert built.held.request_name in shown(reader, "/?status=held", part="part-lines")
+
+
+def test_a_line_shows_progress_by_work_units_and_what_it_waits_for(reader: Client, built: Scene) -> None:
+    said = shown(reader, f"/?search={built.active.request_name}", part="part-lines")
+    assert "197 of 320" in said
+    assert "DAGMan job: 197 of 320 work units done" in said
+    assert "19 h" in said
+
+
+def test_counts_by_status_link_to_their_lists(reader: Client, built: Scene) -> None:
+    html = reader.get("/?campaign=RunIII2024Summer24").content.decode()
+    assert "Queued 2" in text(html, "part-statuses")
+    assert "?campaign=RunIII2024Summer24&status=queued" in links(html, "part-statuses")
+    assert "Failed" not in text(html, "part-statuses"), "statuses without requests are left out"
+
+
+def test_empty_fields_of_the_form_do_not_stay_in_the_address(reader: Client) -> None:
+    response = reader.get("/?search=&campaign=Run3&status=&ordering=")
+    assert (response.status_code, response["Location"]) == (302, "?campaign=Run3")
+
+
+@pytest.mark.parametrize(
+    ("query", "word"), [("status=sleeping", "status"), ("ordering=request_data", "ordering"), ("cursor=made-up", "cursor")]
+)
+def test_a_wrong_address_is_told_and_shows_no_list(reader: Client, built: Scene, query: str, word: str) -> None:
+    response = reader.get(f"/?{query}")
+    assert response.status_code == 400
+    said = text(response.content.decode(), "part-lines")
+    assert said.startswith(word)
+    assert built.active.request_name not in said
+
+
+def test_pages_walk_through_all_rows_once(reader: Client) -> None:
+    names = {request_row(S.COMPLETED).request_name for _ in range(120)}
+    found: set[str] = set()
+    path, pages = "/?status=completed", 0
+    while path:
+        html = reader.get(path).content.decode()
+        found |= names.intersection(text(html, "part-lines").split())
+        path = next((f"/{link}" for link in links(html, "part-lines") if "cursor=" in link), "")
+        pages += 1
+    assert (found, pages) == (names, 3)
+
+
+@pytest.mark.parametrize("many", [3, 60])
+def test_it_costs_the_same_however_many_rows(reader: Client, many: int, django_assert_num_queries: Any) -> None:
+    for index in range(many):
+        request = request_row(S.HELD if index % 2 else S.ACTIVE)
+        unit_row(dag_row(workflow_row(request)))
+        effect(request, EffectState.REFUSED if index % 3 else EffectState.PENDING)
+    with django_assert_num_queries(BOARD_QUERIES) as captured:
+        reader.get("/")
+    for query in captured.captured_queries:
+        for column in ('"request_data"', '"config_data"', '"psets"', '"payload"'):
+            assert column not in query["sql"]
+
+
+def test_the_live_part_is_the_page_without_its_frame_and_is_not_kept(reader: Client, built: Scene) -> None:
+    page, part = reader.get("/"), reader.get("/", headers={"X-Wms2-Part": "live"})
+    assert "<html" in page.content.decode()
+    assert "<html" not in part.content.decode()
+    assert text(part.content.decode(), "part-needs") == text(page.content.decode(), "part-needs")
+    assert "no-store" in part["Cache-Control"]
+    assert "X-Wms2-Part" in part["Vary"]
+
+
+def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
+    request_row(S.HELD, hold_reason="<script>alert(1)</script>", campaign="<b>bold</b>", prep_id='"><img src=x>')
+    html = reader.get("/").content.decode()
+    assert "<script>alert" not in html
+    assert "<b>bold" not in html
+    assert "<img src=x" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_whoever_may_do_everything_finds_flower_where_there_is_one(
+    staff: Client, reader: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others cannot open it: it asks for a login of its own."""
+    chief = Client()
+    chief.force_login(User.objects.create_superuser("chief"))
+    assert "Flower" not in chief.get("/").content.decode()
+    monkeypatch.setenv("WMS2_FLOWER_URL", "http://127.0.0.1:5555/")
+    conf.cache_clear()
+    assert '<a href="http://127.0.0.1:5555/"' in chief.get("/").content.decode()
+    for other in (staff, reader):
+        assert "Flower" not in other.get("/").content.decode()

@@ -1,0 +1,206 @@
+"""One request's page: why it stands where it stands, what happens next, its work, its history; at the same cost for any size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.test import Client
+
+from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from outputs_app.models import Effect, EffectKind, EffectState
+from requests_app.models import Request, RequestStatus, StopIntent
+from requests_app.pages.request import MOST_UNITS, request_page
+from tests.support.html import links, text
+from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
+from tests.support.scene import Scene
+
+pytestmark = pytest.mark.django_db
+S = RequestStatus
+#: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions;
+#: the life cycle's lease, for the dot
+PAGE_QUERIES = 26
+
+
+def page(client: Client, request: Request, part: str | None = None) -> str:
+    response = client.get(f"/requests/{request.request_name}/")
+    assert response.status_code == 200, response.content[:500]
+    return text(response.content.decode(), part)
+
+
+def test_a_held_request_says_why_what_happens_next_and_what_to_do(reader: Client, built: Scene) -> None:
+    said = page(reader, built.held, "part-head")
+    assert "Too many failed work units: 33 of 120 work units were not done" in said
+    assert "Next: Nothing, until somebody releases or aborts it." in said
+    assert "To do: Look at the failures" in said
+    assert "Warning: TimePerEvent is the requester's guess" in said
+
+
+def test_a_stopping_request_says_what_it_will_become(reader: Client) -> None:
+    request = request_row(S.STOPPING, stop_intent=StopIntent.HOLD)
+    assert "once queue and history prove it gone, it is held." in page(reader, request, "part-head")
+
+
+def test_a_request_without_a_workflow_has_no_progress(reader: Client, built: Scene) -> None:
+    said = page(reader, built.new)
+    assert "There is no workflow yet" in said
+    assert "Ledger" not in said
+
+
+def test_units_are_drawn_as_rows_and_dagman_have_them(reader: Client, built: Scene) -> None:
+    html = reader.get(f"/requests/{built.active.request_name}/").content.decode()
+    assert "197 of 320" in text(html, "part-progress")
+    counts = {
+        look: html.count(f'class="unit unit-{look}" title') for look in ("done", "running", "failing", "waiting", "unaccounted")
+    }
+    assert counts == {"done": 197, "running": 10, "failing": 4, "waiting": 109, "unaccounted": 0}
+    assert "mg_000197 and 3 more failed in this DAG: Node failed with return code 1" in text(html, "part-progress")
+
+
+def test_of_an_ended_dag_nothing_is_drawn_as_running(reader: Client, built: Scene) -> None:
+    DAG.objects.filter(workflow__request=built.active).update(status=DAGStatus.STOPPED)
+    html = reader.get(f"/requests/{built.active.request_name}/").content.decode()
+    assert 'class="unit unit-running" title' not in html
+    assert html.count('class="unit unit-failing" title') == 4
+
+
+def test_without_dagmans_files_the_page_says_so_and_goes_on(reader: Client, built: Scene) -> None:
+    (Path(DAG.objects.get(workflow__request=built.active).submit_dir) / "workflow.dag.status").unlink()
+    said = page(reader, built.active, "part-progress")
+    assert "what runs is not known: status file not written yet" in said
+    assert "197 of 320" in said
+
+
+def test_sites_and_states_are_counted(reader: Client, built: Scene) -> None:
+    said = page(reader, built.active, "part-progress")
+    assert "T1_US_FNAL 66 0 0" in said
+    assert "T2_CH_CERN 66 0 0" in said
+
+
+def test_an_unaccounted_unit_is_told_with_its_problem(reader: Client, built: Scene) -> None:
+    said = page(reader, built.unaccounted, "part-progress")
+    assert "mg_000009 done, unaccounted: merge_output.json is missing" in said
+    assert "9 of 24 1 unaccounted" in said
+
+
+def test_more_units_than_are_drawn_are_counted() -> None:
+    dag = dag_row(workflow_row(), total_work_units=MOST_UNITS + 7)
+    WorkUnit.objects.bulk_create(
+        WorkUnit(workflow=dag.workflow, round=dag.round, dag=dag, index=i, name=f"mg_{i:06d}", jobs=1)
+        for i in range(MOST_UNITS + 7)
+    )
+    work = request_page(dag.workflow.request).work
+    assert work is not None
+    assert (len(work.cells), work.cells_left_out) == (MOST_UNITS, 7)
+
+
+def test_rounds_are_listed_once_there_are_two(reader: Client) -> None:
+    workflow = workflow_row(request_row(S.ACTIVE))
+    first = dag_row(workflow, DAGStatus.PARTIAL)
+    unit_row(first, 0, state=WorkUnitState.FAILED)
+    assert "Rounds" not in page(reader, workflow.request, "part-progress")
+    workflow.rounds.update(closed_at=first.created_at)
+    unit_row(dag_row(workflow, round=round_row(workflow, 1)), 0)
+    assert "Round planned done unaccounted failed 0 0 0 0 1 1 1 0 0 0" in page(reader, workflow.request, "part-progress")
+
+
+def test_the_ledger_adds_up_on_the_page(reader: Client, built: Scene) -> None:
+    said = page(reader, built.active, "part-ledger")
+    assert "done 315,200" in said
+    assert "planned or running 196,800" in said
+    assert "asked for 512,000" in said
+
+
+def test_a_ledger_that_does_not_hold_is_told_loudly(reader: Client, built: Scene) -> None:
+    workflow = built.active.workflow
+    workflow.next_first_event = 2
+    workflow.save()
+    assert "It does not add up: 512000 events are claimed, but only 1 event numbers were taken" in page(
+        reader, built.active, "part-ledger"
+    )
+
+
+def test_effects_show_what_is_wrong_first_and_when_the_next_attempt_is(operator: Client, built: Scene) -> None:
+    html = operator.get(f"/requests/{built.refused.request_name}/").content.decode()
+    said = text(html, "part-effects")
+    assert said.index("Refused") < said.index("Pending")
+    assert "it is registered, and not as it should be: it lacks 1 files" in said
+    assert re.search(r"in 2\d min", said)
+    refused = Effect.objects.get(request=built.refused, state=EffectState.REFUSED)
+    assert f"/admin/outputs_app/effect/verb/retry/?id={refused.pk}" in links(html, "part-effects")
+
+
+def test_blocks_and_the_current_dag_are_shown(reader: Client, built: Scene) -> None:
+    html = reader.get(f"/requests/{built.active.request_name}/").content.decode()
+    assert "160 of 160" in text(html, "part-blocks")
+    said = text(html, "part-dag")
+    assert "Current DAG Running" in said
+    assert "schedd1@wms2.example" in said
+    assert "Of 320 nodes total:" in said
+    assert "197 done, 10 running" in said
+
+
+def test_all_dags_of_a_rescued_request_are_listed(reader: Client, built: Scene) -> None:
+    said = page(reader, built.completed, "part-dag")
+    assert "Last DAG Completed" in said
+    assert "Rescue after failures" in said
+    assert "27 of 30" in said
+
+
+def test_history_has_actor_reason_and_how_long(reader: Client, built: Scene) -> None:
+    said = page(reader, built.held, "part-history")
+    assert said.index("Held") < said.index("Partial") < said.index("Active")
+    assert "by lifecycle · for 5 s the DAG ended with work units not done" in said
+
+
+def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
+    operator: Client, staff: Client, reader: Client, built: Scene
+) -> None:
+    path = f"/requests/{built.held.request_name}/"
+    verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
+    offered = ("release", "priority", "restart", "fail", "abort")
+    back = urlencode({"back": path})
+    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
+    for client in (staff, reader):
+        assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
+
+
+def test_an_operator_who_is_not_staff_has_no_way_into_the_admin(operator: Client, built: Scene) -> None:
+    from django.contrib.auth.models import User
+
+    User.objects.update(is_staff=False)
+    assert not [
+        link for link in links(operator.get(f"/requests/{built.held.request_name}/").content.decode()) if "/admin/" in link
+    ]
+
+
+def test_versions_link_to_each_other(reader: Client) -> None:
+    old = request_row(S.FAILED)
+    new = request_row(S.QUEUED, previous_version_request=old)
+    assert f"/requests/{new.request_name}/" in links(reader.get(f"/requests/{old.request_name}/").content.decode())
+    assert f"/requests/{old.request_name}/" in links(reader.get(f"/requests/{new.request_name}/").content.decode())
+
+
+@pytest.mark.parametrize("units", [2, 90])
+def test_it_costs_the_same_for_any_size(reader: Client, units: int, django_assert_num_queries: Any) -> None:
+    request = request_row(S.ACTIVE)
+    dag = dag_row(workflow_row(request), total_work_units=units)
+    for index in range(units):
+        unit_row(dag, index)
+        Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key=f"{request.pk}{index}", state=EffectState.REFUSED)
+    with django_assert_num_queries(PAGE_QUERIES) as captured:
+        reader.get(f"/requests/{request.request_name}/")
+    for query in captured.captured_queries:
+        assert '"psets"' not in query["sql"]
+
+
+def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
+    request = request_row(S.ACTIVE, warnings=["<script>alert(1)</script>"], last_error="<i>x</i>", waiting_for="<b>y</b>")
+    dag = dag_row(workflow_row(request), submit_error="<u>z</u>")
+    unit_row(dag, state=WorkUnitState.DONE_UNACCOUNTED, problem='"><img src=x>')
+    html = reader.get(f"/requests/{request.request_name}/").content.decode()
+    for raw in ("<script>alert", "<i>x", "<b>y", "<u>z", "<img src=x"):
+        assert raw not in html

@@ -1,0 +1,490 @@
+"""Stop, drain, fail, release in its two modes and with changes, restart, invalidation: in the scripted world, to the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
+from dags_app.services.stop import halt_file
+from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from requests_app.models import CleanupPolicy, HoldCode, InputFile, Request, RequestStatus, StopIntent
+from requests_app.services import (
+    StopMode,
+    request_abort,
+    request_fail,
+    request_hold,
+    request_invalidate,
+    request_release,
+    request_restart,
+    request_stop,
+)
+from requests_app.services.dags import dag_remove, dag_rescue
+from requests_app.services.invalidation import superseded_take_back
+from requests_app.services.release import Changes, ReleaseMode, release_plan
+from requests_app.work.overrides import Overrides
+from sites_app.bans import bans_active
+from sites_app.models import Schedd, ScheddState
+from tests.support.scripted import documents
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2.conf import conf
+from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
+
+
+def to_the_queue(world: World, request: Request) -> None:
+    """It stays there: no schedd takes DAGs."""
+    Schedd.objects.update(state=ScheddState.DRAINING)
+    world.evaluate(request)
+    assert fresh(request).status == S.QUEUED
+
+
+# --- stop
+
+
+def test_a_stopped_request_queues_again_and_goes_on_from_its_rescue_which_does_not_count(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    request_stop(request=request, **BY)
+    assert run_on(world, request) is S.COMPLETED
+    kinds = list(DAG.objects.filter(workflow__request=request).order_by("fence").values_list("kind", flat=True))
+    assert kinds == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
+
+
+def test_a_drain_halts_the_outer_dagman_removes_nothing_and_counts_what_finishes(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, mode=StopMode.DRAIN, **BY)
+    world.cycle()
+    dag = DAG.objects.get(workflow__request=request)
+    assert halt_file(dag).exists()
+    assert job.live
+    assert "to finish; DAGMan job" in fresh(request).waiting_for
+    world.schedd.unit_done(job, "mg_000000")
+    world.cycle()
+    assert WorkUnit.objects.get(dag=dag, name="mg_000000").state == "done"
+    world.schedd.end(job, End.DRAINED)
+    assert run_on(world, request) is S.COMPLETED
+    assert not halt_file(dag).exists()
+
+
+def test_a_drain_becomes_a_removal_when_somebody_is_in_a_hurry(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, mode=StopMode.DRAIN, **BY)
+    world.cycle()
+    assert job.live
+    request_stop(request=request, mode=StopMode.NOW, **BY)
+    world.cycle()
+    assert not job.live
+
+
+def test_an_abort_does_not_wait_for_a_drain(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, mode=StopMode.DRAIN, **BY)
+    world.cycle()
+    request_abort(request=request, **BY)
+    world.cycle()
+    assert not job.live
+    assert run_on(world, request) is S.ABORTED
+
+
+def test_a_dag_that_completes_while_it_drains_completes_the_request(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, mode=StopMode.DRAIN, **BY)
+    world.cycle()
+    world.schedd.end(job, End.FINISHED)
+    assert run_on(world, request) is S.COMPLETED
+    assert len(world.schedd.jobs) == 1
+
+
+def test_between_dags_a_stop_changes_nothing_and_an_ended_request_refuses_it(world: World) -> None:
+    request = world.request(documents.generation(100))
+    with pytest.raises(InvalidTransition, match="no DAG of it runs"):
+        request_stop(request=request, **BY)
+    to_the_queue(world, request)
+    request_stop(request=request, **BY)
+    assert fresh(request).status == S.QUEUED
+    assert AuditEntry.objects.filter(action="request_stop").count() == 2
+
+
+# --- release
+
+
+def test_a_plain_release_below_the_rescue_limit_runs_only_what_failed_again(world: World) -> None:
+    request = held(world)
+    plan = release_plan(request)
+    assert (plan.mode, plan.units_done, plan.units_again) == (ReleaseMode.RESCUE, 1, 2)
+    request_release(request=request, **BY)
+    assert run_on(world, request) is S.COMPLETED
+    assert DAG.objects.filter(workflow__request=request, kind=DAGKind.FAILURE_RESCUE).count() == 1
+
+
+def test_a_release_for_the_next_round_counts_what_is_done_and_plans_the_rest_anew(world: World) -> None:
+    request = held(world)
+    request_release(request=request, mode=ReleaseMode.NEXT_ROUND, **BY)
+    assert run_on(world, request) is S.COMPLETED
+    workflow = request.workflow
+    assert workflow.rounds.count() == 2
+    done = WorkUnit.objects.filter(workflow=workflow, state="done").values_list("round__index", "events").order_by("pk")
+    assert sum(events for _, events in done) == 300
+    assert [index for index, _ in done] == [0, 1, 1]
+
+
+def test_used_up_rescues_go_on_with_the_next_round(world: World) -> None:
+    request = _rescues_used_up(world)
+    assert release_plan(request).mode is ReleaseMode.NEXT_ROUND
+    request_release(request=request, **BY)
+    assert run_on(world, request) is S.COMPLETED
+
+
+def _rescues_used_up(world: World) -> Request:
+    request, job = started(world)
+    for _ in range(2):
+        world.schedd.unit_failed(job, "mg_000002")
+        world.schedd.end(job, End.FINISHED)
+        for _ in range(5):
+            world.cycle()
+        if fresh(request).status == S.HELD:
+            break
+        job = world.job_of(request)
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.RESCUES)
+    return request
+
+
+def test_memory_and_retries_are_rendered_into_the_next_round(world: World) -> None:
+    request = held(world)
+    changes = Changes(overrides=Overrides(memory_mb=2900, retry_processing=7))
+    with pytest.raises(InvalidTransition, match="do not reach a rescue"):
+        request_release(request=request, mode=ReleaseMode.RESCUE, changes=changes, **BY)
+    assert fresh(request).overrides == {}
+    request_release(request=request, changes=changes, **BY)
+    for _ in range(3):
+        world.cycle()
+    directory = Path(DAG.objects.filter(workflow__request=request).order_by("-fence")[0].submit_dir)
+    assert "$(MEMORY_$(JOB):2900)" in (directory / "proc.sub").read_text()
+    assert "RETRY proc_000000 7 " in (directory / "mg_000000" / "group.dag").read_text()
+    assert run_on(world, request) is S.COMPLETED
+
+
+def test_more_memory_than_the_window_is_refused_and_nothing_is_changed(world: World) -> None:
+    request = held(world)
+    changes = Changes(overrides=Overrides(memory_mb=64_000), site_bans=("T2_CH_CERN",))
+    with pytest.raises(InvalidTransition, match="at most 3000"):
+        request_release(request=request, changes=changes, **BY)
+    assert (fresh(request).status, request.overrides, bans_active().count()) == (S.HELD, {}, 0)
+
+
+def test_a_higher_threshold_holds_for_this_request_alone(world: World) -> None:
+    request = held(world)
+    request_release(request=request, changes=Changes(overrides=Overrides(error_hold_threshold=1.0)), **BY)
+    for _ in range(2):
+        world.cycle()
+    job = world.job_of(request)
+    for unit in ("mg_000001", "mg_000002"):
+        world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(3):
+        world.cycle()
+    assert fresh(request).hold_code != HoldCode.THRESHOLD
+
+
+def test_a_site_that_the_release_bans_is_avoided_by_the_rescue(world: World) -> None:
+    request = held(world)
+    request_release(request=request, changes=Changes(site_bans=("T2_CH_CERN",)), **BY)
+    for _ in range(2):
+        world.cycle()
+    directory = Path(DAG.objects.filter(workflow__request=request)[0].submit_dir)
+    assert (directory / "avoid.inc").read_text() == "DAG_AVOID = T2_CH_CERN\n"
+
+
+def test_files_that_the_release_excludes_are_read_by_nobody(world: World) -> None:
+    dataset = world.source("Excl", 100, 100, 100)
+    request = world.request(documents.reprocessing(dataset, files_per_job=1))
+    world.cycle()
+    job = world.job_of(request)
+    for unit in job.open_nodes[1:]:
+        world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).status == S.HELD
+    bad = InputFile.objects.filter(workflow__request=request).exclude(claims__live=True, claims__unit__state="done").first()
+    assert bad is not None
+    with pytest.raises(InvalidTransition, match="not among its input files"):
+        request_release(request=request, changes=Changes(excluded_files=("/store/none.root",)), **BY)
+    request_release(request=request, changes=Changes(excluded_files=(bad.lfn,)), **BY)
+    assert run_on(world, request) is S.COMPLETED
+    bad.refresh_from_db()
+    assert "excluded by olga: because" in bad.excluded_reason
+    assert OutputFile.objects.filter(dataset__workflow=request.workflow).count() == 2
+
+
+# --- fail
+
+
+def test_a_failed_request_fails_its_open_blocks_and_lists_what_is_registered(world: World) -> None:
+    request = held(world)
+    request_fail(request=request, **BY)
+    request_fail(request=request, **BY)
+    assert fresh(request).status == S.FAILED
+    statuses = set(ProcessingBlock.objects.filter(workflow=request.workflow).values_list("status", flat=True))
+    assert statuses == {BlockStatus.FAILED}
+    for _ in range(3):
+        world.cycle()
+    path = conf().state_dir / "invalidations" / f"{request.request_name}.json"
+    manifest = json.loads(path.read_text())
+    rules = {rule["id"] for dataset in manifest["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
+    assert rules == {rule for ids in world.rucio.rules.values() for rule in ids}
+    assert rules
+
+
+def test_failing_a_running_request_stops_its_dag_first(world: World) -> None:
+    request, job = started(world)
+    request_fail(request=request, **BY)
+    assert (fresh(request).status, request.stop_intent) == (S.STOPPING, StopIntent.FAIL)
+    for _ in range(3):
+        world.cycle()
+    assert (fresh(request).status, job.live) == (S.FAILED, False)
+
+
+def test_a_queued_request_is_aborted_not_failed(world: World) -> None:
+    request = world.request(documents.generation(100))
+    to_the_queue(world, request)
+    with pytest.raises(InvalidTransition, match="aborted"):
+        request_fail(request=request, **BY)
+
+
+# --- restart
+
+
+def test_a_restart_fails_the_request_and_begins_the_next_version_of_every_output(world: World) -> None:
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    assert request_restart(request=fresh(request), **BY) == new
+    assert (fresh(request).status, fresh(new).status) == (S.FAILED, S.SUBMITTED)
+    assert (new.request_name, new.previous_version_request) == (f"{request.request_name}_v2", request)
+    assert run_on(world, new) is S.COMPLETED
+    names = sorted(OutputDataset.objects.filter(workflow__request=new).values_list("name", flat=True))
+    assert all("-v2/" in name for name in names)
+    assert set(_states(request)) == {DatasetState.SUPERSEDED}
+    assert set(_states(new)) == {DatasetState.ACTIVE}
+
+
+def test_a_restart_of_a_running_request_waits_for_its_dag_and_a_stronger_abort_takes_the_successor_along(world: World) -> None:
+    request, _ = started(world)
+    world.schedd.removes_late = True
+    new = request_restart(request=request, **BY)
+    world.cycle()
+    assert (fresh(request).status, fresh(new).status) == (S.STOPPING, S.NEW)
+    request_abort(request=request, **BY)
+    world.schedd.work()
+    for _ in range(3):
+        world.cycle()
+    assert (fresh(request).status, fresh(new).status, request.superseded_by_request) == (S.ABORTED, S.ABORTED, "")
+
+
+def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_version_is_complete(world: World) -> None:
+    request = held(world)
+    assert world.dbs.registered == {}, "its blocks are not whole"
+    world.clock.advance(DAY_SECONDS)
+    for _ in range(3):
+        world.cycle()
+    known = {lfn for block in world.dbs.registered.values() for lfn in block.files}
+    assert known == set(OutputFile.objects.values_list("lfn", flat=True)) != set(), "units that wait hide no block for ever"
+    new = request_restart(request=request, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP, **BY)
+    old_rules = {rule for ids in world.rucio.rules.values() for rule in ids}
+    assert run_on(world, new) is S.COMPLETED
+    for _ in range(4):
+        world.clock.advance(60)
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    left = {rule for ids in world.rucio.rules.values() for rule in ids}
+    assert not old_rules & left
+    assert OutputFile.objects.filter(dataset__workflow__request=new).exclude(rule_id="").count() > 0
+    assert set(ProcessingBlock.objects.filter(workflow__request=request).values_list("status", flat=True)) == {"invalidated"}
+    assert known <= world.dbs.invalid
+    names = OutputDataset.objects.values_list("name", flat=True)
+    assert world.dbs.access == {
+        **dict.fromkeys(names.filter(workflow__request=request), "INVALID"),
+        **dict.fromkeys(names.filter(workflow__request=new), "VALID"),
+    }
+
+
+def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life_cycle(world: World) -> None:
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    assert run_on(world, new) is S.COMPLETED
+    world.clock.advance(29 * DAY_SECONDS)
+    assert superseded_take_back(transaction.atomic) == 0
+    assert set(_states(request)) == {DatasetState.SUPERSEDED}
+
+    world.clock.advance(DAY_SECONDS)
+    assert superseded_take_back(transaction.atomic) == 1
+    assert superseded_take_back(transaction.atomic) == 0, "asked for once"
+    for _ in range(4):
+        world.clock.advance(60)
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    assert set(_states(fresh(new))) == {DatasetState.ACTIVE}
+    entry = AuditEntry.objects.get(target=request.request_name, action="request_invalidate")
+    assert (entry.actor, entry.reason) == ("lifecycle", "its outputs were replaced 30 days ago")
+
+
+def test_without_a_grace_replaced_outputs_are_taken_back_by_hand_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_SUPERSEDED_GRACE_DAYS", "0")
+    conf.cache_clear()
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    assert run_on(world, new) is S.COMPLETED
+    world.clock.advance(400 * DAY_SECONDS)
+    assert superseded_take_back(transaction.atomic) == 0
+    assert set(_states(request)) == {DatasetState.SUPERSEDED}
+
+
+def test_there_are_not_more_versions_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_MAX_VERSIONS", "2")
+    conf.cache_clear()
+    request = held(world)
+    new = request_restart(request=request, **BY)
+    for _ in range(3):
+        world.cycle()
+    with pytest.raises(InvalidTransition, match="max_versions is 2"):
+        request_restart(request=fresh(new), **BY)
+    assert not fresh(new).superseded_by_request
+
+
+# --- invalidation
+
+
+def test_only_outputs_nobody_needs_are_invalidated_and_what_is_pending_is_registered_no_more(world: World) -> None:
+    request, job = started(world)
+    with pytest.raises(InvalidTransition, match="nothing has replaced"):
+        request_invalidate(request=request, **BY)
+    world.schedd.unit_done(job, "mg_000000")
+    world.observe()
+    world.evaluate(request)
+    pending = Effect.objects.filter(request=request, state=EffectState.PENDING).count()
+    assert pending
+    request_abort(request=fresh(request), **BY)
+    world.observe()
+    world.evaluate(request)
+    world.observe()
+    world.evaluate(request)
+    assert fresh(request).status == S.ABORTED
+    assert request_invalidate(request=request, **BY) == len(_states(request))
+    for _ in range(4):
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    assert not world.rucio.rules
+
+
+def test_an_invalidation_that_is_asked_for_twice_is_done_once_and_after_its_manifest(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    for _ in range(4):
+        world.cycle()
+    assert world.rucio.rules
+    request_fail(request=fresh(request), **BY)
+    while fresh(request).status != S.FAILED:
+        world.observe()
+        world.evaluate(request)
+    for _ in range(2):  # before anything of it is written
+        request_invalidate(request=fresh(request), **BY)
+    for _ in range(4):
+        world.cycle()
+    assert set(_states(request)) == {DatasetState.INVALIDATED}
+    assert not world.rucio.rules
+    document = json.loads((conf().state_dir / "invalidations" / f"{request.request_name}.json").read_text())
+    assert document["totals"]["rules"] > 0, "written while there were rules"
+    assert not Effect.objects.filter(request=request, epoch=fresh(request).epoch).exclude(state=EffectState.DONE).exists()
+    assert request_invalidate(request=fresh(request), **BY) == 0
+
+
+def test_a_held_request_is_still_held_by_the_same_verb_twice(world: World) -> None:
+    request = held(world)
+    request_hold(request=request, **BY)
+    assert fresh(request).hold_code == HoldCode.THRESHOLD
+
+
+def _states(request: Request) -> list[str]:
+    return list(OutputDataset.objects.filter(workflow__request=request).values_list("state", flat=True))
+
+
+# --- after a round
+
+
+def failures(request: Request, site: str, attempts: int, category: str = "infrastructure", code: int = 60311) -> None:
+    """What a sweep of the failure log leaves."""
+    now = timezone.now()
+    FailureGroup.objects.update_or_create(
+        workflow=request.workflow, category=category, code=code, site=site, step="stageOut", rule="test",
+        defaults={"attempts": attempts, "given_up": attempts, "reason": "storage refuses", "first_at": now, "last_at": now},
+    )  # fmt: skip
+
+
+def test_a_hold_says_what_failed_most(world: World) -> None:
+    request, job = started(world)
+    failures(request, "T2_CH_CERN", 2)
+    for unit in ("mg_000001", "mg_000002"):
+        world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert "most often 60311 (infrastructure) in stageOut at T2_CH_CERN, 2 times" in fresh(request).hold_reason
+
+
+# --- verbs on a DAG
+
+
+def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World) -> None:
+    request, job = started(world)
+    dag = DAG.objects.get(workflow__request=request)
+    dag_remove(dag=dag, **BY)
+    for _ in range(3):
+        world.cycle()
+    assert (fresh(request).status, request.hold_code, job.live) == (S.HELD, HoldCode.OPERATOR, False)
+    dag.refresh_from_db()
+    dag_remove(dag=dag, **BY)
+    assert fresh(request).status == S.HELD, "done twice it is done once"
+    dag_rescue(dag=dag, **BY)
+    with pytest.raises(InvalidTransition, match="not in the queue"):
+        dag_remove(dag=dag, **BY)
+    assert run_on(world, request) is S.COMPLETED
+
+
+def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goes_on(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.schedd.end(job, End.VANISHED)
+    world.cycle()
+    assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
+
+    request_hold(request=request, **BY)
+    for _ in range(3):
+        world.cycle()
+        world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
+    assert fresh(request).status == S.HELD
+    assert WorkUnit.objects.get(name="mg_000000").state == "done", "its manifest proves it"
+
+    request_release(request=request, **BY)
+    world.cycle()
+    again = world.job_of(request)
+    assert len(again.open_nodes) == 2, "what is left, and nothing that is done"
+    for unit in again.open_nodes:
+        world.schedd.unit_done(again, unit)
+    world.schedd.end(again, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).status == S.COMPLETED
+    check(world)

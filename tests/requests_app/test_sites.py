@@ -1,0 +1,222 @@
+"""Sites that are banned, drained or closed: what a submission avoids, what failures earn, and when nothing is left."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from requests_app.models import Event, Request, RequestStatus
+from requests_app.services import request_abort
+from requests_app.services.sites import (
+    site_ban_by_operator,
+    site_bans_expire,
+    site_change_status,
+    site_unban_by_operator,
+    sites_judge,
+)
+from sites_app.bans import SiteFailures, bans_active
+from sites_app.models import Site, SiteBan, SiteStatus
+from sites_app.statuses import sites_avoided, sites_drained
+from tests.support.rows import request_row, workflow_row
+from tests.support.scripted import documents
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+
+
+def fresh(request: Request) -> Request:
+    return Request.objects.get(pk=request.pk)
+
+
+def close_all(status: SiteStatus = SiteStatus.DISABLED) -> None:
+    for site in Site.objects.all():
+        site_change_status(site=site, status=status, actor="olga", reason="power cut")
+
+
+def test_a_submission_avoids_what_is_banned_and_closed_then(world: World) -> None:
+    names = sorted(Site.objects.values_list("name", flat=True))
+    site_change_status(site=Site.objects.get(pk=names[0]), status=SiteStatus.DRAINING, actor="olga", reason="downtime")
+    request = world.request(documents.generation(100))
+    world.cycle()
+    assert fresh(request).status == S.ACTIVE
+    directory = Path(request.workflow.dags.get().submit_dir)
+    assert (directory / "avoid.inc").read_text() == f"DAG_AVOID = {names[0]}\n"
+
+
+def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_what(world: World) -> None:
+    close_all()
+    request = world.request(documents.generation(100))
+    world.cycle()
+    world.cycle()
+    told = fresh(request)
+    assert (told.status, world.schedd.jobs) == (S.QUEUED, [])
+    assert "disabled: power cut" in told.last_error
+    for site in Site.objects.all():
+        site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
+    world.clock.advance(7200)
+    world.cycle()
+    world.cycle()
+    assert fresh(request).status == S.ACTIVE
+
+
+def test_a_request_that_waits_for_a_site_can_be_aborted(world: World) -> None:
+    close_all()
+    request = world.request(documents.generation(100))
+    world.cycle()
+    request_abort(request=fresh(request), actor="olga", reason="no longer needed")
+    world.cycle()
+    assert fresh(request).status == S.ABORTED
+
+
+@pytest.mark.parametrize(
+    ("seen", "banned"),
+    [
+        (SiteFailures(10, 6), True),
+        (SiteFailures(10, 5), False),  # not more than half
+        (SiteFailures(2, 2), False),  # too few to tell
+        (SiteFailures(3, 3), True),
+    ],
+)
+def test_enough_failures_and_a_large_share_of_them_ban_a_site_for_the_request(seen: SiteFailures, banned: bool) -> None:
+    request, _ = _with_sites()
+    assert sites_judge(request=request, failures={"T2_A": seen}) == (["T2_A"] if banned else [])
+    assert SiteBan.objects.filter(workflow=request.workflow).count() == banned
+
+
+def test_failures_at_most_sites_ban_the_first_and_are_told_for_the_others() -> None:
+    request, names = _with_sites()
+    bad = SiteFailures(9, 9)
+    assert sites_judge(request=request, failures=dict.fromkeys(names, bad)) == [names[0], names[1]]
+    refused = Event.objects.filter(request=request, kind="site.ban_refused")
+    assert refused.count() == len(names) - 2
+    assert AuditEntry.objects.filter(action="site_ban", outcome="refused").count() == len(names) - 2
+
+
+def test_a_site_that_three_requests_ban_is_banned_for_all() -> None:
+    requests = [_with_sites()[0] for _ in range(3)]
+    for number, request in enumerate(requests, start=1):
+        sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+        assert bans_active("T2_A").filter(workflow__isnull=True).exists() == (number == 3)
+    stranger, _ = _with_sites()
+    assert "T2_A" in sites_avoided(stranger.workflow.pk)
+
+
+def test_an_expired_or_lifted_ban_is_none() -> None:
+    request, _ = _with_sites()
+    site = Site.objects.get(pk="T2_A")
+    site_ban_by_operator(site=site, actor="olga", reason="x", workflow=request.workflow)
+    assert "T2_A" in sites_avoided(request.workflow.pk)
+    assert site_unban_by_operator(site=site, actor="olga", reason="y") == 1
+    assert not sites_avoided(request.workflow.pk)
+    ban = site_ban_by_operator(site=site, actor="olga", reason="x", workflow=request.workflow)
+    past = timezone.now() - timedelta(seconds=1)
+    SiteBan.objects.filter(pk=ban.pk).update(created_at=past - timedelta(days=7), expires_at=past)
+    assert not sites_avoided(request.workflow.pk)
+
+
+def test_a_ban_that_has_come_to_its_end_is_told_once() -> None:
+    """Error-handling 6.3: creation, expiration, removal and promotion are all logged."""
+    request, _ = _with_sites()
+    site = Site.objects.get(pk="T2_A")
+    ban = site_ban_by_operator(site=site, actor="olga", reason="full disk", workflow=request.workflow)
+    assert site_bans_expire(transaction.atomic) == 0
+    past = timezone.now() - timedelta(seconds=1)
+    SiteBan.objects.filter(pk=ban.pk).update(created_at=past - timedelta(days=7), expires_at=past)
+    assert [site_bans_expire(transaction.atomic), site_bans_expire(transaction.atomic)] == [1, 0]
+    told = AuditEntry.objects.get(action="site_ban_expire")
+    assert (told.actor, told.target, told.reason) == ("wms2", "T2_A", "full disk")
+    ban.refresh_from_db()
+    assert (ban.removed_at, ban.removed_by) == (past, "its end")
+
+
+def test_every_event_of_a_ban_is_in_the_audit() -> None:
+    request, _ = _with_sites()
+    site = Site.objects.get(pk="T2_A")
+    site_ban_by_operator(site=site, actor="olga", reason="x", workflow=request.workflow)
+    site_unban_by_operator(site=site, actor="olga", reason="y")
+    for _ in range(3):
+        sites_judge(request=_with_sites()[0], failures={"T2_A": SiteFailures(4, 4)})
+    actions = AuditEntry.objects.filter(target="T2_A").order_by("id").values_list("actor", "action")
+    assert list(actions) == [
+        ("olga", "site_ban"), ("olga", "site_unban"), *[("wms2", "site_ban")] * 3, ("wms2", "site_ban_promote"),
+    ]  # fmt: skip
+
+
+def test_the_same_request_twice_is_not_two_independent_ones() -> None:
+    """Error-handling 6.2: several *workflows*."""
+    request, _ = _with_sites()
+    for _ in range(4):
+        sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+    assert bans_active("T2_A").count() == 1
+    stranger, _ = _with_sites()
+    assert "T2_A" not in sites_avoided(stranger.workflow.pk)
+
+
+def test_a_ban_lasts_seven_days_and_then_the_site_counts_as_any_other() -> None:
+    request, _ = _with_sites()
+    sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+    ban = bans_active("T2_A").get()
+    assert timedelta(days=7) - (ban.expires_at - ban.created_at) < timedelta(seconds=5)
+    assert ban.failure_data == {"attempts": 4, "against_site": 4}
+
+
+def test_a_ban_leaves_a_running_dag_alone_and_its_rescue_keeps_away(world: World) -> None:
+    """Error-handling 6.3, not retroactive, and 6.5."""
+    request = world.request(documents.generation(300))
+    world.cycle()
+    job = world.job_of(request)
+    include = job.directory / "avoid.inc"
+    before = include.read_text()
+    banned, everywhere = sorted(Site.objects.values_list("name", flat=True))[:2]
+    site_ban_by_operator(
+        site=Site.objects.get(pk=banned), actor="olga", reason="x", workflow=fresh(request).workflow, insist=True
+    )
+    site_ban_by_operator(site=Site.objects.get(pk=everywhere), actor="olga", reason="x", insist=True)
+    world.cycle()
+    assert (include.read_text(), job.live) == (before, True)
+    world.schedd.unit_failed(job, job.open_nodes[0])
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(4):
+        world.cycle()
+    assert world.job_of(request).directory == job.directory
+    assert include.read_text() == f"DAG_AVOID = {banned},{everywhere}\n"
+
+
+def test_bans_are_kept_in_the_table_of_the_specification_with_its_two_partial_indexes() -> None:
+    with connection.cursor() as cursor:
+        columns = {column.name for column in connection.introspection.get_table_description(cursor, "site_bans")}
+        cursor.execute("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'site_bans'")
+        indexes = dict(cursor.fetchall())
+    named = "id site_name workflow_id reason failure_data created_at expires_at removed_at removed_by"
+    assert set(named.split()) <= columns
+    assert indexes["idx_site_bans_active"].endswith("(site_name, expires_at) WHERE (removed_at IS NULL)")
+    assert indexes["idx_site_bans_workflow"].endswith("WHERE ((removed_at IS NULL) AND (workflow_id IS NOT NULL))")
+
+
+def test_a_drain_that_has_come_to_its_end_enables_the_site() -> None:
+    _with_sites()
+    now = timezone.now()
+    Site.objects.filter(pk="T2_A").update(status=SiteStatus.DRAINING, drain_until=now - timedelta(seconds=1))
+    Site.objects.filter(pk="T2_B").update(status=SiteStatus.DRAINING, drain_until=now + timedelta(hours=1))
+    assert set(sites_avoided(None)) == {"T2_B"}
+    assert sites_drained(transaction.atomic) == ["T2_A"]
+    assert Site.objects.get(pk="T2_B").status == SiteStatus.DRAINING
+
+
+def _with_sites() -> tuple[Request, list[str]]:
+    names = ["T2_A", "T2_B", "T2_C", "T2_D"]
+    for name in names:
+        Site.objects.get_or_create(name=name)
+    request = request_row()
+    workflow_row(request)
+    spec = request.workflow.spec | {"site_whitelist": names}
+    request.workflow.spec = spec
+    request.workflow.save(update_fields=["spec"])
+    return request, names

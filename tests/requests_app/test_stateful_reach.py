@@ -1,0 +1,82 @@
+"""What the stateful test must know: every verb and every edge there is, each of them come across on a fixed tour.
+
+A new verb that no rule says, a new edge that nothing takes, or a handler of a status that nobody reaches fails here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+from dags_app import states as dag_states
+from dags_app.models import DAGStatus
+from outputs_app.models import DatasetState
+from requests_app import services
+from requests_app.lifecycle.handlers import HANDLERS
+from requests_app.models import HoldCode, RequestStatus
+from requests_app.states import TRANSITIONS
+from tests.support.scripted import tour, verbs
+from tests.support.scripted.world import World
+
+S = RequestStatus
+#: No code takes a request there yet.
+UNBUILT = {
+    S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS, S.REMOVING_FILES, S.ARCHIVED, S.CLEANING, S.CLEANED,
+}  # fmt: skip
+EDGES = {(old, new) for old, edges in TRANSITIONS.items() for new in edges if not {old, new} & UNBUILT}
+#: Codes that no request of the scripted world can get, and why.
+UNREACHED_CODES = {
+    HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests_app/lifecycle/test_lifecycle_loop.py",
+    HoldCode.EFFECT_REFUSED: "reserved",
+    HoldCode.LEDGER: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
+    HoldCode.SHORT: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
+    HoldCode.REFUSED: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
+}
+#: Edges of DAGs that leave no trace of their own in a history, or that only random lives take.
+UNTOLD_DAG_EDGES = {DAGStatus.PLANNING}
+
+
+def services_with_an_actor() -> set[str]:
+    """Public functions of ``requests_app.services`` that somebody uses under a name."""
+    found = set()
+    for each in pkgutil.iter_modules(services.__path__, f"{services.__name__}."):
+        module = importlib.import_module(each.name)
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            own = function.__module__ == module.__name__ and not name.startswith("_")
+            if own and "actor" in inspect.signature(function).parameters and module.__name__ != "requests_app.services.acting":
+                found.add(name)
+    return found
+
+
+def test_each_verb_is_driven_by_the_machine_or_says_why_not() -> None:
+    known = verbs.driven() | verbs.NOT_DRIVEN.keys()
+    assert services_with_an_actor() - known == set(), "teach tests/support/scripted/verbs.py the new verb"
+    assert known - services_with_an_actor() == set(), "tests/support/scripted/verbs.py names services that are gone"
+
+
+def test_a_status_that_gets_a_handler_becomes_part_of_the_lives() -> None:
+    assert not {S(status) for status in HANDLERS} & UNBUILT, "teach the tour the new status, and take it out of UNBUILT"
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, monkeypatch, MAX_VERSIONS="3")
+    tour.go(world)
+    tally = world.tally
+    expected = {verb.name for verb in verbs.ASKED} - {"release: too much memory", "release: impossible"}
+    assert expected - tally.accepted.keys() == set(), "verbs that were never accepted"
+    assert verbs.driven() - {verb.function.__name__ for verb in verbs.ASKED} - tally.accepted.keys() == set()
+    taken = {(S(old), S(new)) for old, new in tally.edges}
+    assert taken - EDGES == set(), "edges to statuses that are said to be unbuilt"
+    assert EDGES - taken == set(), "edges that were never taken"
+    codes = {HoldCode(name.removeprefix("hold:")) for name in tally.reached if name.startswith("hold:") and name != "hold:"}
+    assert set(HoldCode) - UNREACHED_CODES.keys() - codes == set(), "hold codes that were never reached"
+    assert {f"dataset:{state}" for state in DatasetState} - tally.reached.keys() == set()
+    assert {"alert:queue_suspected", "alert:dag_returned"} - tally.reached.keys() == set()
+    ends = {DAGStatus(new) for _, new in tally.dag_edges}
+    assert set(dag_states.TRANSITIONS) - UNTOLD_DAG_EDGES - ends - {DAGStatus.READY} == set(), "DAG statuses never reached"

@@ -1,0 +1,283 @@
+"""Input read from the catalogues: block lists, masks, parents, empty and lost files; datasets that grow while they are open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import WorkUnit, WorkUnitClaim
+from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
+from requests_app.services import request_release
+from requests_app.services.release import Changes
+from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.overrides import Overrides
+from tests.support.scripted import documents
+from tests.support.scripted.catalogues import Source, SourceFile
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import status
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2.errors import InvalidTransition
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+FNAL, CERN = "T1_US_FNAL_Disk", "T2_CH_CERN"
+DATASET = "/Read/Era-v1/RAW"
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(tmp_path, monkeypatch, INPUT_REREAD_SECONDS="300")
+    world.furnish()
+    world.sources[DATASET] = Source()
+    return world
+
+
+def block(world: World, name: str, *files: SourceFile, at: tuple[str, ...] = (CERN,)) -> None:
+    source = world.sources[DATASET]
+    source.blocks.setdefault(f"{DATASET}#{name}", []).extend(files)
+    source.locations[f"{DATASET}#{name}"] = at
+
+
+def file(name: str, *held: tuple[int, int], events: int = 100, parents: tuple[str, ...] = ()) -> SourceFile:
+    return SourceFile(f"/store/data/{name}.root", events, 1, held or ((1, 1),), parents)
+
+
+def ask(world: World, **changes: Any) -> Request:
+    return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
+
+
+def run(world: World, request: Request, cycles: int = 12, seconds: float = 60) -> RequestStatus:
+    """Cycles in which every DAG finishes."""
+    for _ in range(cycles):
+        world.cycle()
+        check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(seconds)
+        if status(request) in (S.COMPLETED, S.HELD):
+            break
+    return status(request)
+
+
+def excluded(request: Request) -> dict[str, str]:
+    rows = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False)
+    return {row.lfn.rpartition("/")[2].removesuffix(".root"): row.excluded_reason for row in rows}
+
+
+def read(request: Request) -> set[str]:
+    rows = InputFile.objects.filter(workflow__request=request)
+    return {row.lfn.rpartition("/")[2].removesuffix(".root") for row in rows}
+
+
+def test_block_lists_choose_the_blocks(world: World) -> None:
+    for name in "abc":
+        block(world, name, file(name))
+    request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#b"], BlockBlacklist=[f"{DATASET}#b"])
+    assert run(world, request) is S.COMPLETED
+    assert read(request) == {"a"}
+
+
+def test_a_white_listed_block_that_is_not_there_is_warned_of(world: World) -> None:
+    block(world, "a", file("a"))
+    request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#gone"])
+    assert run(world, request) is S.COMPLETED
+    assert any("#gone" in warning for warning in request.warnings)
+
+
+def test_block_lists_that_leave_nothing_hold_the_request(world: World) -> None:
+    block(world, "a", file("a"))
+    request = ask(world, BlockBlacklist=[f"{DATASET}#a"])
+    assert run(world, request) is S.HELD
+    assert request.hold_code == HoldCode.REFUSED
+    assert "block lists" in request.hold_reason
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 2}, {"files_per_job": 0, "lumis_per_job": 2}])
+def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_mask(world: World, split: dict[str, int]) -> None:
+    block(world, "a", file("cut", (1, 1), (1, 2), (2, 1)), file("out", (1, 9)), file("run", (3, 1)), file("whole", (2, 2)))
+    request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]], "3": [[1, 1]]}, RunBlacklist=[3], **split)
+    if "lumis_per_job" in split:
+        assert run(world, request) is S.COMPLETED
+        ledger = ledger_of(request.workflow)
+        ledger_check(ledger)
+        assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
+    else:
+        world.cycle()
+        world.cycle()
+    assert set(excluded(request)) == {"out", "run"}
+
+
+def test_files_without_lumis_are_left_out_by_name_and_accepted_and_empty_ones_are_read(world: World) -> None:
+    block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("empty", (1, 7), events=0), file("good", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=2)
+    assert run(world, request) is S.HELD
+    assert request.hold_code == HoldCode.EXCLUDED
+    assert "1 of 3 input files" in request.hold_reason
+    assert "/store/data/bare.root: the file has no lumis" in request.hold_reason
+    assert set(excluded(request)) == {"bare"}
+    assert ledger_of(request.workflow).summary() == "2 lumis done, 0 planned, 0 attempted, 0 excluded, 0 left of 2"
+
+    with pytest.raises(InvalidTransition, match="accept_excluded"):
+        request_release(request=request, actor="olga", reason="again")
+    request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
+    assert run(world, request) is S.COMPLETED
+    assert "accepted by olga: not needed" in excluded(request)["bare"]
+
+
+def test_the_account_of_files_that_a_mask_cuts_is_of_the_events_that_are_wanted(world: World) -> None:
+    block(world, "a", file("cut", (1, 1), (1, 2), (2, 1), (2, 2)), file("out", (1, 9)), file("whole", (2, 3)))
+    request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]]}, files_per_job=2)
+    world.cycle()
+    world.cycle()
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.all_events, ledger.planned_events, ledger.left_events, ledger.excluded_events) == (175, 175, 0, 0)
+    assert (ledger.all_files, ledger.planned_files, ledger.excluded_files) == (3, 2, 1)
+    request.workflow.refresh_from_db()
+    assert request.workflow.requested_events == 175
+    assert [unit.events for unit in WorkUnit.objects.filter(workflow__request=request)] == [175]
+
+
+def test_a_request_may_complete_without_as_many_files_as_it_is_allowed(world: World) -> None:
+    block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("good", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=2)
+    assert run(world, request) is S.HELD
+    half = Changes(Overrides(max_excluded_fraction=0.5))
+    request_release(request=request, actor="olga", reason="half is enough", changes=half)
+    assert run(world, request) is S.COMPLETED
+
+
+def test_refused_lumis_do_not_keep_the_rest_from_completing(world: World) -> None:
+    block(world, "a", file("good", (1, 1), (1, 2), events=200), file("huge", (1, 5), events=10**7))
+    request = ask(world, files_per_job=0, SplittingAlgo="EventAwareLumiBased", EventsPerJob=100)  # 0.1 s an event, 48 h a job
+    assert run(world, request) is S.COMPLETED
+    ledger = ledger_of(request.workflow)
+    assert (ledger.done_lumis, ledger.refused_lumis, ledger.all_lumis) == (2, 1, 3)
+    (alert,) = Event.objects.filter(request=request, kind="alert", data__code="lumis_refused")
+    assert "1:5" in alert.data["message"]
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}])
+def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int]) -> None:
+    parents = {"/store/p1.root": (FNAL, CERN), "/store/p2.root": (CERN,), "/store/p3.root": ()}
+    world.sources[DATASET].parents.update(parents)
+    block(world, "a", file("both", (1, 1), parents=("/store/p1.root", "/store/p2.root")), at=(FNAL, CERN))
+    block(
+        world,
+        "b",
+        file("apart", (1, 2), parents=("/store/p2.root",)),
+        file("orphan", (1, 3), parents=("/store/p3.root",)),
+        at=(FNAL,),
+    )
+    request = ask(world, IncludeParents=True, **split)
+    assert run(world, request, cycles=6) is S.QUEUED
+    assert excluded(request) == {}
+    waiting = InputFile.objects.filter(workflow__request=request, waiting_since__isnull=False)
+    assert {row.lfn.rpartition("/")[2] for row in waiting} == {"apart.root", "orphan.root"}
+    assert all("no site has both the file and its parents" in row.waiting_reason for row in waiting)
+    job = world.schedd.jobs[0]
+    assert '"parents": ["/store/p1.root", "/store/p2.root"]' in (job.directory / "mg_000000/unit.json").read_text()
+    assert 'sites="T2_CH_CERN"' in (job.directory / "mg_000000/group.dag").read_text()
+    world.sources[DATASET].parents |= {"/store/p2.root": (FNAL, CERN), "/store/p3.root": (FNAL,)}
+    world.clock.advance(3600)
+    assert run(world, request) is S.COMPLETED
+
+
+def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_elsewhere(world: World) -> None:
+    world.sources[DATASET].parents["/store/p1.root"] = (CERN,)
+    block(world, "a", file("one", (1, 1), parents=("/store/p1.root",)), file("two", (1, 2)), at=(FNAL, CERN))
+    world.sources[DATASET].lost = {file("two").lfn: (CERN,)}
+    request = ask(world, IncludeParents=True)
+    assert run(world, request) is S.COMPLETED
+    assert set(InputFile.objects.values_list("lfn", "rses__0")) == {(file("one").lfn, FNAL), (file("two").lfn, FNAL)}
+    assert InputFile.objects.get(lfn=file("one").lfn).rses == [FNAL, CERN]
+
+
+def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: World) -> None:
+    block(world, "a", file("a1", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    assert status(request) is S.ACTIVE
+    assert "new files" in request.waiting_for
+
+    block(world, "a", file("a2", (1, 1), (1, 2)))  # shares a lumi that is done already
+    block(world, "b", file("b1", (1, 3)))
+    world.clock.advance(300)
+    run(world, request, cycles=5)
+    assert status(request) is S.ACTIVE, request.waiting_for
+    assert read(request) == {"a1", "a2", "b1"}
+    ledger = ledger_of(request.workflow)
+    assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
+    assert any("a2.root came after its share of lumi 1:1 could be read" in warning for warning in request.warnings)
+
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+    assert [event.data["files"] for event in Event.objects.filter(request=request, kind="input.grew")] == [2]
+    assert WorkUnitClaim.objects.filter(unit__workflow=request.workflow, live=True).count() == 2
+
+
+def test_an_open_dataset_without_files_is_waited_for_without_a_slot(world: World) -> None:
+    request = ask(world, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    assert status(request) is S.QUEUED
+    assert "new files" in request.waiting_for
+    block(world, "a", file("a1"))
+    world.clock.advance(300)
+    run(world, request, cycles=6)
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+    assert read(request) == {"a1"}
+
+
+def test_an_open_dataset_that_stays_empty_is_held_at_the_end(world: World) -> None:
+    request = ask(world, OpenRunningTimeout=1000)
+    assert run(world, request, cycles=30, seconds=100) is S.HELD
+    assert request.hold_code == HoldCode.REFUSED
+
+
+def test_a_silent_dbs_does_not_close_the_input(world: World) -> None:
+    block(world, "a", file("a1"))
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    world.dbs.script.arm(Mode.DOWN, 500)
+    world.clock.advance(2000)
+    run(world, request, cycles=3)
+    assert status(request) is S.ACTIVE
+    world.dbs.script.heal()
+    block(world, "b", file("b1"))
+    run(world, request, cycles=8)
+    assert read(request) == {"a1", "b1"}, "what came before the last reading is taken"
+
+
+def test_a_file_of_which_every_lumi_was_done_before_it_came_is_left_out_by_name(world: World) -> None:
+    block(world, "a", file("a1", (1, 1)))
+    request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
+    run(world, request, cycles=4)
+    block(world, "b", file("b1", (1, 1)))
+    world.clock.advance(300)
+    run(world, request, cycles=3)
+    assert "that lumi is done, from other files" in excluded(request)["b1"]
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.done_files, ledger.excluded_files, ledger.all_lumis) == (1, 1, 1)
+    world.clock.advance(1000)
+    assert run(world, request) is S.COMPLETED
+
+
+@pytest.mark.parametrize("mode", [Mode.DOWN, Mode.REFUSED])
+def test_a_catalogue_that_gives_no_new_files_is_what_an_open_request_says_it_waits_for(world: World, mode: Mode) -> None:
+    block(world, "a", file("a1"))
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    world.dbs.script.arm(mode, 500)
+    world.clock.advance(2000)
+    run(world, request, cycles=2)
+    assert status(request) is S.ACTIVE
+    assert "scripted" in request.waiting_for
+    assert request.alert_code == ("input_unreadable" if mode is Mode.REFUSED else "")
+    world.dbs.script.heal()
+    assert run(world, request) is S.COMPLETED

@@ -1,0 +1,13 @@
+"""Where things lie: the checkout, recorded files, the folder of real documents."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+#: The checkout.
+ROOT = Path(__file__).resolve().parents[2]
+#: What DAGMan of two series of HTCondor wrote.
+RECORDED_DAGS = ROOT / "tests/dags_app/planning/recorded"
+#: Documents that CMS's own systems wrote; not part of the repository, and maybe not there.
+REAL_INPUTS = Path(os.environ.get("WMS2_REAL_INPUTS") or ROOT.parent / "shared/real-inputs")

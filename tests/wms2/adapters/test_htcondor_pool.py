@@ -1,0 +1,305 @@
+"""The HTCondor adapter on a real pool: submission at most once, finding, watching, steering."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import htcondor2
+import pytest
+
+from tests.support.adapter_pool import Pool, jobs_running, until
+from tests.support.places import ROOT
+from tests.support.servers import Behaviour, RawServer
+from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.htcondor_process import since_boot
+from wms2.errors import CircuitOpen, ServiceRejected, ServiceUnavailable
+
+pytestmark = pytest.mark.pool
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    pool = Pool.from_environment()
+    yield pool
+    adapter = pool.adapter()
+    for ad in adapter.dagmans(pool.instance):
+        if ad.parent_cluster is None:
+            adapter.remove(ad.cluster, "end of test")
+    until(lambda: not adapter.dagmans(pool.instance))
+    shutil.rmtree(pool.root / pool.instance, ignore_errors=True)
+
+
+@pytest.fixture
+def adapter(pool: Pool) -> HtcondorAdapter:
+    return pool.adapter()
+
+
+def test_a_submitted_dag_is_found_by_its_id_in_the_queue_and_later_in_the_history(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    assert adapter.find_dag(dag.dag_id) is None
+    cluster = dag.submit(adapter, fence=3)
+    found = adapter.find_dag(dag.dag_id)
+    assert found is not None
+    assert (found.cluster, found.fence, found.in_queue, found.history) == (cluster, 3, (cluster,), None)
+    assert adapter.history(cluster) is None
+    assert adapter.remove(cluster, 'stopped by "an operator"') == 1
+    until(lambda: (gone := adapter.find_dag(dag.dag_id)) and not gone.in_queue)
+    gone = adapter.find_dag(dag.dag_id)
+    assert gone is not None and gone.history is not None
+    assert (gone.cluster, gone.fence, gone.job_status) == (cluster, 3, 3)
+    assert gone.history.remove_reason.startswith("stopped by 'an operator'")
+    assert gone.history == adapter.history(cluster)
+    began = datetime.fromtimestamp(gone.history.queued_at_seconds, UTC)
+    assert adapter.find_dag(dag.dag_id, began) == gone, "the history is read back to then"
+    assert adapter.remove(cluster, "again") == 0
+
+
+def test_the_history_is_read_back_to_the_first_job_of_ours_that_ended_before(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag(seconds=0)
+    cluster = dag.submit(adapter)
+    until(lambda: adapter.history(cluster) is not None)
+    ended = adapter.history(cluster)
+    assert ended is not None and ended.ended_at_seconds is not None
+    moment = datetime.fromtimestamp(ended.ended_at_seconds, UTC)
+    assert adapter.find_dag(dag.dag_id, moment) is not None, "clocks may differ by up to an hour"
+    assert adapter.history(cluster, dag.dag_id, moment) == ended
+    later = moment + timedelta(hours=2)
+    assert adapter.find_dag(dag.dag_id, later) is None
+    assert adapter.history(cluster, dag.dag_id, later) is None
+
+
+def test_jobs_of_no_known_dag_are_counted_with_their_dagmans(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag, known = pool.dag(), pool.dag()
+    cluster = dag.submit(adapter)
+    known.submit(adapter)
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 2)
+    (found,) = adapter.strays([known.dag_id])
+    assert (found.dag_id, found.request_name, found.dagmans, found.jobs) == (dag.dag_id, "user_Task_1", 1, 1)
+    assert adapter.strays([dag.dag_id, known.dag_id]) == []
+    adapter.remove(cluster, "end of test")
+    until(lambda: adapter.strays([known.dag_id]) == [])
+
+
+def test_another_instance_neither_sees_nor_touches_the_dag(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    cluster = dag.submit(adapter)
+    stranger = pool.adapter(instance="somebody-else")
+    assert stranger.find_dag(dag.dag_id) is None
+    assert stranger.remove(cluster, "not mine") == 0
+    assert stranger.hold(cluster, "not mine") == 0
+    assert stranger.set_priority(dag.dag_id, 9000) == 0
+    assert cluster not in [ad.cluster for ad in stranger.dagmans("somebody-else")]
+    assert adapter.find_dag(dag.dag_id) is not None
+
+
+def test_one_query_tells_of_the_dag_its_running_units_and_their_counts(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    cluster = dag.submit(adapter, fence=5)
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 1)
+    outer, inner = adapter.dagmans(pool.instance)
+    assert (outer.cluster, outer.parent_cluster, outer.dag_id, outer.fence, outer.job_status) == (cluster, None, dag.dag_id, 5, 2)
+    assert (outer.nodes_total, outer.nodes_done, outer.dag_status) == (1, 0, 0)
+    assert (inner.parent_cluster, inner.node, inner.dag_id, inner.fence) == (cluster, "mg_000000", dag.dag_id, 5)
+    assert (inner.nodes_total, inner.nodes_done) == (2, 1)
+
+
+def test_a_new_priority_keeps_what_belongs_to_the_unit(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    dag.submit(adapter, priority=5000)
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 1)
+    assert node_priorities(pool) == [5007]
+    assert adapter.set_priority(dag.dag_id, 9000) == 1
+    assert node_priorities(pool) == [9007]
+    assert adapter.set_priority(dag.dag_id, 9000) == 0
+    with pytest.raises(ValueError, match="not a multiple"):
+        adapter.set_priority(dag.dag_id, 9001)
+
+
+def test_a_held_dag_says_why_and_is_released(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    cluster = dag.submit(adapter)
+    assert adapter.release(cluster, "it is not held") == 0
+    assert adapter.hold(cluster, "site is down") == 1
+    (held,) = [ad for ad in adapter.dagmans(pool.instance) if ad.parent_cluster is None]
+    assert held.job_status == 5
+    assert held.hold_reason.startswith("site is down")
+    assert adapter.release(cluster, "site is back") == 1
+
+
+def test_a_rescue_file_is_used_and_finished_work_is_not_run_again(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    first = dag.submit(adapter, fence=1)
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 1)
+    adapter.remove(first, "stop")
+    until(lambda: (dag.directory / "mg_000000/group.dag.rescue001").exists() and not adapter.dagmans(pool.instance))
+    second = dag.submit(adapter, fence=2)
+    found = adapter.find_dag(dag.dag_id)
+    assert found is not None and (found.cluster, found.fence, found.in_queue) == (second, 2, (second,))
+    until(lambda: jobs_running(adapter.dagmans(pool.instance)) == 1)
+    assert [submissions(dag.directory / f"mg_000000/{node}.log") for node in ("first", "second")] == [1, 2]
+    assert not list(dag.directory.rglob("*.old"))
+
+
+def test_a_submission_that_died_before_the_schedd_was_asked_can_be_made_again(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    (dag.directory / "workflow.dag.condor.sub").write_text("# left behind\n")
+    cluster = dag.submit(adapter)
+    assert [ad.cluster for ad in adapter.dagmans(pool.instance) if ad.parent_cluster is None] == [cluster]
+
+
+def test_two_jobs_for_one_dag_are_shown_as_such(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    twin = pool.dag(dag_id=dag.dag_id)
+    first, second = dag.submit(adapter, fence=1), twin.submit(adapter, fence=2)
+    found = adapter.find_dag(dag.dag_id)
+    assert found is not None
+    assert (found.cluster, found.fence, found.in_queue) == (second, 2, (first, second))
+
+
+def test_a_dag_that_has_finished_is_not_run_a_second_time(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag(seconds=0)
+    cluster = dag.submit(adapter)
+    until(lambda: adapter.history(cluster))
+    ended = adapter.history(cluster)
+    assert ended is not None and (ended.job_status, ended.exit_code, ended.dag_status, ended.nodes_done) == (4, 0, 0, 1)
+    with pytest.raises(ServiceRejected, match="has finished"):
+        dag.submit(adapter, fence=2)
+    assert adapter.dagmans(pool.instance) == []
+
+
+def test_what_cannot_be_submitted_is_refused_and_nothing_is_sent(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    with pytest.raises(ServiceRejected, match=r"no file .*missing\.dag"):
+        adapter.submit_dag(dag.directory, "missing.dag", dag.stamps(), 0)
+    (dag.directory / "bad.dag").write_text("NONSENSE here\n")
+    with pytest.raises(ServiceRejected, match="NONSENSE"):
+        adapter.submit_dag(dag.directory, "bad.dag", dag.stamps(), 0)
+    with pytest.raises(ServiceRejected, match="WMS2_DagID"):
+        adapter.submit_dag(dag.directory, "workflow.dag", {"WMS2_Instance": pool.instance}, 0)
+    with pytest.raises(ServiceRejected, match="WMS2_Instance"):
+        adapter.submit_dag(dag.directory, "workflow.dag", dag.stamps() | {"WMS2_Instance": "somebody-else"}, 0)
+    assert adapter.dagmans(pool.instance) == []
+
+
+def test_dagman_inherits_none_of_our_secrets(pool: Pool, adapter: HtcondorAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_SECRET_KEY", "very-secret")
+    monkeypatch.setenv("_CONDOR_DAGMAN_USE_STRICT", "0")
+    monkeypatch.setenv("PYTHONPATH", "/not/for/dagman")
+    dag = pool.dag()
+    cluster = dag.submit(adapter)
+    (ad,) = ask_queue(pool, f"ClusterId == {cluster}", ["Env", "Environment"])
+    inherited = f"{ad.get('Env')} {ad.get('Environment')}"
+    assert "CONDOR_CONFIG=" in inherited
+    for word in ("very-secret", "_CONDOR_DAGMAN_USE_STRICT", "/not/for/dagman"):
+        assert word not in inherited
+
+
+def test_the_schedd_and_the_sites_are_described(adapter: HtcondorAdapter, pool: Pool) -> None:
+    schedd = adapter.ping()
+    assert schedd.name == pool.schedd_name
+    assert schedd.version.count(".") == 2 and schedd.job_queue_birthdate_seconds
+    slots = {row.site: row for row in adapter.slots()}
+    assert {"T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"} <= set(slots)
+    assert all(row.cpus >= row.free_cpus >= 0 and row.cpus > 0 and row.memory_mb > 0 for row in slots.values())
+
+
+def test_a_schedd_the_collector_does_not_know_is_unavailable_not_empty(pool: Pool) -> None:
+    stranger = HtcondorAdapter("nobody@nowhere", pool.collector, instance=pool.instance, sleep=lambda _: None)
+    with pytest.raises(ServiceUnavailable, match="knows no schedd"):
+        stranger.dagmans(pool.instance)
+
+
+# --- a pool that does not answer; needs HTCondor's client configuration but no daemons
+
+
+def silent(connection: object) -> None:
+    time.sleep(60)
+
+
+def test_a_submission_to_a_silent_pool_ends_at_its_limit_is_not_repeated_and_leaves_nothing(
+    pool: Pool, adapter: HtcondorAdapter, raw_server: Callable[[Behaviour], RawServer], calls: list[tuple[str, str, str]]
+) -> None:
+    server = raw_server(silent)
+    dag = pool.dag()
+    deaf = HtcondorAdapter(
+        pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, submit_timeout_seconds=1.5, sleep=lambda _: None
+    )
+    with pytest.raises(ServiceUnavailable, match="did not answer within") as caught:
+        dag.submit(deaf)
+    assert caught.value.code == "timeout"
+    assert calls == [("htcondor", "submit_dag", "timeout")]
+    assert server.connections == 1
+    assert not (dag.directory / "workflow.dag.condor.sub").exists()
+    assert adapter.find_dag(dag.dag_id) is None
+
+
+def test_a_submission_that_was_paused_beyond_its_limit_is_not_made(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    long_ago = since_boot() - 3600
+    with pytest.raises(ServiceUnavailable, match="did not answer within"):
+        adapter.submit_dag(dag.directory, "workflow.dag", dag.stamps(), 0, long_ago)
+    assert adapter.find_dag(dag.dag_id) is None
+
+
+def test_a_question_to_a_silent_pool_is_asked_three_times_then_the_schedd_is_left_alone(
+    pool: Pool, raw_server: Callable[[Behaviour], RawServer]
+) -> None:
+    server = raw_server(silent)
+    deaf = HtcondorAdapter(
+        pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, timeout_seconds=1.0, sleep=lambda _: None
+    )
+    with pytest.raises(ServiceUnavailable, match="did not answer within"):
+        deaf.find_dag("any")
+    assert server.connections == 3
+    with pytest.raises(CircuitOpen):
+        deaf.dagmans(pool.instance)
+    with pytest.raises(CircuitOpen):
+        pool.dag().submit(deaf)
+    assert server.connections == 3
+
+
+def test_the_child_ends_at_its_limit_even_when_nobody_is_left_to_kill_it(
+    pool: Pool, raw_server: Callable[[Behaviour], RawServer]
+) -> None:
+    server = raw_server(silent)
+    question = {
+        "schedd": pool.schedd_name,
+        "collector": f"127.0.0.1:{server.port}",
+        "token_dir": "",
+        "ends_at": since_boot() + 1.0,
+        "calls": [{"op": "slots", "projection": ["Name"]}],
+    }
+    root = ROOT
+    process = subprocess.run(
+        [sys.executable, "-m", "wms2.adapters.htcondor_child"],
+        input=json.dumps(question),
+        text=True,
+        capture_output=True,
+        cwd=root,
+        timeout=30,
+    )
+    assert process.returncode == -signal.SIGALRM
+    assert process.stdout == ""
+
+
+def submissions(log: Path) -> int:
+    """How often a job was submitted, by its own event log."""
+    return sum(line.startswith("000 (") for line in log.read_text().splitlines())
+
+
+def ask_queue(pool: Pool, constraint: str, projection: list[str]) -> list[dict[str, object]]:
+    collector = htcondor2.Collector(pool.collector)
+    schedd = htcondor2.Schedd(collector.locate(htcondor2.DaemonType.Schedd, pool.schedd_name))
+    return [dict(ad) for ad in schedd.query(constraint, projection)]
+
+
+def node_priorities(pool: Pool) -> list[object]:
+    return [ad["JobPrio"] for ad in ask_queue(pool, f'WMS2_Instance =?= "{pool.instance}" && JobUniverse == 5', ["JobPrio"])]

@@ -1,0 +1,164 @@
+"""ReqMgr2: reading, pushing the status step by step, and calls lost on the way; against the simulator."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from tests.support.simulators import Fate, Proxy, Simulators
+from wms2.adapters.http import HttpService
+from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
+from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
+
+Seed = Callable[..., str]
+
+
+def reqmgr2_at(url: str, timeout_seconds: float = 5.0) -> ReqMgr2:
+    http = HttpService("reqmgr2", url, timeout_seconds=timeout_seconds, fault_parser=reqmgr2_fault, sleep=lambda _: None)
+    return ReqMgr2(http)
+
+
+@pytest.fixture
+def reqmgr2(proxy: Proxy) -> ReqMgr2:
+    return reqmgr2_at(f"{proxy.url}/reqmgr2/data")
+
+
+@pytest.fixture
+def seed(simulators: Simulators) -> Seed:
+    """Puts a request into the simulator in the middle of its life."""
+
+    def put(status: str = "staged", **more: Any) -> str:
+        name = f"user_Task_{uuid.uuid4().hex[:8]}"
+        document = {
+            "RequestName": name,
+            "RequestType": "StepChain",
+            "RequestStatus": status,
+            "Team": "wms2",
+            "RequestPriority": 100,
+        }
+        simulators.call("POST", "/admin/seed", {"reqmgr2": {"requests": [document | {"RequestTransition": []} | more]}})
+        return name
+
+    return put
+
+
+def test_a_document_comes_as_it_is(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    name = seed(Campaign="Run3Winter", Comments={"a": ["b"]})
+    document = reqmgr2.request(name)
+    assert (document["RequestName"], document["Campaign"], document["Comments"]) == (name, "Run3Winter", {"a": ["b"]})
+
+
+def test_an_unknown_request_is_not_found(reqmgr2: ReqMgr2) -> None:
+    with pytest.raises(NotFoundInService, match="no_such_request"):
+        reqmgr2.request("no_such_request")
+    with pytest.raises(ServiceRejected):
+        reqmgr2.set_status("no_such_request", "acquired")
+
+
+def test_requests_of_a_team_in_a_status_are_listed(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    team = f"team-{uuid.uuid4().hex[:6]}"
+    first, second = seed(Team=team), seed(Team=team)
+    seed(Team=team, status="acquired")
+    assert sorted(reqmgr2.request_names("staged", team)) == sorted([first, second])
+    assert sorted(d["RequestName"] for d in reqmgr2.requests("staged", team)) == sorted([first, second])
+    assert reqmgr2.request_names("staged", "nobody") == reqmgr2.requests("staged", "nobody") == []
+
+
+def test_a_step_is_taken_and_may_be_repeated(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    name = seed()
+    reqmgr2.set_status(name, "acquired")
+    reqmgr2.set_status(name, "acquired")
+    assert reqmgr2.request(name)["RequestStatus"] == "acquired"
+
+
+def test_a_step_the_table_does_not_have_keeps_reqmgr2s_words(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    with pytest.raises(ServiceRejected, match="Invalid status transition") as caught:
+        reqmgr2.set_status(seed(), "completed")
+    assert caught.value.code == "1102"
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.HANG])
+def test_a_lost_answer_to_a_step_is_settled_by_reading_back(proxy: Proxy, seed: Seed, fate: Fate) -> None:
+    name = seed()
+    proxy.once("PUT", name, fate)
+    reqmgr2_at(f"{proxy.url}/reqmgr2/data", timeout_seconds=0.5).set_status(name, "acquired")
+    assert proxy.sent("PUT", name) == 1
+
+
+def test_a_step_that_was_not_taken_is_unavailable(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+    name = seed()
+    proxy.once("PUT", name, Fate.FAIL)
+    with pytest.raises(ServiceUnavailable):
+        reqmgr2.set_status(name, "acquired")
+    assert reqmgr2.request(name)["RequestStatus"] == "staged"
+
+
+def test_all_steps_to_a_status_are_taken(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    name = seed()
+    assert reqmgr2.advance_status(name, "completed") == "completed"
+    statuses = [step["Status"] for step in reqmgr2.request(name)["RequestTransition"]]
+    assert statuses == ["acquired", "running-open", "running-closed", "completed"]
+
+
+@pytest.mark.parametrize(
+    "present", ["running-open", "running-closed", "completed", "announced", "rejected", "aborted", "force-complete"]
+)
+def test_a_request_that_has_passed_a_status_stays_where_it_is(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed, present: str) -> None:
+    name = seed(status=present)
+    assert reqmgr2.advance_status(name, "running-open") == present
+    assert proxy.sent("PUT", name) == 0
+
+
+def test_a_forced_and_an_aborted_request_can_be_finished(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    assert reqmgr2.advance_status(seed(status="force-complete"), "completed") == "completed"
+    assert reqmgr2.advance_status(seed(status="aborted"), "aborted-completed") == "aborted-completed"
+
+
+@pytest.mark.parametrize("present", ["new", "assigned", "failed"])
+def test_a_request_that_is_not_ours_to_move_is_refused(reqmgr2: ReqMgr2, seed: Seed, present: str) -> None:
+    with pytest.raises(ServiceRejected, match=f"is {present}; no steps"):
+        reqmgr2.advance_status(seed(status=present), "running-open")
+
+
+def test_a_priority_is_changed_or_the_silence_is_noticed(reqmgr2: ReqMgr2, seed: Seed) -> None:
+    name = seed(status="acquired")
+    reqmgr2.put(name, {"RequestPriority": 5000})
+    assert reqmgr2.request(name)["RequestPriority"] == 5000
+    with pytest.raises(ServiceRejected, match="RequestPriority cannot be changed"):
+        reqmgr2.put(seed(status="completed"), {"RequestPriority": 5000})
+
+
+def test_statistics_are_added_once_even_when_the_answer_is_lost(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+    name = seed(status="acquired")
+    proxy.once("PUT", name, Fate.LOSE_ANSWER)
+    with pytest.raises(ServiceUnavailable):
+        reqmgr2.add_statistics(name, {"total_jobs": 8, "input_lumis": 0, "input_events": 0, "input_num_files": 0})
+    assert proxy.sent("PUT", name) == 1
+    with pytest.raises(ValueError, match="add_statistics"):
+        reqmgr2.put(name, {"total_jobs": 8})
+
+
+def test_a_clone_is_asked_for_once(httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/request/clone/old", method="POST").respond_with_json({"result": [{"request": "new"}]})
+    assert reqmgr2_at(httpserver.url_for("")).clone("old") == "new"
+    httpserver.expect_request("/request/clone/lost", method="POST").respond_with_data("", status=502)
+    with pytest.raises(ServiceUnavailable):
+        reqmgr2_at(httpserver.url_for("")).clone("lost")
+    assert len(httpserver.log) == 2
+
+
+@pytest.mark.parametrize("answer", [{"rows": []}, {"result": {}}, []])
+def test_an_answer_of_another_shape_says_nothing(httpserver: HTTPServer, answer: object) -> None:
+    httpserver.expect_request("/request").respond_with_json(answer)
+    with pytest.raises(ServiceUnavailable, match="unexpected shape"):
+        reqmgr2_at(httpserver.url_for("")).request("any")
+
+
+def test_a_name_cannot_leave_its_place_in_the_path(reqmgr2: ReqMgr2, proxy: Proxy) -> None:
+    with pytest.raises(ServiceRejected):
+        reqmgr2.set_status("../status?x=1", "acquired")
+    assert proxy.calls[0] == ("PUT", "/reqmgr2/data/request/..%2Fstatus%3Fx%3D1")

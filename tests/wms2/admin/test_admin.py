@@ -1,0 +1,287 @@
+"""The admin: every model is there to look at, nothing can be edited, and lists cost the same with many rows."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.db import models
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from dags_app.failure_rules import failure_rules_load
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
+from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
+from requests_app.models import (
+    InputFile,
+    InputLumis,
+    Installation,
+    Limit,
+    PileupBlock,
+    PileupDataset,
+    Request,
+    RequestStatus,
+    Workflow,
+)
+from sites_app.models import Schedd, SiteBan, SiteRse
+from tests.support import many
+from tests.support.html import links, text
+from tests.support.rows import dag_row, request_row, workflow_row
+from tests.support.scene import Scene
+from wms2.admin import paging
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+APPS = ("sites_app", "dags_app", "outputs_app", "requests_app")
+MODELS = [model for name in APPS for model in apps.get_app_config(name).get_models()]
+LISTED = [model for model in MODELS if model is not Limit]
+#: session, user; group of operators where there are verbs; count, rows; filters that offer recent values or rows of small tables
+MOST_LIST_QUERIES = 10
+LARGE = tuple(
+    f'"{model._meta.db_table}"."{field.column}"'
+    for model in MODELS
+    for field in model._meta.concrete_fields
+    if isinstance(field, models.JSONField) or field.name == "psets"
+)
+
+
+def list_of(model: type[models.Model]) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def page_of(row: models.Model) -> str:
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+def shown(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200, (path, response.content[:300])
+    return text(response.content.decode())
+
+
+def failures_of(dag: DAG) -> None:
+    """A rule, and a failure of a DAG with a sample and a bad file."""
+    failure_rules_load()
+    now = dag.created_at
+    FailureLog.objects.create(directory_id=dag.directory_id)
+    group = FailureGroup.objects.create(workflow=dag.workflow, category="data", code=8021, first_at=now, last_at=now)
+    group.samples.create(dag=dag, unit="mg_000000", node="proc_000000", attempt=0, job_id="1.0", final=True, at=now)
+    FailedInputFile.objects.create(workflow=dag.workflow, lfn="/store/a.root", code=8021, last_at=now)
+    UnreadableInput.objects.create(workflow=dag.workflow, lfn="/store/a.root", fence=1, code=8021, first_at=now, last_at=now)
+
+
+@pytest.fixture
+def some(built: Scene) -> Scene:
+    """At least one row of every model."""
+    workflow = built.active.workflow
+    block = ProcessingBlock.objects.filter(workflow=workflow).first()
+    assert block is not None
+    InputFile.objects.create(workflow=workflow, lfn="/store/a.root", block_name="/a#1", size_bytes=1, events=1)
+    InputLumis.objects.create(workflow=workflow, run=1, span=(1, 2))
+    unit = WorkUnit.objects.filter(workflow=workflow).first()
+    OutputFile.objects.create(
+        lfn="/store/b.root",
+        dataset=block.dataset,
+        block=block,
+        unit=unit,
+        rse="T1_US_FNAL_Disk",
+        size_bytes=1,
+        adler32="0",
+        events=1,
+        lumis={},
+    )
+    dag = DAG.objects.get(workflow=workflow)
+    dag.history.create(event_type="created", to_status="ready")
+    failures_of(dag)
+    built.active.events.create(kind="alert")
+    Installation.objects.create(instance="test", environment="test")
+    SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
+    SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
+    pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
+    PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
+    owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
+    DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
+    Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
+    return built
+
+
+def test_every_model_is_registered() -> None:
+    assert [model for model in MODELS if model not in admin.site._registry] == []
+
+
+def test_every_list_and_every_rows_page_opens_for_staff(staff: Client, some: Scene) -> None:
+    for model in MODELS:
+        row = model._default_manager.first()
+        assert row is not None, f"the scene has no {model.__name__}"
+        assert shown(staff, list_of(model))
+        assert "View" in shown(staff, page_of(row))
+
+
+def test_nothing_can_be_added_edited_or_deleted_even_by_a_superuser(some: Scene) -> None:
+    from django.contrib.auth.models import User
+
+    client = Client()
+    client.force_login(User.objects.create_superuser("sue"))
+    for model in MODELS:
+        row = model._default_manager.first()
+        assert row is not None
+        path = page_of(row)
+        assert client.get(f"{list_of(model)}add/").status_code == 403
+        assert client.post(path, {"status": "completed"}).status_code == 403
+        assert client.get(path.replace("/change/", "/delete/")).status_code == 403
+        html = client.get(path).content.decode()
+        fields = set(re.findall(r'<(?:input|select|textarea)[^>]*name="([^"]+)"', html))
+        assert fields <= {"csrfmiddlewaretoken"}, (model, fields)
+        assert "delete_selected" not in client.get(list_of(model)).content.decode()
+
+
+def test_readers_and_nobody_are_not_let_in(reader: Client, nobody: Client) -> None:
+    for client in (reader, nobody):
+        for model in MODELS:
+            assert client.get(list_of(model))["Location"].startswith("/admin/login/")
+
+
+@pytest.fixture
+def crowd(db: Any) -> None:
+    many.build(620)
+
+
+def queries(client: Client, path: str) -> CaptureQueriesContext:
+    from django.db import connection
+
+    client.get(path)
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(path).status_code == 200
+    return captured
+
+
+def test_lists_cost_the_same_for_few_and_many_rows(operator: Client, some: Scene) -> None:
+    few = {model: len(queries(operator, list_of(model))) for model in LISTED}
+    many.build(620)
+    assert {model: len(queries(operator, list_of(model))) for model in LISTED} == few
+    assert max(few.values()) <= MOST_LIST_QUERIES
+
+
+def test_no_list_counts_a_table_or_reads_documents(operator: Client, crowd: None) -> None:
+    for model in LISTED:
+        for query in queries(operator, list_of(model)).captured_queries:
+            sql = query["sql"]
+            assert "COUNT(" not in sql or f"LIMIT {paging.MOST + 1}" in sql, sql
+            if sql.startswith("SELECT") and "LIMIT" in sql:
+                read = sql.split(" FROM ", 1)[0]
+                assert [column for column in LARGE if column in read] == [], model
+
+
+def test_a_rows_page_does_not_read_the_documents_of_the_rows_it_points_to(staff: Client, some: Scene) -> None:
+    unit = WorkUnit.objects.filter(workflow=some.active.workflow).first()
+    assert unit is not None
+    for query in queries(staff, page_of(unit)).captured_queries:
+        assert '"workflows"."psets"' not in query["sql"]
+        assert '"workflows"."config_data"' not in query["sql"]
+
+
+def test_behind_the_last_page_one_is_told_to_search(operator: Client, crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "MOST", 120)
+    said = shown(operator, list_of(Request))
+    assert "the first 120 requests; search or filter to see others" in said
+    assert "tester_task_000003_v1" not in said
+    assert "tester_task_000003_v1" in shown(operator, f"{list_of(Request)}?q=000003")
+
+
+def test_pages_of_a_list_go_on_where_the_former_ended(operator: Client, crowd: None) -> None:
+    first, second = (shown(operator, f"{list_of(Request)}?p={number}") for number in (1, 2))
+    names = re.compile(r"tester_task_\d{6}_v1")
+    assert len(set(names.findall(first))) == len(set(names.findall(second))) == 50
+    assert not set(names.findall(first)) & set(names.findall(second))
+
+
+@pytest.mark.parametrize(
+    ("model", "term"),
+    [
+        (WorkUnit, "tester_task_000010_v1"), (DAG, "tester_task_000010_v1"), (Effect, "tester_task_000010_v1"),
+        (ProcessingBlock, "tester_task_000010_v1"), (AuditEntry, "tester_task_000010_v1"), (DAG, "1"),
+    ],
+)  # fmt: skip
+def test_rows_are_found_by_whole_names(operator: Client, crowd: None, model: type[models.Model], term: str) -> None:
+    said = shown(operator, f"{list_of(model)}?q={term}")
+    assert "tester_task_000010_v1" in said
+    assert "tester_task_000020_v1" not in said
+
+
+def test_a_dag_is_found_by_its_id(operator: Client) -> None:
+    dag = dag_row(workflow_row())
+    other = dag_row(workflow_row())
+    said = shown(operator, f"{list_of(DAG)}?q={dag.pk}")
+    assert str(dag.pk) in said
+    assert str(other.pk) not in said
+
+
+@pytest.mark.parametrize("term", ["nothing-like-that", "%", "\\", "x" * 400, "00000000-0000-0000-0000-000000000000"])
+def test_a_search_for_what_is_not_there_finds_nothing(operator: Client, crowd: None, term: str) -> None:
+    for model in (Request, DAG, WorkUnit, Effect, AuditEntry, Workflow, ProcessingBlock):
+        assert "tester_task" not in shown(operator, f"{list_of(model)}?q={term}")
+
+
+def test_filters_offer_what_the_newest_rows_have(operator: Client, some: Scene) -> None:
+    said = shown(operator, list_of(AuditEntry))
+    assert "request_import" in said
+    assert "request_abort" in said
+    only = shown(operator, f"{list_of(AuditEntry)}?action=request_abort")
+    assert "wrong pile-up" in only
+    assert "pdmvserv request_import" not in only
+
+
+def test_a_status_has_its_colour_and_its_age(staff: Client, some: Scene) -> None:
+    html = staff.get(list_of(Request)).content.decode()
+    assert '<span class="badge tone-bad">Held</span>' in html
+    assert re.search(r"3 h 1\d min", text(html))  # the scene was set a while ago
+
+
+def test_a_requests_page_leads_to_everything_that_belongs_to_it(staff: Client, some: Scene) -> None:
+    html = staff.get(page_of(some.active)).content.decode()
+    found = [link for link in links(html) if str(some.active.pk) in link or str(some.active.workflow.pk) in link]
+    assert f"/requests/{some.active.request_name}/" in links(html)
+    for link in found:
+        assert staff.get(link).status_code == 200, link
+    for name in ("workflow", "dag", "workunit", "processingblock", "inputfile", "effect", "requesttransition", "event"):
+        assert any(f"/{name}/" in link for link in found), name
+    work_units = next(link for link in found if "/workunit/" in link)
+    assert "320 work units" in shown(staff, work_units)
+
+
+def test_it_tells_why_the_request_stands_where_it_stands(staff: Client, some: Scene) -> None:
+    said = shown(staff, page_of(some.held))
+    assert "Why: Too many failed work units: 33 of 120 work units were not done" in said
+    assert "To do: Look at the failures" in said
+    assert "the DAG ended with work units not done" in said, "the latest transitions are there"
+
+
+def test_documents_are_shown_indented_and_as_text(staff: Client) -> None:
+    request = request_row(RequestStatus.NEW, request_data={"Campaign": "<b>x</b>", "Step1": {"a": 1}})
+    html = staff.get(page_of(request)).content.decode()
+    assert "<b>x</b>" not in html
+    assert "&lt;b&gt;x&lt;/b&gt;" in html
+    assert "  &quot;Step1&quot;: {\n    &quot;a&quot;: 1" in html
+
+
+def test_the_silent_schedd_is_seen_in_the_list(staff: Client, some: Scene) -> None:
+    assert "timed out after 20 s" in shown(staff, list_of(Schedd))
+
+
+def test_the_index_names_the_installation(staff: Client) -> None:
+    assert "WMS2 admin" in shown(staff, "/admin/")
+
+
+def test_no_filter_reads_a_whole_table() -> None:
+    """A filter over a column without choices would ask for its distinct values."""
+    for model in LISTED:
+        for filter_ in admin.site._registry[model].list_filter:
+            if isinstance(filter_, str):
+                field = model._meta.get_field(filter_)
+                small = isinstance(field, models.ForeignKey) and field.related_model._meta.app_label == "sites_app"
+                assert field.choices or isinstance(field, models.BooleanField) or small, (model, filter_)

@@ -1,0 +1,183 @@
+"""Who gets in, and what everybody is told who asks wrongly: sign-in, permissions, methods, bodies, addresses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.management import call_command
+from django.db import OperationalError
+from django.test import Client, RequestFactory
+from rest_framework.test import APIClient
+
+from requests_app.models import RequestStatus
+from tests.support.problems import problem
+from tests.support.rows import request_row
+from wms2.api.exceptions import server_error
+from wms2.api.parsers import MAX_BODY_BYTES
+from wms2.api.permissions import OPERATORS
+
+pytestmark = pytest.mark.django_db
+READABLE = (
+    "requests", "workflows", "dags", "blocks", "effects", "sites", "admission/queue", "admission/config", "lifecycle/status",
+    "status", "metrics", "schema/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_nobody_reads_anything_but_health(nobody: APIClient, path: str) -> None:
+    body = problem(nobody.get(f"/api/v1/{path}"), 401, "not_authenticated")
+    assert "Token" in body["hint"]
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_everybody_who_is_signed_in_reads(reader: APIClient, path: str) -> None:
+    assert reader.get(f"/api/v1/{path}").status_code == 200
+
+
+def test_a_wrong_token_is_told_apart_from_none(nobody: APIClient) -> None:
+    nobody.credentials(HTTP_AUTHORIZATION="Token of-nobody")
+    problem(nobody.get("/api/v1/requests"), 401, "authentication_failed")
+
+
+def test_a_session_signs_in_too_and_writes_need_its_csrf_token() -> None:
+    User.objects.create_superuser("sue", password="opensesame")
+    client = Client(enforce_csrf_checks=True)
+    assert client.login(username="sue", password="opensesame")
+    assert client.get("/api/v1/requests").status_code == 200
+    request = request_row(RequestStatus.QUEUED)
+    response = client.post(f"/api/v1/requests/{request.request_name}/hold", {"reason": "r"}, content_type="application/json")
+    assert "CSRF" in problem(response, 403, "permission_denied")["detail"]
+
+
+def test_only_operators_write(reader: APIClient, operator: APIClient) -> None:
+    request = request_row(RequestStatus.QUEUED)
+    path = f"/api/v1/requests/{request.request_name}/hold"
+    assert OPERATORS in problem(reader.post(path, {"reason": "r"}), 403, "permission_denied")["detail"]
+    request.refresh_from_db()
+    assert request.status == RequestStatus.QUEUED
+    assert operator.post(path, {"reason": "r"}).status_code == 202
+
+
+def test_staff_without_the_group_do_not_write() -> None:
+    client = APIClient()
+    client.force_authenticate(User.objects.create_user("stan", is_staff=True))
+    problem(client.patch("/api/v1/admission/config", {"max_active_dags": 3, "reason": "r"}), 403, "permission_denied")
+
+
+def test_the_operators_group_is_there_after_each_migrate() -> None:
+    Group.objects.filter(name=OPERATORS).delete()
+    call_command("migrate", verbosity=0)
+    assert Group.objects.filter(name=OPERATORS).exists()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/request", "/api/v1/requests/", "/api/v2/requests", "/api/v1/requests/a%00b", "/api/"])
+def test_an_address_that_is_none_is_a_problem_too(operator: APIClient, path: str) -> None:
+    body = problem(operator.get(path), 404, "not_found")
+    if path.endswith("/"):
+        assert "slash" in body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("put", "requests"),
+        ("delete", "requests"),
+        ("post", "dags"),
+        ("patch", "sites"),
+        ("options", "requests"),
+        ("post", "status"),
+    ],
+)
+def test_a_method_that_is_not_served_is_told(operator: APIClient, method: str, path: str) -> None:
+    response = getattr(operator, method)(f"/api/v1/{path}")
+    problem(response, 405, "method_not_allowed")
+    assert "GET" in response["Allow"]
+
+
+@pytest.mark.parametrize("path", [p for p in READABLE if p not in ("metrics", "schema/")])
+def test_an_unknown_query_parameter_is_refused_with_the_known_ones(operator: APIClient, path: str) -> None:
+    body = problem(operator.get(f"/api/v1/{path}?staus=held"), 400, "unknown_parameter", field="staus")
+    assert "known" in body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"", "request_name"),
+        (b"{", "JSON"),
+        (b"\xff\xfe", "JSON"),
+        (b'{"document": {}, "document": {}}', "given twice"),
+        (b'{"document": {"a": NaN}}', "NaN"),
+        (b'{"document": {"a": 1e999}}', "too large"),
+        (b'{"document": {"a": "x\\u0000y"}}', "NUL"),
+        (b'{"document": {"a": "\\ud800"}}', "surrogate"),
+        (b'{"document": {"\\u0000": 1}}', "NUL"),
+        (b'{"document": ' + b'{"a": ' * 150 + b"1" + b"}" * 151, "nested"),
+        (b"[" * 100_000, "nested"),
+        (b"[1, 2]", "dictionary"),
+        (b'"text"', "dictionary"),
+        (b"null", ""),
+        (b"1" * 5000, "JSON"),
+    ],
+    ids=lambda value: value[:30].decode(errors="replace") if isinstance(value, bytes) else "",
+)
+def test_a_body_that_is_no_usable_json_is_400(operator: APIClient, body: bytes, word: str) -> None:
+    response = operator.generic("POST", "/api/v1/requests", body, content_type="application/json")
+    assert response.status_code == 400, response.content
+    assert word in response.json()["detail"]
+
+
+def test_a_body_beyond_the_limit_is_refused(operator: APIClient) -> None:
+    body = b'{"document": {"a": "' + b"x" * MAX_BODY_BYTES + b'"}}'
+    problem(operator.generic("POST", "/api/v1/requests", body, content_type="application/json"), 413, "too_large")
+
+
+def test_only_json_is_taken(operator: APIClient) -> None:
+    response = operator.generic("POST", "/api/v1/requests", b"request_name=a", content_type="application/x-www-form-urlencoded")
+    problem(response, 415, "unsupported_media_type")
+
+
+def test_a_database_that_does_not_answer_is_503_with_a_time_to_come_back(
+    operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("connection refused at /secret/socket")
+
+    monkeypatch.setattr("requests_app.api.system.system_summary", fail)
+    response = operator.get("/api/v1/status")
+    body = problem(response, 503, "database_unavailable")
+    assert int(response["Retry-After"]) > 0
+    assert "secret" not in json.dumps(body)
+
+
+def test_what_nobody_foresaw_is_a_problem_below_api_and_a_page_elsewhere() -> None:
+    answer = server_error(RequestFactory().get("/api/v1/status"))
+    assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
+    assert json.loads(answer.content)["code"] == "internal_error"
+    assert server_error(RequestFactory().get("/admin/"))["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", [*(f"/api/v1/{path}" for path in (*READABLE, "health", "docs/")), "/livez", "/readyz"])
+def test_allow_lists_only_methods_that_are_answered(operator: APIClient, path: str) -> None:
+    refused = operator.options(path)
+    assert refused.status_code == 405
+    assert "GET" in refused["Allow"] and "OPTIONS" not in refused["Allow"]
+    assert "OPTIONS" not in operator.get(path)["Allow"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("patch", "admission/config", {"error_hold_threshold": True, "reason": "r"}),
+        ("post", "requests/NAME/release", {"max_excluded_fraction": True, "reason": "r"}),
+        ("post", "requests/NAME/release", {"error_hold_threshold": True, "reason": "r"}),
+        ("patch", "requests/NAME", {"production_steps": [{"fraction": True, "priority": 1}]}),
+    ],
+)
+def test_true_is_no_share_of_everything(operator: APIClient, method: str, path: str, body: dict[str, Any]) -> None:
+    request = request_row(RequestStatus.HELD)
+    response = getattr(operator, method)(f"/api/v1/{path.replace('NAME', request.request_name)}", body)
+    assert "valid number" in problem(response, 400, "invalid")["detail"]

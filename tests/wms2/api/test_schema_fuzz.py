@@ -1,0 +1,88 @@
+"""Schemathesis over the schema against a live server: whatever the schema allows or forbids, the answer is never a 500 and always
+of the form that the schema tells. Seeded; few examples. A long run: docs/api.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from drf_spectacular.generators import SchemaGenerator
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rest_framework.authtoken.models import Token
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from dags_app.models import DAG, WorkUnitState
+from outputs_app.models import EffectState, ProcessingBlock
+from requests_app.models import Request, RequestStatus
+from sites_app.models import Site
+from tests.support.rows import dag_row, new_block, new_effect, request_row, unit_row, workflow_row
+from wms2.adapters import factory
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+EXAMPLES = 8
+SCHEMA = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
+OPERATIONS = [result.ok() for result in SCHEMA.get_all_operations()]
+CHECKS = [checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance]
+
+
+@pytest.fixture
+def headers(django_user_model: Any) -> dict[str, str]:
+    """An operator's."""
+    user = django_user_model.objects.create_superuser("fuzz")
+    return {"Authorization": f"Token {Token.objects.create(user=user).key}"}
+
+
+@pytest.fixture(autouse=True)
+def _quick_services() -> Any:
+    """Nobody answers at the lab's addresses; each breaker starts closed."""
+    factory.reset()
+    yield
+    factory.reset()
+
+
+def things() -> dict[str, list[Any]]:
+    """Something of everything, by the word in the path that leads to it."""
+    for status in RequestStatus:
+        request = request_row(status)
+        if status not in (RequestStatus.NEW, RequestStatus.SUBMITTED):
+            workflow = workflow_row(request)
+            unit_row(dag_row(workflow), state=WorkUnitState.PLANNED)
+    new_block()
+    Site.objects.create(name="T1_US_FNAL")
+    return {
+        "requests": list(Request.objects.values_list("request_name", flat=True)),
+        "workflows": [str(pk) for pk in Request.objects.filter(workflow__isnull=False).values_list("workflow__pk", flat=True)],
+        "dags": [str(pk) for pk in DAG.objects.values_list("pk", flat=True)],
+        "blocks": [str(pk) for pk in ProcessingBlock.objects.values_list("pk", flat=True)],
+        "effects": [new_effect(state).pk for state in EffectState],
+        "sites": ["T1_US_FNAL"],
+    }
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_nothing_that_a_client_sends_is_a_500_and_every_answer_is_as_the_schema_says(
+    operation: Any, live_server: Any, headers: dict[str, str]
+) -> None:
+    known = things()
+    noun = operation.path.removeprefix("/api/v1/").split("/")[0]
+
+    cases = operation.as_strategy()
+    if operation.definition.raw.get("parameters") or operation.definition.raw.get("requestBody"):
+        cases |= operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
+
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case=cases, there=st.booleans(), data=st.data())
+    def fuzz(case: Any, there: bool, data: st.DataObject) -> None:
+        if there and case.path_parameters and noun in known:
+            first = operation.path.partition("{")[2].partition("}")[0]
+            case.path_parameters = {**case.path_parameters, first: data.draw(st.sampled_from(known[noun]))}
+        response = case.call(base_url=live_server.url, headers=headers)
+        if response.status_code != 503:  # a service that does not answer is no fault of ours
+            case.validate_response(response, checks=[not_a_server_error])
+        case.validate_response(response, checks=CHECKS)
+
+    fuzz()

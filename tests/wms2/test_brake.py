@@ -1,0 +1,147 @@
+"""Guessing is braked: by name and address, by address, over the forms and over REST; a silent broker locks nobody out."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client, RequestFactory
+from rest_framework.authtoken.models import Token
+from rest_framework.test import APIClient
+
+from tests.support.html import text
+from tests.support.problems import problem
+from wms2.brake import LocalAttempts, SharedAttempts, address_of, use_attempts
+from wms2.checks import check_configuration
+from wms2.circuits import redis_url
+from wms2.conf import conf
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+FORMS = ("/login/", "/admin/login/")
+
+
+class Moment:
+    """A clock that is put forward by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def moment(settings: Any) -> Moment:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    User.objects.create_user("rita", password="opensesame", is_staff=True)
+    User.objects.create_user("stan", password="opensesame", is_staff=True)
+    clock = Moment()
+    use_attempts(LocalAttempts(clock))
+    return clock
+
+
+def sign_in(form: str, password: str, name: str = "rita", address: str = "10.0.0.1") -> Any:
+    return Client(REMOTE_ADDR=address).post(form, {"username": name, "password": password})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_twelve_wrong_passwords_are_braked_and_the_right_one_waits_with_them(form: str, moment: Moment) -> None:
+    codes = [sign_in(form, f"guess {number}").status_code for number in range(12)]
+    most = conf().sign_in_failures_per_name
+    assert codes == [200] * most + [429] * (12 - most)
+
+    moment.now += 100.5
+    waits = sign_in(form, "opensesame")
+    assert waits.status_code == 429
+    assert waits["Retry-After"] == str(int(conf().sign_in_window_seconds) - 100)
+    assert f"Try again in {waits['Retry-After']} s" in text(waits.content.decode())
+    assert "correct" not in text(waits.content.decode())
+    moment.now += int(waits["Retry-After"])
+    assert sign_in(form, "opensesame").status_code == 302
+
+
+def test_others_are_not_kept_waiting(moment: Moment) -> None:
+    for _ in range(12):
+        sign_in("/login/", "guess")
+    assert sign_in("/login/", "opensesame", name="stan").status_code == 302
+    assert sign_in("/login/", "opensesame", address="10.0.0.2").status_code == 302
+
+
+def test_who_gets_it_right_in_time_begins_anew(moment: Moment) -> None:
+    for _ in range(3):
+        for _ in range(conf().sign_in_failures_per_name - 1):
+            assert sign_in("/login/", "guess").status_code == 200
+        assert sign_in("/login/", "opensesame").status_code == 302
+
+
+def test_one_address_that_tries_many_names_is_braked(moment: Moment) -> None:
+    most = conf().sign_in_failures_per_address
+    codes = [sign_in("/login/", "guess", name=f"name{number}").status_code for number in range(most + 3)]
+    assert codes == [200] * most + [429] * 3
+    assert sign_in("/login/", "opensesame", name="stan").status_code == 429
+    assert sign_in("/login/", "opensesame", name="stan", address="10.0.0.2").status_code == 302
+
+
+def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
+    for _ in range(12):
+        sign_in("/login/", "guess")
+    entry = AuditEntry.objects.get(action="sign_in_braked")
+    assert (entry.target, entry.outcome, entry.evidence["address"]) == ("rita", "refused", "10.0.0.1")
+    assert "guess" not in str(entry.evidence)
+
+
+def test_wrong_tokens_are_braked_by_address_and_right_ones_never(moment: Moment) -> None:
+    wrong = APIClient(REMOTE_ADDR="10.0.0.1")
+    wrong.credentials(HTTP_AUTHORIZATION="Token of-nobody")
+    for _ in range(conf().sign_in_failures_per_address):
+        problem(wrong.get("/api/v1/status"), 401, "authentication_failed")
+    moment.now += 10
+    waits = wrong.get("/api/v1/status")
+    problem(waits, 429, "too_many_failures")
+    assert waits["Retry-After"] == str(int(conf().sign_in_window_seconds) - 10)
+    right = APIClient(REMOTE_ADDR="10.0.0.1")
+    right.credentials(HTTP_AUTHORIZATION=f"Token {Token.objects.create(user=User.objects.get(username='rita')).key}")
+    assert right.get("/api/v1/status").status_code == 200
+    assert sign_in("/login/", "opensesame").status_code == 302
+
+
+def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
+    prefix = f"test:{uuid.uuid4()}"
+    for _ in range(conf().sign_in_failures_per_name):
+        use_attempts(SharedAttempts(redis_url(os.environ["WMS2_BROKER_URL"]), prefix))  # as if each time another process
+        assert sign_in("/login/", "guess").status_code == 200
+    use_attempts(SharedAttempts(redis_url(os.environ["WMS2_BROKER_URL"]), prefix))
+    waits = sign_in("/login/", "opensesame")
+    assert waits.status_code == 429
+    assert 0 < int(waits["Retry-After"]) <= conf().sign_in_window_seconds
+
+
+def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Moment) -> None:
+    use_attempts(SharedAttempts("redis://127.0.0.1:1/0", "test", moment))
+    assert sign_in("/login/", "opensesame").status_code == 302
+    assert [sign_in("/login/", "guess").status_code for _ in range(7)][-1] == 429
+
+
+def test_behind_a_proxy_the_address_is_what_that_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR="6.6.6.6, 10.0.0.9")
+    assert address_of(request) == "127.0.0.1"  # nobody in front: what the header says is anybody's word
+    monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", "1")
+    conf.cache_clear()
+    assert address_of(request) == "10.0.0.9"
+
+
+def test_production_without_a_known_proxy_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ENVIRONMENT": "production",
+        "CONFIGCACHE_URL": "https://a.example/couchdb",
+        "REQMGR2_URL": "https://a.example",
+    }.items():
+        monkeypatch.setenv(f"WMS2_{name}", value)
+    for proxies, warned in (("0", True), ("1", False)):
+        monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", proxies)
+        conf.cache_clear()
+        assert ("wms2.W001" in {message.id for message in check_configuration()}) is warned
