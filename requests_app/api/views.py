@@ -28,7 +28,7 @@ from requests_app.api.serializers import (
 from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
 from requests_app.api.verb_views import REASON, reason_of, shown
 from requests_app.api.verbs import actor_of, on_request
-from requests_app.models import Request, Workflow
+from requests_app.models import Request
 from requests_app.selectors import (
     request_picture,
     requests_listed,
@@ -36,6 +36,8 @@ from requests_app.selectors import (
     workflow_standing,
     workflows_shown,
 )
+from requests_app.selectors.requests import requests_stored
+from requests_app.selectors.workflows import workflows_stored
 from requests_app.services.changing import request_change
 from requests_app.services.receiving import request_receive
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
@@ -56,7 +58,7 @@ class RequestViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""
-        return requests_listed() if self.action == "list" else Request.objects.all()
+        return requests_listed() if self.action == "list" else requests_stored()
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
@@ -136,7 +138,7 @@ class WorkflowViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one with its specification."""
-        return workflows_shown() if self.action == "list" else Workflow.objects.defer("psets")
+        return workflows_shown() if self.action == "list" else workflows_stored()
 
     def page_context(self, rows: list[Any]) -> dict[str, Any]:
         """Work units of the page."""
@@ -150,5 +152,5 @@ class WorkflowStatusView(ApiView):
 
     def get(self, request: HttpRequest, pk: Any) -> Response:
         """Counted now."""
-        workflow = get_object_or_404(Workflow.objects.defer("psets", "spec"), pk=pk)
+        workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
         return Response(standing_shown(workflow_standing(workflow)))

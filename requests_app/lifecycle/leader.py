@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
 
-from requests_app.models import Lease
+from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
 from wms2.audit import audit
 from wms2.conf import conf
@@ -26,7 +26,6 @@ from wms2.identity import node_name, process_name
 from wms2.locks import lock_refused
 
 log = structlog.get_logger(__name__)
-LEASE = "lifecycle"
 FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60
 #: Between two renewals the leader makes one outside call; the lease must outlast it.
 MARGIN_SECONDS = 10.0
@@ -60,14 +59,14 @@ class Leadership:
         """
         with self.fenced():
             if data:
-                row = Lease.objects.get(name=LEASE)
-                Lease.objects.filter(name=LEASE).update(data=row.data | data)
+                row = Lease.objects.get(name=LEADER_LEASE)
+                Lease.objects.filter(name=LEADER_LEASE).update(data=row.data | data)
 
     def _keep(self) -> None:
         now = clock.now()
-        rows = Lease.objects.filter(name=LEASE, process=self.process, epoch=self.epoch)
+        rows = Lease.objects.filter(name=LEADER_LEASE, process=self.process, epoch=self.epoch)
         if rows.update(heartbeat_at=now, expires_at=now + lease_life()) != 1:
-            row = Lease.objects.get(name=LEASE)
+            row = Lease.objects.get(name=LEADER_LEASE)
             raise LeaseLost(f"the life cycle is led by {row.process or row.owner} with epoch {row.epoch}")
 
 
@@ -93,10 +92,10 @@ def leading() -> Iterator[Leadership | None]:
 
 def _take() -> Leadership | None:
     node, process = node_name(), process_name()
-    Lease.objects.get_or_create(name=LEASE)
+    Lease.objects.get_or_create(name=LEADER_LEASE)
     try:
         with transaction.atomic():
-            row = Lease.objects.select_for_update(nowait=True).get(name=LEASE)
+            row = Lease.objects.select_for_update(nowait=True).get(name=LEADER_LEASE)
             now = clock.now()
             former = row.process
             if not _is_free(row, node, now) or not _is_calm(row, node, now):
@@ -141,7 +140,7 @@ def _changes(row: Lease, now: datetime) -> list[str]:
 def _tell_takeover(row: Lease, process: str) -> None:
     former = row.process or row.owner
     audit(
-        actor=process, action="leader_takeover", target=LEASE, target_type="lease", former=former, epoch=row.epoch + 1,
+        actor=process, action="leader_takeover", target=LEADER_LEASE, target_type="lease", former=former, epoch=row.epoch + 1,
         silent_since=row.heartbeat_at.isoformat() if row.heartbeat_at else "",
     )  # fmt: skip
     log.warning("taking over the life cycle", former=former, epoch=row.epoch + 1)
@@ -150,7 +149,7 @@ def _tell_takeover(row: Lease, process: str) -> None:
 def _give_back(leadership: Leadership) -> None:
     """The node keeps the lease, the process does not; what cannot be written runs out by itself."""
     try:
-        Lease.objects.filter(name=LEASE, process=leadership.process, epoch=leadership.epoch).update(
+        Lease.objects.filter(name=LEADER_LEASE, process=leadership.process, epoch=leadership.epoch).update(
             process="", backend_pid=None, backend_started_at=None
         )
     except DatabaseError as error:
@@ -159,7 +158,7 @@ def _give_back(leadership: Leadership) -> None:
 
 def _end_whoever_holds_the_row() -> bool:
     """A leader that was paused while it held the row's lock can be replaced only when its session has ended; True when it was."""
-    row = Lease.objects.get(name=LEASE)
+    row = Lease.objects.get(name=LEADER_LEASE)
     if not row.process or row.expires_at is None or row.expires_at > clock.now():
         return False
     if not _end_session(row.backend_pid, row.backend_started_at):

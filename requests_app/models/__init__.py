@@ -1,6 +1,6 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
-from requests_app.models.control import Installation, Lease, Limit
+from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
@@ -10,6 +10,7 @@ from requests_app.models.workflow import Round, Workflow, WorkflowStatus
 __all__ = [
     "BY_BYTES",
     "EVALUATED",
+    "LEADER_LEASE",
     "TERMINAL",
     "CleanupPolicy",
     "Event",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+#: The right to run the life cycle's cycle.
+LEADER_LEASE = "lifecycle"
+
 
 class Lease(models.Model):
     """A named right to act, held for a while. ``epoch`` rises at each change of owner and fences the former one's writes.

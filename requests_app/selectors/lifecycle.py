@@ -9,8 +9,7 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from dags_app.selectors import schedds_counted
-from requests_app.lifecycle.leader import LEASE
-from requests_app.models import Lease
+from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
 from wms2.conf import conf
 
@@ -51,7 +50,7 @@ class LifecycleStanding:
 
 def lifecycle_standing() -> LifecycleStanding:
     """One query."""
-    row = Lease.objects.filter(name=LEASE).annotate(moment=clock.in_sql()).first()
+    row = Lease.objects.filter(name=LEADER_LEASE).annotate(moment=clock.in_sql()).first()
     now: datetime = row.moment if row else datetime.now(UTC)
     data: dict[str, Any] = row.data if row else {}
     ended = _moment(data.get("cycle_ended_at"))

@@ -36,6 +36,11 @@ class RequestPicture:
     effects_open: Mapping[str, int]
 
 
+def requests_stored() -> QuerySet[Request]:
+    """Requests, whole."""
+    return Request.objects.all()
+
+
 def requests_listed() -> QuerySet[Request]:
     """Requests with their workflow's id and status; documents and specifications stay in the database."""
     return Request.objects.select_related("workflow").only(*_LISTED, "workflow__id", "workflow__status", "workflow__request_id")

@@ -35,6 +35,11 @@ class WorkflowStanding:
     estimated_completion: datetime | None
 
 
+def workflows_stored() -> QuerySet[Workflow]:
+    """Whole but for the PSets, which are large."""
+    return Workflow.objects.defer("psets")
+
+
 def workflows_shown() -> QuerySet[Workflow]:
     """Without specification and PSets, which are large."""
     return Workflow.objects.only(*_LISTED)

@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Browser, expect
 
-from requests_app.lifecycle.leader import LEASE
-from requests_app.models import Lease
+from requests_app.models import LEADER_LEASE, Lease
 from tests.support.browser import window
 from tests.support.rows import request_row
 from tests.support.side_by_side import PATIENCE
@@ -34,7 +33,7 @@ def test_it_is_not_green_while_nobody_drives_and_turns_green_by_itself(
             expect(dot).to_have_class(re.compile("late"))
             now = timezone.now()
             Lease.objects.create(
-                name=LEASE, owner="worker-1", expires_at=now + timedelta(hours=1), data={"cycle_ended_at": now.isoformat()}
+                name=LEADER_LEASE, owner="worker-1", expires_at=now + timedelta(hours=1), data={"cycle_ended_at": now.isoformat()}
             )
             expect(dot).to_have_text("live", timeout=30_000 * PATIENCE)
             expect(dot).not_to_have_class(re.compile("late"))

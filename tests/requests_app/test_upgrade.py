@@ -22,7 +22,7 @@ from outputs_app.executor import due_effects
 from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
 from outputs_app.owning import lumi_next, names_refuse
 from requests_app.lifecycle import leader
-from requests_app.models import InputFile, Request
+from requests_app.models import LEADER_LEASE, InputFile, Request
 from requests_app.work.exclusions import exclusions_standing
 from requests_app.work.spec import spec_of, spec_to_json
 from tests.support.rows import generation_spec
@@ -218,7 +218,7 @@ def test_a_filled_database_comes_along(database: None) -> None:
     ):
         gone = {"excluded_at": now, "excluded_by": by, "excluded_reason": why} if why else {}
         old("requests_app.InputFile", workflow=active, lfn=lfn, block_name="/I#1", size_bytes=1, events=1, **gone)
-    old("requests_app.Lease", name=leader.LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now)
+    old("requests_app.Lease", name=LEADER_LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now)
 
     old("requests_app.Limit", name="dag_max_merge_groups", value=40, actor="olga", reason="a larger schedd")
 
