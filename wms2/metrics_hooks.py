@@ -1,4 +1,4 @@
-"""When the counters of dead processes are folded: at the start of a worker or of beat. gunicorn has ``deploy/web.py``.
+"""When the counters of dead processes are folded: at the start of a worker or of beat. gunicorn has ``deploy/run/web.py``.
 
 Imported by ``wms2.apps`` for its registrations, after which Celery's signals reach it.
 """

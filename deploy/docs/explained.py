@@ -171,7 +171,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "WMS2_LOG_LEVEL": ("INFO", "Least level that is written."),
         "WMS2_LOG_FORMAT": ("json", "`json`: one object a line; anything else: lines for a terminal."),
         "WMS2_NODE": ("the host's name", "Name of this node in leases; tells several nodes on one host apart."),
-        "WMS2_SECRETS": ("/run/secrets", "Directory of files named like variables, `WMS2_…`, that `deploy/process` reads."),
+        "WMS2_SECRETS": ("/run/secrets", "Directory of files named like variables, `WMS2_…`, that `deploy/run/process` reads."),
         "WMS2_METRICS_ROOT": (
             "empty",
             "Directory above those in which web, workers and beat keep their counters; a scrape adds"

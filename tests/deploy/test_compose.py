@@ -1,4 +1,4 @@
-"""compose.yml, Procfile, Dockerfile and deploy/process fit together: processes exist, settings are known, no secret is here."""
+"""compose.yml, Procfile, Dockerfile and deploy/run/process fit together: processes exist, settings are known, no secret is here."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import healthy
 from deploy.docs import explained
+from deploy.run import healthy
 from deploy.stack import paths
 from wms2.conf import Conf
 
 ROOT = paths.checkout()
-DEPLOY = ROOT / "deploy"
+DEPLOY = ROOT / "deploy/run"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if str(service["image"]).startswith("wms2:")}
@@ -47,7 +47,7 @@ def test_every_process_is_one_that_deploy_process_knows() -> None:
 def test_the_procfile_has_the_same_processes() -> None:
     lines = [line for line in (DEPLOY / "Procfile").read_text().splitlines() if line and not line.startswith("#")]
     told = dict(line.split(": ", 1) for line in lines)
-    assert told == {kind: f"deploy/process {kind}" for kind in ("web", "worker", "ticker", "beat", "flower")}
+    assert told == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "ticker", "beat", "flower")}
 
 
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
@@ -109,7 +109,7 @@ def test_secrets_are_files_that_the_repository_does_not_hold() -> None:
     used = {secret for service in SERVICES.values() for secret in service.get("secrets", ())}
     assert used == set(declared)
     ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert {"/deploy/secrets/", "/deploy/wms2.env"} <= set(ignored)
+    assert {"/deploy/run/secrets/", "/deploy/run/wms2.env"} <= set(ignored)
     for secret in declared.values():
         assert secret["file"].startswith("secrets/")
     for service in SERVICES.values():
@@ -178,11 +178,11 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
 @pytest.mark.parametrize(
     ("kind", "begins"),
     [
-        ("web", "gunicorn --config python:deploy.web wms2.wsgi:application"),
+        ("web", "gunicorn --config python:deploy.run.web wms2.wsgi:application"),
         ("beat", "celery -A wms2 beat "),
         ("worker", "celery -A wms2 worker -E -Q celery,effects "),
         ("ticker", "celery -A wms2 worker -E -Q ticks "),
-        ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555 --conf=deploy/flower_config.py"),
+        ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555 --conf=deploy/run/flower_config.py"),
         ("lifecycle", "python manage.py lifecycle_tick --loop"),
         ("prepare", "python manage.py migrate"),
     ],

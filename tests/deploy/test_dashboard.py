@@ -24,9 +24,9 @@ from wms2.circuits import circuits
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()
-BOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/wms2.json").read_text())
+BOARD: dict[str, Any] = json.loads((ROOT / "deploy/run/grafana/wms2.json").read_text())
 RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"] for rule in group["rules"]
+    rule for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"] for rule in group["rules"]
 ]
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 METRIC = re.compile(r"\b((?:wms2|django)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?")
@@ -150,7 +150,7 @@ def test_panels_lie_beside_each_other_and_have_numbers_of_their_own() -> None:
 
 
 def test_prometheus_reads_these_rules_and_asks_for_the_metrics_where_they_are() -> None:
-    configuration = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    configuration = yaml.safe_load((ROOT / "deploy/run/prometheus/prometheus.yml").read_text())
     assert configuration["rule_files"] == ["rules.yml"]
     (job,) = configuration["scrape_configs"]
     assert (job["job_name"], job["metrics_path"]) == ("wms2", "/api/v1/metrics")

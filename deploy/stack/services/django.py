@@ -78,7 +78,7 @@ class Wms2:
 
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
-        options = ("--config", "python:deploy.web", "--bind", f"127.0.0.1:{self.web_port}")
+        options = ("--config", "python:deploy.run.web", "--bind", f"127.0.0.1:{self.web_port}")
         argv = ("gunicorn", "wms2.wsgi:application", *options)
         return self._service("web", *argv, problem=lambda: http.problem(url), prepare=self._prepare)
 
@@ -131,7 +131,7 @@ class Wms2:
     def flower(self, login: str) -> Service:
         """Flower, which asks for ``login`` (``name:password``): whoever gets in may stop workers and revoke tasks."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
-        config = self.layout.source / "deploy/flower_config.py"
+        config = self.layout.source / "deploy/run/flower_config.py"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")
         service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
         # In the environment, because a command line can be read by everybody on the machine.

@@ -1,4 +1,4 @@
-"""Whether an address of WMS2's web answers 200, for health checks of containers: python -m deploy.healthy URL.
+"""Whether an address of WMS2's web answers 200, for health checks of containers: python -m deploy.run.healthy URL.
 
 It speaks as the proxy would that ends TLS in front, so that production does not send it to https. Standard library only.
 """

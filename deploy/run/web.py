@@ -1,4 +1,4 @@
-"""The web server's shape: gunicorn --config python:deploy.web wms2.wsgi:application.
+"""The web server's shape: gunicorn --config python:deploy.run.web wms2.wsgi:application.
 
 The address comes from --bind or PORT. Loaded once and forked; threads share a process, so that an answer that waits for the
 database does not keep others waiting. Its control socket would be one for all servers of a user.
