@@ -1,9 +1,9 @@
 """REST with 100,000 requests while the life cycle runs: p50 and p99 over HTTP, at rest and with worker, beat and cycle at work.
 
-Web, worker and beat are real processes (``deploy/run/process``), the web answers over HTTP to two clients with kept connections. Of
-the requests 300 are ACTIVE with a live DAG and 1,000 QUEUED behind the limit; the others have ended. The pool is not there: the
-schedd is silent, which is what a cycle costs most for. ``BENCH_REQUESTS`` and ``BENCH_SECONDS`` make it smaller; a database that
-already holds as many requests (WMS2_DATABASE_URL) is used as it is.
+Web, worker and beat are real processes (``deploy/run/process``), the web answers over HTTP to two clients with kept
+connections. Of the requests 300 are ACTIVE with a live DAG and 1,000 QUEUED behind the limit; the others have ended. The pool
+is not there: the schedd is silent, which is what a cycle costs most for. ``BENCH_REQUESTS`` and ``BENCH_SECONDS`` make it
+smaller; a database that already holds as many requests (WMS2_DATABASE_URL) is used as it is.
 """
 
 from __future__ import annotations

@@ -13,11 +13,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy.stack.errors import StackError
+
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "WMS2_DEBIAN_MIRROR"
 
 
-class PackageError(RuntimeError):
+class PackageError(StackError):
     """Packages cannot be had; the message says what is missing and what to do."""
 
 

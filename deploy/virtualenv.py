@@ -1,4 +1,4 @@
-"""Make an empty Python environment with a locked pip, also where Python came without pip.
+"""Python environments made from hash-locked requirements, also where Python came without pip.
 
 Debian's python3 has neither ensurepip nor pip unless further packages are installed. Then any other pip of the machine
 does, and where there is none, the one Debian ships as a wheel, fetched without root.
@@ -6,15 +6,21 @@ does, and where there is none, the one Debian ships as a wheel, fetched without 
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
 from deploy import debian
+from deploy.stack.errors import StackError
+from deploy.stack.steps import locked, run_logged, say
 
 # Every package of our locks has a wheel, so nothing is built and no foreign code runs. Python compiles what it imports.
 INSTALL = ("install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile", "--no-input", "-r")
@@ -78,3 +84,75 @@ def create(directory: Path, *, python: str, pip_lock: Path, run: Callable[[Seque
     with debian_pip(python, directory) as pip:
         run([*pip, *into, *INSTALL, str(pip_lock)])
     return own
+
+
+def digest(*locks: Path) -> str:
+    """What an environment made from these locks can be told by."""
+    return hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment. Its marker holds what it was made from: anything else means "make it again", so what an interrupted
+    set-up began is finished by the next one.
+
+    Args:
+        name: what messages call it.
+        directory: where it lies; it stays when what is in it goes, as it may be another user's gift.
+        pip_lock, lock: the requirements: pip alone, and all packages.
+        marker: name of the marker, a file in ``directory``.
+        made_from: what it says in a complete environment.
+    """
+
+    name: str
+    directory: Path
+    pip_lock: Path
+    lock: Path
+    marker: str
+    made_from: str
+
+    @property
+    def python(self) -> Path:
+        return self.directory / "bin/python"
+
+    def is_complete(self) -> bool:
+        marker = self.directory / self.marker
+        return marker.exists() and marker.read_text() == self.made_from and os.access(self.python, os.X_OK)
+
+    def ensure(
+        self, *, python: str, log: Path, locked_by: Path, seconds: float, check: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Make the environment with ``python`` unless it is complete; returns whether it was made. One set-up at a time.
+
+        ``check`` raises where the directory may not be emptied.
+
+        Raises:
+            StackError: pip failed, which ``log`` tells about, or there is no pip.
+        """
+        if self.is_complete():
+            return False
+        dropped = ("PYTHONPATH", "PYTHONHOME")  # another interpreter's
+        environment = {k: v for k, v in os.environ.items() if k not in dropped} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+        def run(argv: Sequence[str]) -> None:
+            run_logged(argv, log=log, environment=environment, cwd=self.lock.parent, seconds=seconds)
+
+        with locked(locked_by, self.name):
+            if self.is_complete():
+                return False
+            check()
+            say(f"{self.name}: installing the locked packages into {self.directory} (log: {log})")
+            for entry in self.directory.iterdir() if self.directory.exists() else ():
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            try:
+                pip = create(self.directory, python=python, pip_lock=self.pip_lock, run=run)
+            except debian.PackageError as error:
+                raise StackError(
+                    f"{python} has no ensurepip, this machine has no pip, and none could be fetched: {error}\n"
+                    "Install one (on Debian: apt-get install python3-venv, of that Python's version) or set PYTHON to an "
+                    "interpreter that has it"
+                ) from error
+            run([*pip, *INSTALL, str(self.lock)])
+            (self.directory / self.marker).write_text(self.made_from)
+        say(f"{self.name}: complete")
+        return True

@@ -21,11 +21,16 @@ def merged(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document["createRequest"], **document.get("assignRequest", {})}
 
 
+def parts(top: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Steps or tasks in order."""
+    numbered = {int(found.group(1)): top[key] for key in top if (found := _PART.fullmatch(key))}
+    return [numbered[number] for number in sorted(numbered)]
+
+
 def asked(document: Mapping[str, Any]) -> Asked:
     """The numbers to be generated or the dataset to be read, and which steps' outputs stay."""
     top = merged(document)
-    numbered = sorted((int(found.group(1)), key) for key in top if (found := _PART.fullmatch(key)))
-    steps = [top[key] for _, key in numbered]
+    steps = parts(top)
     kept = tuple(_name(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (ONLY_STEP,)
     first = steps[0] if steps else top
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0

@@ -14,6 +14,27 @@ LumiId = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a request stands, for the progress lines."""
+
+    name: str
+    status: str
+    waiting_for: str
+    units_done: int
+    units: int
+    hold_code: str = ""
+    last_error: str = ""
+
+    def line(self) -> str:
+        """One line for people."""
+        units = f"{self.units_done} of {self.units} work units" if self.units else "not planned yet"
+        why = f" ({self.hold_code})" if self.hold_code else ""
+        waits = f"; waits for {self.waiting_for}" if self.waiting_for else ""
+        error = f"; {self.last_error.splitlines()[0][:200]}" if self.last_error and not waits else ""
+        return f"{self.name}: {self.status}{why}, {units}{waits}{error}"
+
+
+@dataclass(frozen=True, slots=True)
 class RootFile:
     """A file as its bytes on disk tell it; ``problem`` says why they could not be read."""
 

@@ -10,7 +10,7 @@ from rucio.client import Client
 
 from deploy.demo import condor, documents, rows, storage
 from deploy.demo.catalogues import Dbs, Rucio
-from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule
+from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule, Standing
 from wms2.conf import Conf
 
 
@@ -43,7 +43,7 @@ def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts],
     return requests, pool
 
 
-def _request(standing: rows.Standing, sources: Sources) -> RequestFacts:
+def _request(standing: Standing, sources: Sources) -> RequestFacts:
     workflow = rows.workflow_of(standing.name)
     document = rows.document(standing.name)
     asked = documents.asked(document)

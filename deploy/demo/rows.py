@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,13 @@ from requests_app.work import ledger
 from wms2.errors import LedgerViolation
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a request stands, for the progress lines."""
-
-    name: str
-    status: str
-    waiting_for: str
-    units_done: int
-    units: int
-    hold_code: str = ""
-    last_error: str = ""
-
-    def line(self) -> str:
-        """One line for people."""
-        units = f"{self.units_done} of {self.units} work units" if self.units else "not planned yet"
-        why = f" ({self.hold_code})" if self.hold_code else ""
-        waits = f"; waits for {self.waiting_for}" if self.waiting_for else ""
-        error = f"; {self.last_error.splitlines()[0][:200]}" if self.last_error and not waits else ""
-        return f"{self.name}: {self.status}{why}, {units}{waits}{error}"
-
-
-def standings() -> list[Standing]:
+def standings() -> list[facts.Standing]:
     """All requests, by name."""
     found = []
     for request in Request.objects.order_by("request_name"):
         units = WorkUnit.objects.filter(workflow__request=request)
         found.append(
-            Standing(
+            facts.Standing(
                 name=request.request_name,
                 status=request.status,
                 waiting_for=request.waiting_for,

@@ -6,23 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
-
-class Standing(Protocol):
-    """What it needs to know of a request."""
-
-    @property
-    def name(self) -> str:
-        """The request's name."""
-
-    @property
-    def status(self) -> str:
-        """Its status."""
-
-    def line(self) -> str:
-        """One line for people."""
-
+from deploy.demo.facts import Standing
 
 #: Ends that are no success: nothing moves on from here by itself.
 BAD_ENDS = frozenset({"held", "failed", "aborted", "cleaning", "cleaned"})
@@ -71,22 +56,24 @@ class Progress:
         self._told: dict[str, str] = {}
         self._answers = True
 
-    def step(self) -> None:
-        """Look once."""
+    def step(self) -> Sequence[Standing]:
+        """Look once; returns what was seen."""
         try:
-            lines = {standing.name: standing.line() for standing in self._look()}
+            standings = self._look()
         except self._away:  # its own words would be the same each time
             if self._answers:
                 self._say("the database does not answer")
             self._answers = False
-            return
+            return ()
         if not self._answers:
             self._say("the database answers again")
         self._answers = True
+        lines = {standing.name: standing.line() for standing in standings}
         for name, line in lines.items():
             if self._told.get(name) != line:
                 self._say(line)
         self._told = lines
+        return standings
 
 
 def wait(
@@ -98,15 +85,9 @@ def wait(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Waited:
     """Look until it ends, at once when a request stopped, at the latest after ``limit_seconds``."""
-    deadline = clock() + limit_seconds
-    told: dict[str, str] = {}
+    deadline, progress = clock() + limit_seconds, Progress(look, say)
     while True:
-        standings = look()
-        for standing in standings:
-            line = standing.line()
-            if told.get(standing.name) != line:
-                told[standing.name] = line
-                say(line)
+        standings = progress.step()
         end = judge(standings)
         if end is not None:
             return end

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deploy.demo import configurations, datasets
+from deploy.demo import configurations, datasets, documents
 from deploy.htcondor.sites import SITES
 
 _HERE = Path(__file__).parent
 _PLACEHOLDER = "-OVERRIDE-ME"
-_PART = re.compile(r"(?:Step|Task)(\d+)", re.ASCII)
 _FILLED: dict[str, Any] = {
     "AcquisitionEra": "DemoEra", "ProcessingString": "DemoString", "ProcessingVersion": 1, "Campaign": "DemoCampaign",
     "SiteWhitelist": "", "Team": "wms2", "Dashboard": "test",
@@ -50,8 +49,8 @@ def make(document: Mapping[str, Any], *, name: str, known_configs: set[str], kno
     """
     notes: list[str] = []
     runnable = _runnable(document, name, notes)
-    top = flat(runnable)
-    parts = list(parts_of(top))
+    top = documents.merged(runnable)
+    parts = documents.parts(top) or [dict(top)]  # a document without them is its own only part
     rses = _rses(top)
     configs = [
         configurations.entry(config) for config in configurations.needed(top, parts) if config.config_id not in known_configs
@@ -63,19 +62,6 @@ def make(document: Mapping[str, Any], *, name: str, known_configs: set[str], kno
     ]
     tiers = sorted({dataset["dataset"].rpartition("/")[2] for dataset in made} | set(configurations.TIERS))
     return World(runnable, {"configcache": configs, "dbs": {"data_tiers": tiers, "datasets": made}}, notes)
-
-
-def flat(document: Mapping[str, Any]) -> Document:
-    """One map of a document that comes as one, or as a creation and an assignment (which wins)."""
-    if "createRequest" not in document:
-        return dict(document)
-    return {**document["createRequest"], **document.get("assignRequest", {})}
-
-
-def parts_of(top: Mapping[str, Any]) -> Iterator[Document]:
-    """Steps or tasks in order; a document without them is its own only part."""
-    numbered = sorted((int(found.group(1)), top[key]) for key in top if (found := _PART.fullmatch(key)))
-    yield from (part for _, part in numbered) if numbered else (dict(top),)
 
 
 def _runnable(document: Mapping[str, Any], name: str, notes: list[str]) -> Document:

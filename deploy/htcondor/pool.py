@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.htcondor.sites import SITES
+from deploy.stack.errors import StackError
+from deploy.stack.identity import write_private
 
 CONFIG = Path(__file__).resolve().parent / "config"
 DOMAIN = "wms2.local"
@@ -27,7 +29,7 @@ SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run", "config.d")
 PRIVATE_SUBDIRECTORIES = ("tokens.d", "passwords.d", "client-tokens")
 
 
-class PoolError(RuntimeError):
+class PoolError(StackError):
     """The pool cannot be configured; the message says why."""
 
 
@@ -165,14 +167,6 @@ def render(pool: Pool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_if_missing(path: Path, content: bytes) -> None:
-    if path.exists():
-        return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-
-
 def configure(pool: Pool) -> None:
     """Write the pool directory and the clients' token; repeatable, keeps the queue, the keys and ``config.d/90-local.conf``."""
     for name in SUBDIRECTORIES:
@@ -181,7 +175,9 @@ def configure(pool: Pool) -> None:
         (pool.directory / name).mkdir(mode=0o700, exist_ok=True)
     for source in sorted(CONFIG.glob("*.conf")):
         shutil.copyfile(source, pool.directory / "config.d" / source.name)
-    _write_if_missing(pool.directory / "passwords.d/POOL", base64.b64encode(secrets.token_bytes(64)))
+    key = pool.directory / "passwords.d/POOL"
+    if not key.exists():
+        write_private(key, base64.b64encode(secrets.token_bytes(64)).decode())
     pool.config_file.write_text(render(pool))
     _create_client_token(pool)
 
@@ -193,7 +189,7 @@ def _create_client_token(pool: Pool) -> None:
         return
     command = [str(pool.release.bin / "condor_token_create"), "-identity", f"{pool.user}@{DOMAIN}"]
     environment = {**os.environ, **pool.environment()}
-    result = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     if result.returncode != 0:
-        raise PoolError(f"condor_token_create failed: {result.stderr.decode(errors='replace').strip()}")
-    _write_if_missing(target, result.stdout)
+        raise PoolError(f"condor_token_create failed: {result.stderr.strip()}")
+    write_private(target, result.stdout)

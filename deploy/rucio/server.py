@@ -27,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # started by its p
 
 from deploy.rucio import configuration, environment, service
 from deploy.rucio.settings import ADMIN_ACCOUNT, HERE, SCOPE, SERVICE_ACCOUNT, RucioServerError, Settings, from_environment
+from deploy.stack.errors import StackError
+from deploy.stack.steps import locked
 
 _NOT_READY = 3
 _STEP_SECONDS = 300
@@ -60,8 +62,8 @@ def _as_admin(settings: Settings) -> dict[str, str]:
 def setup(settings: Settings) -> None:
     """Everything up to a server that can be started."""
     settings.state.mkdir(parents=True, exist_ok=True)
-    made = environment.install(settings)
-    with environment.locked(settings.state / "setup.lock"):
+    made = environment.install(settings, os.environ.get("PYTHON") or sys.executable)
+    with locked(settings.state / "setup.lock", "rucio"):
         configuration.write(settings)
         passwords = json.dumps(configuration.passwords(settings))
         built = _database(settings, "prepare", passwords) == _NOT_READY
@@ -135,7 +137,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=["setup", "start", "run", "seed", "reset", "settle", "status", "env", "stop"])
     try:
         return run_command(parser.parse_args(arguments).command, from_environment(os.environ))
-    except (RucioServerError, subprocess.TimeoutExpired) as error:
+    except (StackError, subprocess.TimeoutExpired) as error:
         print(f"rucio: {error}", file=sys.stderr)
         return 1
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.stack.errors import StackError
+
 HERE = Path(__file__).resolve().parent
 HOST = "127.0.0.1"
 DEFAULT_PORT = 18500
@@ -15,7 +17,7 @@ SERVICE_ACCOUNT = "wms2"
 SCOPE = "cms"
 
 
-class RucioServerError(RuntimeError):
+class RucioServerError(StackError):
     """The server cannot be set up, started or used. The message says what is wrong, where, and what to do."""
 
 

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,6 @@ from deploy.stack.supervisor import Supervisor, holder, interruptible
 
 VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
-WATCH_SECONDS = 0.5
 #: The second run shows that the first left nothing that disturbs.
 FAULT_RUNS = 2
 
@@ -73,29 +71,32 @@ def command_test(layout: Layout) -> int:
     Without arguments all tests run, in parts: those that share the stack side by side; those that take its pool away beside those
     that need none; those that take the databases away, with nothing beside them.
     """
-    with _test_stack(layout) as (stack, supervisor, pytest, settings):
-        if os.environ.get("ARGS", "").strip():
-            return _run_with_args(stack, supervisor, pytest, settings, signal.SIGINT)
-        return _run_parts(stack, supervisor, pytest, suite.everything(layout.source), settings)
+    arguments = _arguments()
+    with _test_stack(layout) as (_, run_parts):
+        return run_parts([arguments] if arguments else suite.everything(layout.source), {})
 
 
 def command_faults(layout: Layout) -> int:
     """Run the fault catalogue twice in a row on one test stack (ARGS="..." narrows it) and print what each fault led to."""
-    with _test_stack(layout) as (stack, supervisor, pytest, settings):
-        reports, codes = [stack.directory / f"faults.{run}.jsonl" for run in range(1, FAULT_RUNS + 1)], []
-        for report in reports:
-            told = {**settings, faults.REPORT_VARIABLE: str(report)}
-            parts = suite.catalogue(shlex.split(os.environ.get("ARGS", "")))
-            codes.append(_run_parts(stack, supervisor, pytest, parts, told))
+    with _test_stack(layout) as (stack, run_parts):
+        reports = [stack.directory / f"faults.{run}.jsonl" for run in range(1, FAULT_RUNS + 1)]
+        parts = suite.catalogue(_arguments())
+        codes = [run_parts(parts, {faults.REPORT_VARIABLE: str(report)}) for report in reports]
     entries = faults.read_entries(reports)
     for line in faults.table(entries, FAULT_RUNS):
         print(line)
     return next((code for code in codes if code), 0) or int(not all(entry.holds for entry in entries))
 
 
+RunParts = Callable[[Sequence[Sequence[str]], Mapping[str, str]], int]
+
+
 @contextmanager
-def _test_stack(layout: Layout) -> Iterator[tuple[Stack, Supervisor, tuple[str, ...], dict[str, str]]]:
-    """The running test stack; the words that begin a run of pytest on it, and the variables such a run gets."""
+def _test_stack(layout: Layout) -> Iterator[tuple[Stack, RunParts]]:
+    """The running test stack; and what runs pytest on it, once for each part with its arguments, whatever becomes of the others.
+
+    The first exit code that tells of a failure is the outcome.
+    """
     with _stack(layout, "test", tests=True) as (stack, supervisor):
         stacks.start_backends(stack, supervisor)
         say(f"test stack running after {seconds_since_start():.0f} s")
@@ -105,7 +106,16 @@ def _test_stack(layout: Layout) -> Iterator[tuple[Stack, Supervisor, tuple[str, 
             "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
             tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
-        yield stack, supervisor, ("pytest", *places), settings
+
+        def run_parts(parts: Sequence[Sequence[str]], told: Mapping[str, str]) -> int:
+            codes = []
+            for part in parts:  # SIGINT: pytest ends its fixtures and says how far it came
+                argv = ("pytest", *places, *part)
+                run = stacks.run_attended(stack, supervisor, *argv, settings={**settings, **told}, stop_signal=signal.SIGINT)
+                codes.append(run)
+            return suite.outcome(codes)
+
+        yield stack, run_parts
 
 
 def command_bench(layout: Layout) -> int:
@@ -113,37 +123,12 @@ def command_bench(layout: Layout) -> int:
     with _stack(layout, "bench") as (stack, supervisor):
         demo.start_doors(stack, supervisor)
         stack.wms2.manage("wms2_init")
-        return _run_with_args(stack, supervisor, ("bench",), {}, signal.SIGTERM)
+        return stacks.run_attended(stack, supervisor, "bench", *_arguments())
 
 
-def _run_with_args(
-    stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int
-) -> int:
-    """Run a module with the arguments the person gave in ARGS; returns its exit code."""
-    return _run(stack, supervisor, (*module, *shlex.split(os.environ.get("ARGS", ""))), settings, stop_signal)
-
-
-def _run_parts(
-    stack: Stack, supervisor: Supervisor, pytest: Sequence[str], parts: Sequence[Sequence[str]], settings: Mapping[str, str]
-) -> int:
-    """Run pytest once for each part, whatever becomes of the others; the first exit code that tells of a failure."""
-    codes = []
-    for part in parts:  # SIGINT: pytest ends its fixtures and says how far it came
-        codes.append(_run(stack, supervisor, (*pytest, *part), settings, signal.SIGINT))
-    return suite.outcome(codes)
-
-
-def _run(stack: Stack, supervisor: Supervisor, module: Sequence[str], settings: Mapping[str, str], stop_signal: int) -> int:
-    """Services that die meanwhile are started again: tests kill them to see what comes of it."""
-    argv = (str(stack.layout.python), "-m", *module)
-    with process.attached(
-        argv, environment={**stack.environment, **settings}, cwd=stack.layout.source, stop_signal=stop_signal
-    ) as run:
-        while True:
-            try:
-                return run.wait(WATCH_SECONDS)
-            except subprocess.TimeoutExpired:
-                supervisor.check()
+def _arguments(default: str = "") -> list[str]:
+    """What the person gave in ARGS."""
+    return shlex.split(os.environ.get("ARGS", default))
 
 
 def command_check(layout: Layout) -> int:
@@ -216,7 +201,7 @@ def command_manage(layout: Layout) -> int:
     settings = environment.read_env_file(_demo_env_file(layout))
     settings["PATH"] = settings["PATH"].replace("$PATH", environment.caller_path())
     own = {**environment.base(os.environ, settings["PATH"]), **settings}
-    argv = [str(layout.python), "manage.py", *shlex.split(os.environ.get("ARGS", "help"))]
+    argv = [str(layout.python), "manage.py", *_arguments("help")]
     os.chdir(layout.source)
     os.execve(argv[0], argv, own)  # noqa: S606  (in place of this process: a shell or a prompt has the terminal to itself)
 

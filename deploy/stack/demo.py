@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import subprocess
-import time
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 from deploy.stack import stacks
 from deploy.stack.errors import StackError
-from deploy.stack.process import attached
 from deploy.stack.services import simulators
-from deploy.stack.stacks import Stack
-from deploy.stack.steps import run_for_code, run_logged, say, seconds_since_start, side_by_side, tail
+from deploy.stack.stacks import Stack, run_attended
+from deploy.stack.steps import say, seconds_since_start, side_by_side, tail
 from deploy.stack.supervisor import Supervisor
 
 ADMIN = "admin"
-POLL_SECONDS = 1.0
 SEED = "deploy/demo/seed.json"
 INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
 #: The copy of a document that the mock world can run.
@@ -36,7 +31,7 @@ def start(stack: Stack, supervisor: Supervisor) -> str:
     worlds = [_world(stack, document) for document in wanted] if os.environ.get("REQUEST") else []
     wanted = [world / RUNNABLE for world in worlds] or wanted
     stacks.start_doors(stack, supervisor, f"{ADMIN}:{password}")
-    side_by_side(lambda: _seed_all(stack, worlds), lambda: _own_rows(stack, password))
+    side_by_side(lambda: _seed_all(stack, worlds), lambda: stack.wms2.first_rows(ADMIN, password))
     side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
     return password
@@ -47,61 +42,46 @@ def furnish_examples(stack: Stack) -> None:
 
     Beside a document of the person's own, too: its refusal would not tell that the demo was begun with another.
     """
-    documents = [stack.layout.source / f"deploy/demo/requests/{name}.json" for name in EXAMPLES]
-    for world in [_world(stack, document) for document in documents]:
+    named = [f"deploy/demo/requests/{name}.json" for name in EXAMPLES]
+    for world in [_world(stack, stack.layout.source / name) for name in named]:
         _input_dataset(stack, world / "seed.json")
-    others = REQUESTS if os.environ.get("REQUEST") else ()
-    say(f"can be imported too: {', '.join([*others, *(f'deploy/demo/requests/{name}.json' for name in EXAMPLES)])}")
+    say(f"can be imported too: {', '.join([*(REQUESTS if os.environ.get('REQUEST') else ()), *named])}")
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
     """Start all but the engine; the simulators know what the demo's requests need."""
     stacks.start_doors(stack, supervisor, f"{ADMIN}:{secrets.token_urlsafe(12)}")
-    _seed(stack)
+    _seed(stack, stack.layout.source / SEED)
 
 
-def _seed(stack: Stack) -> None:
-    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, stack.layout.source / SEED)
+def _seed(stack: Stack, file: Path) -> None:
+    simulators.seed(stack, stack.ports["simulators"], file)
 
 
 def _seed_all(stack: Stack, worlds: list[Path]) -> None:
     """The demo's own seeds, and those of the documents that somebody else wrote."""
-    _seed(stack)
-    _input_dataset(stack, stack.layout.source / INPUT_DATASET)
-    for world in worlds:
-        _input_dataset(stack, world / "seed.json")
+    _seed(stack, stack.layout.source / SEED)
+    for file in (stack.layout.source / INPUT_DATASET, *(world / "seed.json" for world in worlds)):
+        _input_dataset(stack, file)
 
 
 def _world(stack: Stack, document: Path) -> Path:
     """A directory with what ``deploy.demo.world`` makes of a document; what it had to change is said."""
-    directory = stack.directory / "demo" / document.stem
-    argv = (str(stack.layout.python), "-m", "deploy.demo.world", "--file", str(document.resolve()), "--out", str(directory))
-    said, errors = stack.directory / f"logs/world-{document.stem}.txt", stack.directory / f"logs/world-{document.stem}.log"
-    said.parent.mkdir(parents=True, exist_ok=True)
-    code = run_for_code(argv, output=said, errors=errors, environment=stack.environment, cwd=stack.layout.source, seconds=60)
+    directory, name = stack.directory / "demo" / document.stem, f"world-{document.stem}"
+    words = ("-m", "deploy.demo.world", "--file", document.resolve(), "--out", directory)
+    code, said = stack.ask(name, *words, seconds=60)
     if code != 0:
-        raise StackError(f"{document} cannot be read; the end of {errors}:\n{tail(errors)}")
-    for line in said.read_text().splitlines():
+        raise StackError(f"{document} cannot be read; the end of {stack.log(name)}:\n{tail(stack.log(name))}")
+    for line in said.splitlines():
         say(f"{document.name}: {line}")
     return directory
 
 
-def _own_rows(stack: Stack, password: str) -> None:
-    """What WMS2's database holds before its first request, and the administrator with this password."""
-    stack.wms2.manage("wms2_init")
-    argv = (str(stack.layout.python), "-m", "deploy.demo.login", ADMIN)
-    environment = {**stack.environment, "WMS2_ADMIN_PASSWORD": password}
-    run_logged(argv, log=stack.directory / "logs/login.log", environment=environment, cwd=stack.layout.source, seconds=120)
-
-
 def _input_dataset(stack: Stack, seed_file: Path) -> None:
-    """The demo's input: ROOT files on the sites' storages, then what DBS and Rucio say of them."""
-    storage = ("--file", str(seed_file), "--storage-root", str(stack.directory / "storage"))
-    log = stack.directory / "logs/input-dataset.log"
-    for module in ("deploy.demo.inputs", "deploy.demo.replicas"):
-        argv = (str(stack.layout.python), "-m", module, *storage)
-        run_logged(argv, log=log, environment=stack.environment, cwd=stack.layout.source, seconds=300)
-    simulators.seed(stack.layout, stack.directory, stack.ports["simulators"], stack.environment, seed_file)
+    """The demo's input: ROOT files on the sites' storages, then what Rucio and DBS say of them."""
+    words = ("-m", "deploy.demo.inputs", "--file", seed_file, "--storage-root", stack.directory / "storage")
+    stack.python("input-dataset", *words)
+    _seed(stack, seed_file)
 
 
 def documents(stack: Stack) -> list[Path]:
@@ -116,42 +96,38 @@ def documents(stack: Stack) -> list[Path]:
 
 def import_request(stack: Stack, document: Path) -> None:
     """Import one document; one that an earlier run imported goes on where it was."""
-    argv = (str(stack.layout.python), "manage.py", "import_request", "--file", str(document), "--json")
-    answer_file = stack.directory / f"logs/import-{_label(document)}.json"
-    errors = stack.directory / f"logs/import-{_label(document)}.log"
-    code = run_for_code(
-        argv, output=answer_file, errors=errors, environment=stack.environment, cwd=stack.layout.source, seconds=300
-    )  # fmt: skip
+    label = document.parent.name if document.name == RUNNABLE else document.stem  # the copy of one is named after the original
+    name = f"import-{label}"
+    code, said = stack.ask(name, "manage.py", "import_request", "--file", document, "--json")
     try:
-        answer = json.loads(answer_file.read_text())
+        answer = json.loads(said)
     except ValueError:
-        raise StackError(f"import_request printed no JSON for {document}; the end of {errors}:\n{tail(errors)}") from None
+        end = f"the end of {stack.log(name)}:\n{tail(stack.log(name))}"
+        raise StackError(f"import_request printed no JSON for {document}; {end}") from None
     if code == 0:
         say(f"imported {answer['request_name']}")
         return
     problems = "\n".join(f"  {p['field']}: {p['problem']}" for p in answer.get("problems", []))
     if "already" not in problems:
         raise StackError(f"{document} was refused:\n{problems}")
-    say(f"{_label(document)} was imported before: going on with it")
-
-
-def _label(document: Path) -> str:
-    """What a document is called: the copy of one is named after the original."""
-    return document.parent.name if document.name == RUNNABLE else document.stem
+    say(f"{label} was imported before: going on with it")
 
 
 def stay_up(stack: Stack, supervisor: Supervisor) -> None:
     """Show progress and keep the services running until interrupted."""
-    with _program(stack, "deploy.demo.follow") as follow:
-        while follow.poll() is None:
-            supervisor.check()
-            time.sleep(POLL_SECONDS)
-    raise StackError(f"the progress display ended with code {follow.returncode}")
+    code = run_attended(stack, supervisor, "deploy.demo.follow")
+    raise StackError(f"the progress display ended with code {code}")
 
 
-def _program(stack: Stack, module: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    argv = (stack.layout.python, "-m", module)
-    return attached(argv, environment=stack.environment, cwd=stack.layout.source)
+def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
+    """Run the demo's verification, its output shown; returns its exit code. It waits for the requests itself."""
+    say("verifying: deploy/demo/check.py")
+    try:
+        return run_attended(stack, supervisor, "deploy.demo.check", seconds=seconds)
+    except TimeoutError:
+        say(f"the verification did not end within {seconds:.0f} s; the worker's last lines:")
+        print(tail(stack.log("worker"), 30), flush=True)
+        return 1
 
 
 def announce(stack: Stack, password: str) -> None:
@@ -165,18 +141,3 @@ def announce(stack: Stack, password: str) -> None:
     )
     for name, value in rows:
         print(f"    {name:<9} {value}", flush=True)
-
-
-def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
-    """Run the demo's verification, its output shown; returns its exit code. It waits for the requests itself."""
-    say("verifying: deploy/demo/check.py")
-    deadline = time.monotonic() + seconds
-    with _program(stack, "deploy.demo.check") as check:
-        while check.poll() is None:
-            supervisor.check()
-            if time.monotonic() > deadline:
-                say(f"the verification did not end within {seconds:.0f} s; the worker's last lines:")
-                print(tail(stack.directory / "logs/worker.log", 30), flush=True)
-                return 1
-            time.sleep(1)
-    return int(check.returncode)

@@ -21,13 +21,10 @@ class Identity:
     django_secret_key: str
 
 
-def _new(kind: str) -> Identity:
-    return Identity(instance=f"{kind}-{secrets.token_hex(2)}", django_secret_key=secrets.token_urlsafe(64))
-
-
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing it whole."""
-    temporary = path.with_name(f".{path.name}.new")
+    """Write a file that only its owner can read, replacing it whole, so that nobody reads half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
@@ -38,7 +35,8 @@ def load(kind: str, kind_directory: Path) -> Identity:
     """The stack's identity, made at its first start."""
     path = kind_directory / IDENTITY_FILE
     if not path.exists():
-        write_private(path, json.dumps(asdict(_new(kind)), indent=2) + "\n")
+        new = Identity(instance=f"{kind}-{secrets.token_hex(2)}", django_secret_key=secrets.token_urlsafe(64))
+        write_private(path, json.dumps(asdict(new), indent=2) + "\n")
     values = json.loads(path.read_text())
     missing = [f.name for f in fields(Identity) if f.name not in values]
     if missing:

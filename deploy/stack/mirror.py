@@ -7,15 +7,16 @@ out; files that left the checkout leave the copy too.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SKIPPED_DIRECTORIES = frozenset({".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
                                  ".import_linter_cache", "node_modules"})  # fmt: skip
+#: What is at a path: a directory (None), where a link leads, or a file's bytes and mode.
+Content = tuple[bytes, int] | str | None
+Packed = Mapping[Path, Content]
 
 
 def entries(root: Path) -> Iterator[Path]:
@@ -38,56 +39,46 @@ def is_readable(root: Path) -> bool:
     return True
 
 
-def pack(source: Path) -> bytes:
-    """The tree as an uncompressed tar."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for entry in entries(source):
-            archive.add(source / entry, arcname=str(entry), recursive=False)
-    return stream.getvalue()
+def _content(path: Path) -> Content:
+    if path.is_symlink():
+        return str(path.readlink())
+    return None if path.is_dir() else (path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
+
+
+def pack(source: Path) -> Packed:
+    """The tree; sockets and the like are left out."""
+    paths = ((entry, source / entry) for entry in entries(source))
+    return {entry: _content(path) for entry, path in paths if path.is_symlink() or path.is_dir() or path.is_file()}
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif path.is_symlink() or path.exists():
-        path.unlink()
+    else:
+        path.unlink(missing_ok=True)
 
 
-def _write(path: Path, content: bytes, mode: int) -> bool:
-    if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 == mode and path.read_bytes() == content:
-        return False
-    _remove(path)
-    path.write_bytes(content)
-    path.chmod(mode)
+def _place(path: Path, content: Content) -> bool:
+    """Put one entry in its place; whether anything had to change."""
+    if os.path.lexists(path):
+        if _content(path) == content:
+            return False
+        _remove(path)
+    match content:
+        case None:
+            path.mkdir()
+        case str():
+            path.symlink_to(content)
+        case text, mode:
+            path.write_bytes(text)
+            path.chmod(mode)
     return True
 
 
-def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
-    """Put one entry in its place; whether anything had to change."""
-    if member.isdir():
-        if path.is_dir() and not path.is_symlink():
-            return False
-        _remove(path)
-        path.mkdir()
-        return True
-    if member.issym():
-        if path.is_symlink() and str(path.readlink()) == member.linkname:
-            return False
-        _remove(path)
-        path.symlink_to(member.linkname)
-        return True
-    content = archive.extractfile(member)
-    return content is not None and _write(path, content.read(), 0o755 if member.mode & 0o100 else 0o644)
-
-
-def unpack(packed: bytes, target: Path) -> int:
+def unpack(packed: Packed, target: Path) -> int:
     """Make ``target`` hold exactly the packed tree; returns how many entries changed."""
     target.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        members = archive.getmembers()
-        wanted = {Path(member.name) for member in members}
-        stale = [entry for entry in entries(target) if entry not in wanted]
-        for entry in stale:
-            _remove(target / entry)
-        return len(stale) + sum(_place(archive, member, target / member.name) for member in members)
+    stale = [entry for entry in entries(target) if entry not in packed]
+    for entry in stale:
+        _remove(target / entry)
+    return len(stale) + sum(_place(target / entry, content) for entry, content in packed.items())

@@ -74,6 +74,13 @@ class Layout:
     def python(self) -> Path:
         return self.venv / "bin/python"
 
+    def packaged(self, program: str, name: str, variable: str) -> Path:
+        """A server that a package of the environment brings; ``variable`` names one of the user's own."""
+        found = sorted(self.venv.glob(f"lib/python3*/site-packages/{program}"))
+        if not found:
+            raise StackError(f"no {name} in {self.venv}: run `make setup`, or set {variable} to a server of yours")
+        return found[-1]
+
     def kind(self, name: str) -> Path:
         if name not in KINDS:
             raise StackError(f"there is no stack called {name!r}: use one of {', '.join(KINDS)}")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 MARKER = "WMS2_STACK"
 ATTACHED_STOP_SECONDS = 30.0
@@ -36,21 +37,25 @@ def die_with_parent(signal_number: int) -> Callable[[], None]:
 
 
 def spawn(
-    argv: Sequence[str | Path], *, environment: Mapping[str, str], cwd: Path, log: Path, stop_signal: int = signal.SIGTERM
+    argv: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path,
+    stop_signal: int = signal.SIGTERM,
+    output: IO[bytes] | None = None,
+    errors: IO[bytes] | int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a foreground process in a session of its own, output appended to ``log``."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as stream:
-        return subprocess.Popen(
-            [str(word) for word in argv],
-            env=dict(environment),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
-        )
+    """Start a foreground process in a session of its own; what it says goes where our own output goes, or to these files."""
+    return subprocess.Popen(
+        [str(word) for word in argv],
+        env=dict(environment),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        start_new_session=True,  # Ctrl-C reaches us alone: we ask it to stop, once
+        preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
+    )
 
 
 @contextmanager
@@ -58,14 +63,7 @@ def attached(
     argv: Sequence[str | Path], *, environment: Mapping[str, str], cwd: Path, stop_signal: int = signal.SIGTERM
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A program that speaks to the person through our own output. It ends with the block, or with this process."""
-    child = subprocess.Popen(
-        [str(word) for word in argv],
-        env=dict(environment),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches us alone: we ask it to stop, once
-        preexec_fn=die_with_parent(stop_signal),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
-    )
+    child = spawn(argv, environment=environment, cwd=cwd, stop_signal=stop_signal)
     try:
         yield child
     finally:
@@ -90,12 +88,12 @@ def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:
         return False
 
 
-def _environment_of(pid: int) -> dict[bytes, bytes]:
+def _of(pid: int, file: str) -> bytes:
+    """What the system says of a process; empty when it is gone meanwhile, or another user's."""
     try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # gone meanwhile, or another user's
-        return {}
-    return dict(entry.split(b"=", 1) for entry in raw.split(b"\0") if b"=" in entry)
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""
 
 
 def _own_line() -> set[int]:
@@ -103,11 +101,8 @@ def _own_line() -> set[int]:
     line, pid = set(), os.getpid()
     while pid > 1:
         line.add(pid)
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            break
-        pid = int(stat.rpartition(")")[2].split()[1])
+        stat = _of(pid, "stat").rpartition(b")")[2].split()
+        pid = int(stat[1]) if stat else 0
     return line
 
 
@@ -116,29 +111,17 @@ def members(kind_directory: Path) -> list[int]:
     own = _own_line()
     found = []
     marker, pools = os.fsencode(kind_directory), os.fsencode(kind_directory) + b"/"
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) in own:
-            continue
-        environment = _environment_of(int(entry.name))
-        of_pool = environment.get(b"CONDOR_CONFIG", b"").startswith(pools) and _program(int(entry.name)).startswith("condor_")
+    for pid in {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()} - own:
+        environment = dict(entry.split(b"=", 1) for entry in _of(pid, "environ").split(b"\0") if b"=" in entry)
+        of_pool = environment.get(b"CONDOR_CONFIG", b"").startswith(pools) and _of(pid, "comm").startswith(b"condor_")
         if environment.get(MARKER.encode()) == marker or of_pool:
-            found.append(int(entry.name))
+            found.append(pid)
     return found
-
-
-def _program(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
 
 
 def command_line(pid: int) -> str:
     """The process's command line, for messages; empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
+    return _of(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def _signal_all(pids: Sequence[int], signal_number: int) -> None:

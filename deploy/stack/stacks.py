@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import shutil
+import signal
 import stat
+import subprocess
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.htcondor import pool as condor
-from deploy.htcondor.pool import Pool, PoolError
+from deploy.htcondor.pool import Pool
 from deploy.htcondor.sites import write_site_configuration
+from deploy.rucio.settings import SERVICE_ACCOUNT
 from deploy.simulators.worker.install import install as install_worker_programs
 from deploy.stack import environment, identity, ports, process, tools, venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
-from deploy.stack.services import external, htcondor, postgres, simulators, valkey
-from deploy.stack.services.base import Service
+from deploy.stack.services import external, htcondor, postgres, rucio, simulators, valkey
+from deploy.stack.services.base import Place, Service
 from deploy.stack.services.django import Wms2
-from deploy.stack.services.rucio import Rucio
 from deploy.stack.supervisor import Supervisor
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PORTS_REGISTER = "ports.json"
 # More jobs at once would not end sooner, and leave nothing to what drives them. Jobs of tests sleep more than they work.
 JOBS_PER_CORE = 3
+WATCH_SECONDS = 0.5
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """Everything about one stack that is known before it starts."""
+class Stack(Place):
+    """Everything about one stack that is known before it starts. Its environment is complete: PATH and the settings."""
 
-    layout: Layout
-    kind: str
-    directory: Path
     ports: Mapping[str, int]
-    pool: Pool
-    rucio: Rucio
     databases: tuple[Service, ...]
     neighbours: tuple[Service, ...]
     htcondor: Service
     settings: Mapping[str, str]
-    environment: Mapping[str, str]
     wms2: Wms2
 
     @property
@@ -97,6 +96,24 @@ def _pool(layout: Layout, kind: str, directory: Path, port: int) -> Pool:
     return pool
 
 
+def _databases(place: Place, *, durable: bool) -> tuple[str, str, str, tuple[Service, ...]]:
+    """URLs of the database, of the broker and of Rucio's database (if it is not to keep its own), and the services to start."""
+    database_url, broker_url = (os.environ.get(name, "") for name in ("WMS2_DATABASE_URL", "WMS2_BROKER_URL"))
+    rucio_url, services = "", []
+    if database_url:
+        external.check(place, "WMS2_DATABASE_URL", database_url)
+    else:
+        server = postgres.embedded(place, durable=durable)
+        database_url, rucio_url = server.url(), server.url(postgres.RUCIO_DATABASE)
+        services.append(server.service())
+    if broker_url:
+        external.check(place, "WMS2_BROKER_URL", broker_url)
+    else:
+        broker_url = valkey.url(place.directory)
+        services.append(valkey.service(place))
+    return database_url, broker_url, rucio_url, tuple(services)
+
+
 def assemble(layout: Layout, kind: str) -> Stack:
     """Prepare a stack's directory and describe its services. The caller holds the stack's lock."""
     directory = layout.kind(kind)
@@ -105,47 +122,33 @@ def assemble(layout: Layout, kind: str) -> Stack:
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
         pool = _pool(layout, kind, directory, chosen["htcondor"])
-    except (PoolError, OSError) as error:
+    except OSError as error:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)
     path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
-    bare = {**environment.base(os.environ, path), process.MARKER: str(directory)}
-    databases: list[Service] = []
-    database_url, rucio_database = os.environ.get("WMS2_DATABASE_URL", ""), ""
-    if database_url:
-        external.check_database(layout.python, database_url, bare)
-    else:
-        server = postgres.embedded(directory, layout.venv, bare, durable=kind == "demo")
-        database_url, rucio_database = server.url(), server.url(postgres.RUCIO_DATABASE)
-        databases.append(server.service())
-    broker_url = os.environ.get("WMS2_BROKER_URL", "")
-    if broker_url:
-        external.check_broker(layout.python, broker_url, bare)
-    else:
-        broker_url = valkey.url(directory)
-        databases.append(valkey.service(directory, layout.venv, bare))
-    rucio = Rucio(layout, directory, chosen["rucio"], tools.rucio_venv(layout), rucio_database, bare)
+    bare = Place(layout, directory, {**environment.base(os.environ, path), process.MARKER: str(directory)})
+    database_url, broker_url, rucio_url, databases = _databases(bare, durable=kind == "demo")
     endpoints = environment.Endpoints(
-        database_url, broker_url, chosen["simulators"], chosen["web"], rucio.client_home, rucio.account
-    )  # fmt: skip
+        database_url, broker_url, chosen["simulators"], chosen["web"], directory / "rucio/client", SERVICE_ACCOUNT
+    )
     settings = environment.contract(kind, directory, own, pool, endpoints)
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
     settings |= environment.knobs(os.environ, settings)
-    complete = {**bare, **settings}
+    place = replace(bare, environment={**bare.environment, **settings})
     return Stack(
         layout=layout,
-        kind=kind,
         directory=directory,
+        environment=place.environment,
         ports=chosen,
-        pool=pool,
-        rucio=rucio,
-        databases=tuple(databases),
-        neighbours=(simulators.service(layout, directory, chosen["simulators"], bare), rucio.service()),
-        htcondor=htcondor.service(pool, bare),
+        databases=databases,
+        neighbours=(
+            simulators.service(bare, chosen["simulators"]),
+            rucio.service(bare, chosen["rucio"], tools.rucio_venv(layout), rucio_url),
+        ),
+        htcondor=htcondor.service(pool, bare.environment),
         settings=settings,
-        environment=complete,
-        wms2=Wms2(layout, directory, complete, chosen["web"], chosen["flower"]),
+        wms2=Wms2(place, chosen["web"], chosen["flower"]),
     )
 
 
@@ -172,3 +175,29 @@ def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:
     """Start what moves requests. The pool last: jobs of an earlier run take the machine's cores as soon as it is there."""
     supervisor.start([stack.wms2.worker(), stack.wms2.ticker(), stack.wms2.beat(), stack.htcondor])
+
+
+def run_attended(
+    stack: Stack,
+    supervisor: Supervisor,
+    module: str,
+    *arguments: str,
+    settings: Mapping[str, str] | None = None,
+    stop_signal: int = signal.SIGTERM,
+    seconds: float = math.inf,
+) -> int:
+    """Run a module that speaks to the person; returns its exit code. Services that die meanwhile are started again.
+
+    Raises:
+        TimeoutError: it was ended, because it took longer than ``seconds``.
+    """
+    argv: tuple[str | Path, ...] = (stack.layout.python, "-m", module, *arguments)
+    environment = {**stack.environment, **(settings or {})}
+    deadline = time.monotonic() + seconds
+    with process.attached(argv, environment=environment, cwd=stack.layout.source, stop_signal=stop_signal) as run:
+        while time.monotonic() < deadline:
+            try:
+                return run.wait(WATCH_SECONDS)
+            except subprocess.TimeoutExpired:
+                supervisor.check()
+    raise TimeoutError(f"{module} did not end within {seconds:.0f} s")

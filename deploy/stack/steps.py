@@ -9,13 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from deploy.stack.errors import StackError
-from deploy.stack.process import die_with_parent
+from deploy.stack.process import spawn
+
+Name = TypeVar("Name")
 
 _BEGUN = time.monotonic()
 _print_lock = threading.Lock()
@@ -71,61 +74,60 @@ def run_for_code(
         raise StackError(f"interrupted before `{_abridged(argv)}`")
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("wb") as stream, (errors or output).open("ab" if errors is None else "wb") as error_stream:
-        command = subprocess.Popen(
-            [str(word) for word in argv],
-            env=dict(environment),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT if errors is None else error_stream,
-            start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509  (it takes no lock: a system call on a loaded library)
-        )
+        said = subprocess.STDOUT if errors is None else error_stream
+        command = spawn(argv, environment=environment, cwd=cwd, stop_signal=signal.SIGKILL, output=stream, errors=said)
     _commands.add(command)
     try:
         return command.wait(seconds)
     except subprocess.TimeoutExpired:
-        kill_session(command)
         raise StackError(f"`{_abridged(argv)}` took longer than {seconds:.0f} s: see {errors or output}") from None
-    except BaseException:
-        kill_session(command)
-        raise
     finally:
+        if command.returncode is None:
+            _kill_session(command)
+            command.wait(30)
         _commands.discard(command)
 
 
 def side_by_side(*tasks: Callable[[], None]) -> None:
     """Run tasks in threads of their own and wait for all; the first failure, or an interruption, ends the others."""
+    each_of(dict(enumerate(tasks)))
+
+
+def each_of(
+    tasks: Mapping[Name, Callable[[], None]],
+    *,
+    ended: Callable[[Name], None] = lambda _: None,
+    waiting: Callable[[Collection[Name]], None] = lambda _: None,
+) -> None:
+    """Run tasks side by side; in this thread ``ended`` is called as each ends, ``waiting`` now and then with the others."""
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
-        pending = {pool.submit(task) for task in tasks}
         try:
+            pending = {pool.submit(task): name for name, task in tasks.items()}
             while pending:
                 # A short wait: Python handles signals between waits.
-                done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
+                    ended(pending.pop(future))
+                waiting(pending.values())
         except BaseException:
             cancel()
             raise
 
 
-def kill_session(command: subprocess.Popen[bytes]) -> None:
+def _kill_session(command: subprocess.Popen[bytes]) -> None:
     """End a set-up command and everything it started in its session."""
     try:
         os.killpg(command.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    command.wait(30)
 
 
 def cancel() -> None:
     """On interruption: end the set-up commands and the waiting of all threads; no new command starts."""
     _cancelled.set()
     for command in list(_commands):
-        try:
-            os.killpg(command.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        _kill_session(command)
 
 
 @contextmanager

@@ -13,8 +13,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,7 +22,7 @@ from typing import TextIO
 from deploy.stack import process
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.services.base import Service
-from deploy.stack.steps import cancel, tail
+from deploy.stack.steps import each_of, tail
 
 RESTARTS_ALLOWED = 5
 RESTART_WINDOW_SECONDS = 60.0
@@ -62,16 +61,6 @@ def holder(kind_directory: Path) -> int | None:
     return None
 
 
-def _as_prepared(prepared: Mapping[Future[None], Service]) -> Iterator[Service]:
-    """The services in the order in which their preparations end. A short wait: signals are handled between waits."""
-    pending = set(prepared)
-    while pending:
-        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-            yield prepared[future]
-
-
 class _Process:
     """A started Service."""
 
@@ -84,7 +73,16 @@ class _Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         service = self.service
         marked = {**service.environment, process.MARKER: self._marker}
-        return process.spawn(service.argv, environment=marked, cwd=service.cwd, log=service.log, stop_signal=service.stop_signal)
+        service.log.parent.mkdir(parents=True, exist_ok=True)
+        with service.log.open("ab") as log:
+            return process.spawn(
+                service.argv,
+                environment=marked,
+                cwd=service.cwd,
+                stop_signal=service.stop_signal,
+                output=log,
+                errors=subprocess.STDOUT,
+            )
 
     def ended(self) -> int | None:
         return self._process.poll()
@@ -151,15 +149,13 @@ class Supervisor:
         """
         group: list[_Process] = []
         self._groups.append(group)
-        with ThreadPoolExecutor(max_workers=max(1, len(services))) as pool:
-            prepared = {pool.submit(service.prepare): service for service in services}
-            try:
-                for service in _as_prepared(prepared):
-                    self._say(f"{service.name}: starting")
-                    group.append(_Process(service, str(self._directory)))
-            except BaseException:
-                cancel()
-                raise
+        named = {service.name: service for service in services}
+
+        def begin(name: str) -> None:
+            self._say(f"{name}: starting")
+            group.append(_Process(named[name], str(self._directory)))
+
+        each_of({name: service.prepare for name, service in named.items()}, ended=begin)
         for running in group:
             self._await(running)
             running.service.finish()

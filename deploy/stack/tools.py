@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.browser import install as browser_install
 from deploy.htcondor import pool
-from deploy.htcondor.install import installed_version
+from deploy.prefix import installed_version
 from deploy.rucio import environment as rucio_environment
 from deploy.rucio.settings import from_environment
 from deploy.stack import venv
@@ -25,9 +25,6 @@ SUITES: Mapping[str, str] = {"23": "trixie", "25": "sid"}
 DEFAULT_SERIES = "23"
 BROWSER_VARIABLE = "WMS2_CHROMIUM"
 INSTALL_SECONDS = 900.0
-RUCIO_INSTALL = (
-    "import os; from deploy.rucio import environment, settings; environment.install(settings.from_environment(os.environ))"
-)
 
 
 def htcondor_series(environment: Mapping[str, str] = os.environ) -> str:
@@ -51,18 +48,21 @@ def installed_htcondor(layout: Layout) -> pool.Release | None:
     return pool.release_in_prefix(prefix) if installed_version(prefix) else None
 
 
-def ensure_htcondor(layout: Layout) -> None:
-    """Install HTCondor unless one is there."""
-    if installed_htcondor(layout) is not None:
-        return
-    prefix, suite = htcondor_prefix(layout), SUITES[htcondor_series()]
+def _lay_out(layout: Layout, prefix: Path, name: str, program: str, suite: str) -> None:
+    """Install the packages of ``deploy.<name>.install`` into a prefix."""
     log = layout.tools / f"{prefix.name}.log"
-    with locked(layout.tools / f"{prefix.name}.lock", "htcondor"):
-        say(f"htcondor: installing from Debian {suite} into {prefix} (log: {log})")
-        argv = (venv.interpreter(), "-m", "deploy.htcondor.install", "--suite", suite)
+    with locked(layout.tools / f"{prefix.name}.lock", name):
+        say(f"{name}: installing {program}from Debian {suite} into {prefix} (log: {log})")
+        argv = (venv.interpreter(), "-m", f"deploy.{name}.install", "--suite", suite)
         places = ("--prefix", prefix, "--cache", layout.tools / "cache/debs")
         run_logged((*argv, *places), log=log, environment=os.environ, cwd=layout.source, seconds=INSTALL_SECONDS)
-    say("htcondor: installed")
+    say(f"{name}: installed")
+
+
+def ensure_htcondor(layout: Layout) -> None:
+    """Install HTCondor unless one is there."""
+    if installed_htcondor(layout) is None:
+        _lay_out(layout, htcondor_prefix(layout), "htcondor", "", SUITES[htcondor_series()])
 
 
 def htcondor(layout: Layout) -> pool.Release:
@@ -80,33 +80,19 @@ def rucio_venv(layout: Layout) -> Path:
 
 def ensure_rucio(layout: Layout) -> None:
     """Install the Rucio server unless it is there."""
-    state = layout.tools / "rucio-install"
-    places = {"STATE": str(state), "VENV": str(rucio_venv(layout)), "PYTHON": venv.interpreter()}
-    if rucio_environment.is_finished(from_environment(places)):
-        return
-    log = layout.tools / "rucio-install.log"
-    say(f"rucio: installing the server into {rucio_venv(layout)} (log: {state}/log/install.log)")
-    argv = (venv.interpreter(), "-c", RUCIO_INSTALL)
-    run_logged(argv, log=log, environment={**os.environ, **places}, cwd=layout.source, seconds=INSTALL_SECONDS)
-    say("rucio: installed")
+    places = {"STATE": str(layout.tools / "rucio-install"), "VENV": str(rucio_venv(layout))}
+    rucio_environment.install(from_environment(places), venv.interpreter())
 
 
 def browser_prefix(layout: Layout) -> Path:
-    return layout.tools / f"browser-{browser_install.SUITE}"
+    return layout.tools / f"browser-{browser_install.PACKAGES.suite}"
 
 
 def ensure_browser(layout: Layout) -> None:
     """Install the tests' browser unless it is there, or another is chosen."""
     prefix = browser_prefix(layout)
-    if os.environ.get(BROWSER_VARIABLE) or browser_install.installed_version(prefix):
-        return
-    log = layout.tools / f"{prefix.name}.log"
-    with locked(layout.tools / f"{prefix.name}.lock", "browser"):
-        say(f"browser: installing Chromium from Debian {browser_install.SUITE} into {prefix} (log: {log})")
-        argv = (venv.interpreter(), "-m", "deploy.browser.install")
-        places = ("--prefix", prefix, "--cache", layout.tools / "cache/debs")
-        run_logged((*argv, *places), log=log, environment=os.environ, cwd=layout.source, seconds=INSTALL_SECONDS)
-    say("browser: installed")
+    if not os.environ.get(BROWSER_VARIABLE) and not installed_version(prefix):
+        _lay_out(layout, prefix, "browser", "Chromium ", browser_install.PACKAGES.suite)
 
 
 def browser(layout: Layout) -> Path:

@@ -1,4 +1,4 @@
-"""compose.yml, Procfile, Dockerfile and deploy/run/process fit together: processes exist, settings are known, no secret is here."""
+"""compose.yml, Procfile, Dockerfile and process fit together: processes exist, settings are known, no secret is here."""
 
 from __future__ import annotations
 

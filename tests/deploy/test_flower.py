@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from deploy.stack import paths
+from deploy.stack.services.base import Place
 from deploy.stack.services.django import Wms2
 from tests.support import stack
 
@@ -32,7 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     layout = replace(paths.layout(), state_root=tmp_path_factory.mktemp("flower"))
-    service = Wms2(layout, layout.state_root, dict(os.environ), 0, port).flower(":".join(LOGIN))
+    service = Wms2(Place(layout, layout.state_root, dict(os.environ)), 0, port).flower(":".join(LOGIN))
     assert LOGIN[1] not in " ".join(map(str, service.argv)), "a password on a command line can be read by everybody"
     file = layout.state_root / "flower.log"
     with file.open("wb") as log:
@@ -63,7 +64,8 @@ def test_a_worker_is_not_stopped_without_the_login(address: str) -> None:
 
 
 def test_without_any_login_it_does_not_start() -> None:
-    service = Wms2(paths.layout(), paths.layout().state_root, dict(os.environ), 0, 1).flower("")
+    layout = paths.layout()
+    service = Wms2(Place(layout, layout.state_root, dict(os.environ)), 0, 1).flower("")
     argv = [str(word) for word in service.argv]
     ended = subprocess.run(argv, env=dict(service.environment), cwd=service.cwd, capture_output=True, timeout=120, check=False)
     assert ended.returncode != 0

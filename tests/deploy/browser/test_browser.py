@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import bound
+from deploy import prefix as prefixes
 from deploy.browser import install
 from deploy.stack import tools
 from deploy.stack.paths import Layout
@@ -46,23 +46,23 @@ def test_a_browser_that_is_chosen_is_used_and_none_installed(tmp_path: Path, mon
 
 
 def test_a_finished_prefix_is_not_installed_again(tmp_path: Path) -> None:
-    (tmp_path / install.MARKER).write_text("Chromium 150\nsuite=trixie\n")
-    assert install.install(tmp_path, tmp_path / "cache") == "Chromium 150"
+    (tmp_path / prefixes.MARKER).write_text("Chromium 150\nsuite=trixie\n")
+    assert install.PACKAGES.install(tmp_path, tmp_path / "cache") == "Chromium 150"
     assert not (tmp_path / "cache").exists()
 
 
 def test_libraries_of_all_places_of_a_tree_come_together_links_as_links(tmp_path: Path) -> None:
-    arch, old = tmp_path / "stage/usr/lib" / bound.MULTIARCH, tmp_path / "stage/usr/lib"
+    arch, old = tmp_path / "stage/usr/lib" / prefixes.MULTIARCH, tmp_path / "stage/usr/lib"
     arch.mkdir(parents=True)
     (arch / "libone.so.1.2").write_text("one")
     (arch / "libone.so.1").symlink_to("libone.so.1.2")
     (arch / "one.txt").write_text("no library")
     (old / "libtwo.so").write_text("two")
     (tmp_path / "stage/usr/lib64").mkdir()
-    (tmp_path / "stage/usr/lib64" / bound.LOADER).write_text("loader")
-    bound.copy_libraries(tmp_path / "stage", tmp_path / "rt")
+    (tmp_path / "stage/usr/lib64" / prefixes.LOADER).write_text("loader")
+    prefixes.copy_libraries(tmp_path / "stage", tmp_path / "rt")
     assert sorted(file.name for file in (tmp_path / "rt").iterdir()) == [
-        bound.LOADER,
+        prefixes.LOADER,
         "libone.so.1",
         "libone.so.1.2",
         "libtwo.so",

@@ -138,7 +138,7 @@ import sys, time
 from pathlib import Path
 from deploy.stack import process
 directory = Path(sys.argv[1])
-started = process.spawn(["sleep", "600"], environment={"PATH": "/usr/bin:/bin"}, cwd=directory, log=directory / "log")
+started = process.spawn(["sleep", "600"], environment={"PATH": "/usr/bin:/bin"}, cwd=directory)
 (directory / "pids").write_text(str(started.pid))
 time.sleep(600)
 """
