@@ -1,4 +1,4 @@
-"""The checks of the verification: pure functions over ``facts``. Each returns what is wrong, in words; nothing means good.
+"""The checks of the verification: pure functions over ``facts``. Each yields what is wrong, in words; nothing means good.
 
 They judge by facts from outside WMS2 wherever there are any: bytes on disk, DBS, Rucio, the schedd, the document.
 """
@@ -6,8 +6,9 @@ They judge by facts from outside WMS2 wherever there are any: bytes on disk, DBS
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from deploy.demo.documents import ONLY_STEP
 from deploy.demo.facts import (
@@ -55,16 +56,15 @@ def some(items: Iterable[object]) -> str:
     return f"{len(listed)}: {', '.join(listed[:SHOWN])}{more}"
 
 
-def same(what: str, here: Iterable[object], there: Iterable[object], names: tuple[str, str]) -> list[str]:
+def same(what: str, here: Iterable[object], there: Iterable[object], names: tuple[str, str]) -> Iterator[str]:
     """Problems when two collections are not the same set, or one lists something twice."""
     left, right = list(here), list(there)
-    problems = [f"{what} twice in {name}, {some(d)}" for name, d in ((names[0], _twice(left)), (names[1], _twice(right))) if d]
-    only_left, only_right = set(left) - set(right), set(right) - set(left)
-    if only_left:
-        problems.append(f"{what} in {names[0]} only, {some(only_left)}")
-    if only_right:
-        problems.append(f"{what} in {names[1]} only, {some(only_right)}")
-    return problems
+    for name, doubled in ((names[0], _twice(left)), (names[1], _twice(right))):
+        if doubled:
+            yield f"{what} twice in {name}, {some(doubled)}"
+    for name, only in ((names[0], set(left) - set(right)), (names[1], set(right) - set(left))):
+        if only:
+            yield f"{what} in {name} only, {some(only)}"
 
 
 def _twice(items: Iterable[object]) -> list[object]:
@@ -83,32 +83,31 @@ def planned_events(planned: Iterable[Planned]) -> list[EventId]:
     ]
 
 
-def plan_as_asked(asked: Asked, planned: Sequence[Planned], lost_numbers: int) -> list[str]:
+def plan_as_asked(asked: Asked, planned: Sequence[Planned], lost_numbers: int) -> Iterator[str]:
     """The plan covers the document's numbers: run 1, every event from the first on once, lumis from the first on.
 
     Where work was lost for good its numbers are not used again: then only the count must agree.
     """
     if asked.numbers is None:
-        return []
+        return
     first, count, first_lumi = asked.numbers
     events = planned_events(planned)
     numbers = [event for _, _, event in events]
-    problems = [f"event numbers planned twice, {some(_twice(numbers))}"] if _twice(numbers) else []
-    if lost_numbers:
-        if len(set(numbers)) != count:
-            problems.append(f"{len(set(numbers))} events were planned and done, {count} are asked for")
-    else:
-        problems += same("event numbers", numbers, range(first, first + count), ("the plan", "the document"))
+    if _twice(numbers):
+        yield f"event numbers planned twice, {some(_twice(numbers))}"
+    if not lost_numbers:
+        yield from same("event numbers", numbers, range(first, first + count), ("the plan", "the document"))
+    elif len(set(numbers)) != count:
+        yield f"{len(set(numbers))} events were planned and done, {count} are asked for"
     runs = {run for run, _, _ in events} - {GENERATED_RUN}
     if runs:
-        problems.append(f"generated runs other than {GENERATED_RUN}: {some(runs)}")
+        yield f"generated runs other than {GENERATED_RUN}: {some(runs)}"
     if events and not lost_numbers:
         lumis = {lumi for _, lumi, _ in events}
-        problems += same("lumis", lumis, range(first_lumi, first_lumi + len(lumis)), ("the plan", "a row from FirstLumi on"))
-    return problems
+        yield from same("lumis", lumis, range(first_lumi, first_lumi + len(lumis)), ("the plan", "a row from FirstLumi on"))
 
 
-def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: float = 1.0) -> list[str]:
+def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: float = 1.0) -> Iterator[str]:
     """Every expected event is in exactly one place of the files, and nothing else is there.
 
     Args:
@@ -120,19 +119,17 @@ def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: f
     found = Counter(event for file in files for event in file.events)
     doubled = [event for event, count in found.items() if count > 1]
     missing, extra = wanted - found.keys(), found.keys() - wanted
-    problems = []
     if doubled:
-        problems.append(f"events more than once, {some(doubled)}")
+        yield f"events more than once, {some(doubled)}"
     if missing and share >= 1.0:
-        problems.append(f"events missing, {some(missing)}")
+        yield f"events missing, {some(missing)}"
+    elif wanted and not found:
+        yield "no event at all"
     if extra:
-        problems.append(f"events that nobody asked for (or in another lumi), {some(extra)}")
-    if wanted and not found and not problems:
-        problems.append("no event at all")
-    return problems
+        yield f"events that nobody asked for (or in another lumi), {some(extra)}"
 
 
-def lumis_kept(expected: Iterable[LumiId], files: Iterable[RootFile]) -> list[str]:
+def lumis_kept(expected: Iterable[LumiId], files: Iterable[RootFile]) -> Iterator[str]:
     """The files hold exactly the expected lumis, empty ones included."""
     return same("lumis", {lumi for file in files for lumi in file.lumis}, set(expected), ("the files", "the plan"))
 
@@ -140,30 +137,26 @@ def lumis_kept(expected: Iterable[LumiId], files: Iterable[RootFile]) -> list[st
 # --- bytes and catalogues ------------------------------------------------------------------------------------------------
 
 
-def bytes_as_declared(on_disk: Iterable[RootFile], rucio: Iterable[RucioFile]) -> list[str]:
+def bytes_as_declared(on_disk: Iterable[RootFile], rucio: Iterable[RucioFile]) -> Iterator[str]:
     """Every replica that Rucio knows can be opened and has the declared size and adler32."""
-    declared = {file.lfn: file for file in rucio}
     opened = {(file.lfn, file.rse): file for file in on_disk}
-    problems = [f"{file.lfn}: {file.problem}" for file in opened.values() if file.problem]
-    for lfn, known in declared.items():
+    yield from (f"{file.lfn}: {file.problem}" for file in opened.values() if file.problem)
+    for known in {file.lfn: file for file in rucio}.values():
         if not known.pfns:
-            problems.append(f"{lfn}: Rucio has no available replica")
+            yield f"{known.lfn}: Rucio has no available replica"
         for rse in known.pfns:
-            file = opened.get((lfn, rse))
+            file = opened.get((known.lfn, rse))
             if file is None:
-                problems.append(f"{lfn} at {rse}: was not looked at")
+                yield f"{known.lfn} at {rse}: was not looked at"
             elif not file.problem and (file.size_bytes, file.adler32) != (known.size_bytes, known.adler32):
-                problems.append(
-                    f"{lfn} at {rse}: {file.size_bytes} bytes, adler32 {file.adler32} on disk; "
-                    f"{known.size_bytes} bytes, adler32 {known.adler32} in Rucio"
-                )
-    return problems
+                disk, declared = (f"{each.size_bytes} bytes, adler32 {each.adler32}" for each in (file, known))
+                yield f"{known.lfn} at {rse}: {disk} on disk; {declared} in Rucio"
 
 
-def dbs_as_on_disk(on_disk: Sequence[RootFile], dbs: Sequence[DbsFile]) -> list[str]:
+def dbs_as_on_disk(on_disk: Sequence[RootFile], dbs: Sequence[DbsFile]) -> Iterator[str]:
     """DBS lists exactly the files on disk, with their sizes, sums, events and lumis."""
     files = {file.lfn: file for file in on_disk}
-    problems = same("files", files, [file.lfn for file in dbs], ("storage", "DBS"))
+    yield from same("files", files, [file.lfn for file in dbs], ("storage", "DBS"))
     for known in dbs:
         file = files.get(known.lfn)
         if file is None or file.problem:
@@ -176,114 +169,104 @@ def dbs_as_on_disk(on_disk: Sequence[RootFile], dbs: Sequence[DbsFile]) -> list[
             ("lumis", sorted(counts), sorted(known.lumis)),
         ):
             if disk != listed:
-                problems.append(f"{known.lfn}: {what} {disk} on disk, {listed} in DBS")
+                yield f"{known.lfn}: {what} {disk} on disk, {listed} in DBS"
         wrong = [lumi for lumi, events in known.lumis.items() if events is not None and counts.get(lumi) not in (None, events)]
         if wrong:
-            problems.append(f"{known.lfn}: DBS has other event counts for lumis, {some(wrong)}")
+            yield f"{known.lfn}: DBS has other event counts for lumis, {some(wrong)}"
         if not known.is_valid:
-            problems.append(f"{known.lfn}: not valid in DBS")
-    return problems
+            yield f"{known.lfn}: not valid in DBS"
 
 
-def parents_known(dataset: DatasetFacts, input_dataset: str) -> list[str]:
+def parents_known(dataset: DatasetFacts, input_dataset: str) -> Iterator[str]:
     """What a request without steps read is a parent of its output in DBS, and files of it are parents of each file."""
-    problems = [] if input_dataset in dataset.parents else [f"{input_dataset} is no parent of it in DBS"]
-    return problems + [f"{file.lfn}: no parent in DBS" for file in dataset.dbs_files if not file.parents]
+    if input_dataset not in dataset.parents:
+        yield f"{input_dataset} is no parent of it in DBS"
+    yield from (f"{file.lfn}: no parent in DBS" for file in dataset.dbs_files if not file.parents)
 
 
-def blocks_agree(dataset: DatasetFacts) -> list[str]:
+def blocks_agree(dataset: DatasetFacts) -> Iterator[str]:
     """DBS and Rucio have the same blocks with the same files; all closed, with an origin site that holds files of it."""
-    problems = [] if dataset.in_dbs else [f"{dataset.name} is not in DBS"]
+    sides = ("DBS", "Rucio")
+    if not dataset.in_dbs:
+        yield f"{dataset.name} is not in DBS"
     if not dataset.dbs_blocks:
-        problems.append("there is no block")
-    problems += same("blocks", (b.name for b in dataset.dbs_blocks), (b.name for b in dataset.rucio_blocks), ("DBS", "Rucio"))
-    problems += same(
-        "files of blocks",
-        ((f.block, f.lfn) for f in dataset.dbs_files),
-        ((f.block, f.lfn) for f in dataset.rucio_files),
-        ("DBS", "Rucio"),
-    )
-    problems += [f"{block.name} is still open in DBS" for block in dataset.dbs_blocks if block.is_open]
-    problems += [f"{block.name} is still open in Rucio" for block in dataset.rucio_blocks if block.is_open]
+        yield "there is no block"
+    yield from same("blocks", (b.name for b in dataset.dbs_blocks), (b.name for b in dataset.rucio_blocks), sides)
+    in_dbs, in_rucio = (((f.block, f.lfn) for f in files) for files in (dataset.dbs_files, dataset.rucio_files))
+    yield from same("files of blocks", in_dbs, in_rucio, sides)
+    yield from (f"{block.name} is still open in DBS" for block in dataset.dbs_blocks if block.is_open)
+    yield from (f"{block.name} is still open in Rucio" for block in dataset.rucio_blocks if block.is_open)
     for block in dataset.dbs_blocks:
         files = [file for file in dataset.rucio_files if file.block == block.name]
         if block.origin_site not in {rse for file in files for rse in file.pfns}:
-            problems.append(f"{block.name}: origin site {block.origin_site or 'not set'} holds no file of it")
+            yield f"{block.name}: origin site {block.origin_site or 'not set'} holds no file of it"
         if (block.file_count, block.size_bytes) != (len(files), sum(file.size_bytes for file in files)):
-            problems.append(f"{block.name}: DBS counts {block.file_count} files, {block.size_bytes} bytes; Rucio has others")
-    return problems
+            yield f"{block.name}: DBS counts {block.file_count} files, {block.size_bytes} bytes; Rucio has others"
 
 
-def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule]) -> list[str]:
+def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule]) -> Iterator[str]:
     """Each file has exactly one rule, at the one RSE where it lies, and the rule is OK."""
-    problems = []
     for file in files:
         mine = [rule for rule in rules if rule.name == file.lfn]
         if len(mine) != 1:
-            problems.append(f"{file.lfn}: {len(mine)} rules, expected one")
+            yield f"{file.lfn}: {len(mine)} rules, expected one"
         for rule in mine:
             if set(file.pfns) != {rule.rse_expression}:
-                problems.append(f"{file.lfn}: protected at {rule.rse_expression}, lies at {sorted(file.pfns)}")
+                yield f"{file.lfn}: protected at {rule.rse_expression}, lies at {sorted(file.pfns)}"
             if rule.state != "OK":
-                problems.append(f"{file.lfn}: its rule {rule.rule_id} is {rule.state}")
-    return problems
+                yield f"{file.lfn}: its rule {rule.rule_id} is {rule.state}"
 
 
-def tape_as_wanted(dataset: DatasetFacts, tape_rses: frozenset[str]) -> list[str]:
+def tape_as_wanted(dataset: DatasetFacts, tape_rses: frozenset[str]) -> Iterator[str]:
     """One rule per block, on tape, and all blocks of the dataset on the same tape; no rule on the container."""
-    problems = []
     for block in dataset.rucio_blocks:
         mine = [rule for rule in dataset.rules if rule.name == block.name]
         if len(mine) != 1:
-            problems.append(f"{block.name}: {len(mine)} rules, expected one")
+            yield f"{block.name}: {len(mine)} rules, expected one"
         for rule in mine:
             if rule.rse_expression not in tape_rses:
-                problems.append(f"{block.name}: its rule is at {rule.rse_expression}, which is no tape")
+                yield f"{block.name}: its rule is at {rule.rse_expression}, which is no tape"
             if rule.copies != 1 or rule.state not in ("OK", "REPLICATING"):
-                problems.append(f"{block.name}: its rule {rule.rule_id} is {rule.state} with {rule.copies} copies")
+                yield f"{block.name}: its rule {rule.rule_id} is {rule.state} with {rule.copies} copies"
     on_blocks = {rule.rse_expression for rule in dataset.rules if rule.name in {b.name for b in dataset.rucio_blocks}}
     if len(on_blocks) > 1:
-        problems.append(f"scattered over {some(on_blocks)}")
+        yield f"scattered over {some(on_blocks)}"
     if any(rule.name == dataset.name for rule in dataset.rules):
-        problems.append("there is a rule on the whole dataset")
-    return problems
+        yield "there is a rule on the whole dataset"
 
 
 # --- WMS2 itself ---------------------------------------------------------------------------------------------------------
 
 
-def one_job_per_dag(dags: Iterable[DagRow], jobs: Sequence[CondorJob]) -> list[str]:
+def one_job_per_dag(dags: Iterable[DagRow], jobs: Sequence[CondorJob]) -> Iterator[str]:
     """A submitted DAG row has exactly one DAGMan job, in the queue or the history, an unsubmitted one none; all have ended."""
-    problems = []
     for dag in dags:
         mine = [job for job in jobs if job.dag_id == dag.dag_id]
         wanted = [dag.cluster] if dag.cluster else []
         if [str(job.cluster) for job in mine] != wanted:
-            problems.append(f"DAG {dag.dag_id}: jobs {[job.cluster for job in mine]} at the schedd, the row says {wanted}")
+            yield f"DAG {dag.dag_id}: jobs {[job.cluster for job in mine]} at the schedd, the row says {wanted}"
         if dag.is_live:
-            problems.append(f"DAG {dag.dag_id} is still {dag.status}")
-        problems += [f"DAG {dag.dag_id}: job {job.cluster} is still queued" for job in mine if job.job_status not in (3, 4)]
-    return problems
+            yield f"DAG {dag.dag_id} is still {dag.status}"
+        yield from (f"DAG {dag.dag_id}: job {job.cluster} is still queued" for job in mine if job.job_status not in (3, 4))
 
 
-def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> list[str]:
+def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> Iterator[str]:
     """Every DAGMan job of this instance belongs to a DAG row."""
     known = {dag.dag_id for dag in dags}
     strays = [job.cluster for job in jobs if job.dag_id not in known]
-    return [f"DAGMan jobs that no DAG row knows, {some(strays)}"] if strays else []
+    if strays:
+        yield f"DAGMan jobs that no DAG row knows, {some(strays)}"
 
 
-def ledger_adds_up(ledger: Ledger) -> list[str]:
+def ledger_adds_up(ledger: Ledger) -> Iterator[str]:
     """All work is done or excluded by name, nothing is planned, left or counted twice."""
-    problems = [ledger.violation] if ledger.violation else []
+    if ledger.violation:
+        yield ledger.violation
     if ledger.done + ledger.excluded != ledger.all or ledger.planned or ledger.left:
-        problems.append(
-            f"{ledger.done} {ledger.unit} done + {ledger.excluded} excluded of {ledger.all}, "
-            f"{ledger.planned} planned, {ledger.left} left"
-        )
+        closed = f"{ledger.done} {ledger.unit} done + {ledger.excluded} excluded of {ledger.all}"
+        yield f"{closed}, {ledger.planned} planned, {ledger.left} left"
     if not ledger.all:
-        problems.append(f"there were no {ledger.unit} to do")
-    return problems
+        yield f"there were no {ledger.unit} to do"
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------------
@@ -303,7 +286,7 @@ def judge(requests: Sequence[RequestFacts], pool: PoolFacts) -> list[Verdict]:
     return verdicts
 
 
-def judge_request(request: RequestFacts, pool: PoolFacts) -> list[Verdict]:
+def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
     """The checks of one request and of each of its output datasets."""
     generated = request.asked.numbers is not None
     expected = planned_events(request.planned) if generated else list(request.input_events)
@@ -313,43 +296,40 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> list[Verdict]:
         return Verdict(request.name, check, looked_at, tuple(problems))
 
     status = [] if request.status == "completed" else [f"is {request.status}"]
-    effects = [f"not done: {key}" for key in request.open_effects]
-    units = [f"not done: {unit}" for unit in request.units_not_done]
+    open_ends = [f"not done: {what}" for what in (*request.open_effects, *request.units_not_done)]
     outputs = same("steps", set(request.dataset_steps), request.asked.steps_kept, ("the output datasets", "the document"))
-    verdicts = [
-        verdict("completed, no effect open, no unit open", request.status, [*status, *effects, *units]),
-        verdict("every kept step has outputs", f"{len(request.datasets)} datasets", outputs),
-        verdict("ledger", f"{request.ledger.done} of {request.ledger.all} {request.ledger.unit}", ledger_adds_up(request.ledger)),
-        verdict("one DAGMan job per DAG", f"{len(request.dags)} DAGs", one_job_per_dag(request.dags, pool.jobs)),
-    ]
+    ledger = request.ledger
+    yield verdict("completed, no effect open, no unit open", request.status, [*status, *open_ends])
+    yield verdict("every kept step has outputs", f"{len(request.datasets)} datasets", outputs)
+    yield verdict("ledger", f"{ledger.done} of {ledger.all} {ledger.unit}", ledger_adds_up(ledger))
+    yield verdict("one DAGMan job per DAG", f"{len(request.dags)} DAGs", one_job_per_dag(request.dags, pool.jobs))
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
-        verdicts.append(verdict("the plan is the document's", f"{len(expected)} events", problems))
+        yield verdict("the plan is the document's", f"{len(expected)} events", problems)
     else:
         empty = [] if expected else [f"{request.asked.input_dataset}: no event is wanted of it"]
-        verdicts.append(verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty]))
+        yield verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty])
     for dataset in request.datasets:
-        verdicts += judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)
+        yield from judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)
         if request.asked.input_dataset and request.asked.steps_kept == (ONLY_STEP,):
             problems = parents_known(dataset, request.asked.input_dataset)
-            verdicts.append(Verdict(dataset.name, "parents in DBS", request.asked.input_dataset, tuple(problems)))
-    return verdicts
+            yield Verdict(dataset.name, "parents in DBS", request.asked.input_dataset, tuple(problems))
 
 
 def judge_dataset(
     dataset: DatasetFacts, expected: Sequence[EventId], lumis: Iterable[LumiId], share: float, tape_rses: frozenset[str]
-) -> list[Verdict]:
+) -> Iterator[Verdict]:
     """The checks of one output dataset."""
-    files, events = len(dataset.on_disk), sum(len(file.events) for file in dataset.on_disk)
-    size = sum(file.size_bytes for file in dataset.on_disk)
+    disk, dbs, rucio = dataset.on_disk, dataset.dbs_files, dataset.rucio_files
+    files, events, size = len(disk), sum(len(file.events) for file in disk), sum(file.size_bytes for file in disk)
     unregistered = [f"on disk, unknown to Rucio: {path}" for path in dataset.unregistered]
-    lines: list[tuple[str, str, Callable[[], list[str]]]] = [
-        ("every event once", f"{events} events in {files} files", lambda: events_once(expected, dataset.on_disk, share)),
-        ("lumis as planned", f"{files} files", lambda: lumis_kept(lumis, dataset.on_disk)),
-        ("bytes as declared", f"{size} bytes", lambda: bytes_as_declared(dataset.on_disk, dataset.rucio_files) + unregistered),
-        ("DBS as on disk", f"{len(dataset.dbs_files)} files", lambda: dbs_as_on_disk(dataset.on_disk, dataset.dbs_files)),
-        ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", lambda: blocks_agree(dataset)),
-        ("files protected", f"{len(dataset.rucio_files)} files", lambda: files_protected(dataset.rucio_files, dataset.rules)),
-        ("one tape rule per block", f"{len(dataset.rucio_blocks)} blocks", lambda: tape_as_wanted(dataset, tape_rses)),
-    ]
-    return [Verdict(dataset.name, check, looked_at, tuple(problems())) for check, looked_at, problems in lines]
+    for check, looked_at, problems in (
+        ("every event once", f"{events} events in {files} files", events_once(expected, disk, share)),
+        ("lumis as planned", f"{files} files", lumis_kept(lumis, disk)),
+        ("bytes as declared", f"{size} bytes", chain(bytes_as_declared(disk, rucio), unregistered)),
+        ("DBS as on disk", f"{len(dbs)} files", dbs_as_on_disk(disk, dbs)),
+        ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", blocks_agree(dataset)),
+        ("files protected", f"{len(rucio)} files", files_protected(rucio, dataset.rules)),
+        ("one tape rule per block", f"{len(dataset.rucio_blocks)} blocks", tape_as_wanted(dataset, tape_rses)),
+    ):
+        yield Verdict(dataset.name, check, looked_at, tuple(problems))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.htcondor.pool import SCHEDD_NAME, Pool
+from deploy.rucio.settings import SERVICE_ACCOUNT
 from deploy.stack.identity import Identity, write_private
 from deploy.stack.paths import ENV_FILE, KINDS
 
@@ -22,6 +22,7 @@ PASSED = frozenset({
     "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
 })  # fmt: skip
+RUCIO_HOME = "rucio/client"
 LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -55,25 +56,15 @@ def base(environment: Mapping[str, str], path: str) -> dict[str, str]:
     return result | {name: environment[name] for name in ("HOME", "USER", "LOGNAME") if name in environment}
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """Where the services of one stack answer."""
-
-    database_url: str
-    broker_url: str
-    simulators_port: int
-    web_port: int
-    rucio_home: Path
-    rucio_account: str
-
-
-def contract(kind: str, directory: Path, identity: Identity, pool: Pool, endpoints: Endpoints) -> dict[str, str]:
+def contract(
+    kind: str, directory: Path, identity: Identity, pool: Pool, *, database_url: str, broker_url: str, simulators_port: int
+) -> dict[str, str]:
     """The settings of WMS2 for this stack; ``docs/configuration.md`` explains each."""
-    simulators = f"http://127.0.0.1:{endpoints.simulators_port}"
+    simulators = f"http://127.0.0.1:{simulators_port}"
     return {
         "WMS2_STATE_DIR": str(directory),
-        "WMS2_DATABASE_URL": endpoints.database_url,
-        "WMS2_BROKER_URL": endpoints.broker_url,
+        "WMS2_DATABASE_URL": database_url,
+        "WMS2_BROKER_URL": broker_url,
         "WMS2_SECRET_KEY": identity.django_secret_key,
         "WMS2_INSTANCE": identity.instance,
         "WMS2_ENVIRONMENT": "test" if kind == "test" else "demo",
@@ -85,8 +76,8 @@ def contract(kind: str, directory: Path, identity: Identity, pool: Pool, endpoin
         "WMS2_DBS_READER_URL": f"{simulators}/dbs/prod/global/DBSReader",
         "WMS2_DBS_WRITER_URL": f"{simulators}/dbs/prod/global/DBSWriter",
         "WMS2_CRIC_URL": simulators,
-        "WMS2_RUCIO_HOME": str(endpoints.rucio_home),
-        "WMS2_RUCIO_ACCOUNT": endpoints.rucio_account,
+        "WMS2_RUCIO_HOME": str(directory / RUCIO_HOME),
+        "WMS2_RUCIO_ACCOUNT": SERVICE_ACCOUNT,
         "WMS2_RUCIO_SCOPE": "cms",
         "CONDOR_CONFIG": str(pool.config_file),
         "WMS2_CONDOR_TOKEN_DIR": str(pool.client_token_directory),

@@ -17,7 +17,6 @@ from pathlib import Path
 from deploy.htcondor import pool as condor
 from deploy.htcondor.pool import Pool
 from deploy.htcondor.sites import write_site_configuration
-from deploy.rucio.settings import SERVICE_ACCOUNT
 from deploy.simulators.worker.install import install as install_worker_programs
 from deploy.stack import environment, identity, ports, process, tools, venv
 from deploy.stack.errors import StackError
@@ -128,10 +127,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
     path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
     bare = Place(layout, directory, {**environment.base(os.environ, path), process.MARKER: str(directory)})
     database_url, broker_url, rucio_url, databases = _databases(bare, durable=kind == "demo")
-    endpoints = environment.Endpoints(
-        database_url, broker_url, chosen["simulators"], chosen["web"], directory / "rucio/client", SERVICE_ACCOUNT
-    )
-    settings = environment.contract(kind, directory, own, pool, endpoints)
+    servers = {"database_url": database_url, "broker_url": broker_url}
+    settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
     settings |= environment.knobs(os.environ, settings)

@@ -16,6 +16,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 NOT_READY = 3
 # What a server is, as opposed to what clients registered in it. Tokens stay, so that clients need not notice.
@@ -31,7 +33,7 @@ LOCK_SECONDS = 30
 
 LOGIN = """SELECT i.password, i.salt FROM identities i
            JOIN account_map m ON m.identity = i.identity AND m.identity_type = i.identity_type
-           WHERE m.account = ? AND i.password IS NOT NULL"""
+           WHERE m.account = :account AND i.password IS NOT NULL"""
 
 
 def create(url: str) -> None:
@@ -49,65 +51,44 @@ def create(url: str) -> None:
             connection.execute(sql.SQL("CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0").format(sql.Identifier(name)))
 
 
-def _logins(url: str, account: str) -> list[tuple[str, bytes]]:
-    if url.startswith("sqlite:"):
-        with sqlite3.connect(f"file:{_sqlite_path(url)}?mode=ro", uri=True) as connection:
-            return connection.execute(LOGIN, (account,)).fetchall()
-    with psycopg.connect(url, connect_timeout=10) as connection:
-        return connection.execute(LOGIN.replace("?", "%s"), (account,)).fetchall()
-
-
-def check(url: str, passwords: dict[str, str]) -> int:
+def check(engine: Engine, passwords: dict[str, str]) -> int:
     for account, password in passwords.items():
         try:
-            rows = _logins(url, account)
-        except (psycopg.errors.UndefinedTable, sqlite3.OperationalError):
-            return NOT_READY
+            with engine.connect() as connection:
+                rows = connection.execute(text(LOGIN), {"account": account}).fetchall()
+        except DBAPIError as error:
+            if isinstance(error.orig, (psycopg.errors.UndefinedTable, sqlite3.OperationalError)):
+                return NOT_READY
+            raise
         if not any(hashlib.sha256(bytes(salt) + password.encode()).hexdigest() == kept for kept, salt in rows):
             return NOT_READY
     return 0
 
 
-def _sqlite_path(url: str) -> str:
-    return unquote(url.removeprefix("sqlite:///"))
-
-
-def _empty_sqlite(url: str) -> None:
-    connection = sqlite3.connect(f"file:{_sqlite_path(url)}?mode=rw", uri=True, timeout=LOCK_SECONDS)
-    with connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in tables:
-            if table.startswith("sqlite_") or table in KEPT:
-                continue
-            if table in ZEROED:
-                connection.execute(f'UPDATE "{table}" SET ' + ", ".join(f"{c} = 0" for c in ZEROED[table]))  # noqa: S608
-            else:
-                connection.execute(f'DELETE FROM "{table}"')  # noqa: S608
-    connection.close()
-
-
-def _empty_postgresql(url: str) -> None:
-    with psycopg.connect(url, connect_timeout=10) as connection:
-        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
-        emptied = [sql.Identifier(name) for (name,) in rows if name not in KEPT and name not in ZEROED]
+def empty(connection: Connection) -> None:
+    emptied = [f'"{name}"' for name in inspect(connection).get_table_names() if name not in KEPT and name not in ZEROED]
+    if connection.dialect.name == "sqlite":
+        statements = [f"DELETE FROM {table}" for table in emptied]  # noqa: S608  (names of tables)
+    else:
         # Without CASCADE: should a kept table ever refer to an emptied one, this fails instead of emptying it too.
-        connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(emptied)))
-        for table, columns in ZEROED.items():
-            zero = sql.SQL(", ").join(sql.SQL("{} = 0").format(sql.Identifier(c)) for c in columns)
-            connection.execute(sql.SQL("UPDATE {} SET {}").format(sql.Identifier(table), zero))
+        statements = [f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'", f"TRUNCATE {', '.join(emptied)}"]
+    zeroed = {table: ", ".join(f"{column} = 0" for column in columns) for table, columns in ZEROED.items()}
+    for statement in (*statements, *(f"UPDATE {table} SET {zero}" for table, zero in zeroed.items())):  # noqa: S608
+        connection.execute(text(statement))
 
 
 def main(arguments: list[str]) -> int:
     url = os.environ["DATABASE_URL"]
-    sqlite = url.startswith("sqlite:")
+    limit = {"timeout": LOCK_SECONDS} if url.startswith("sqlite:") else {"connect_timeout": 10}
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), connect_args=limit)
     match arguments:
         case ["prepare"]:
-            if not sqlite:
+            if engine.dialect.name == "postgresql":
                 create(url)
-            return check(url, json.load(sys.stdin))
+            return check(engine, json.load(sys.stdin))
         case ["empty"]:
-            _empty_sqlite(url) if sqlite else _empty_postgresql(url)
+            with engine.begin() as connection:
+                empty(connection)
         case _:
             print(__doc__, file=sys.stderr)
             return 2
@@ -117,5 +98,5 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except (psycopg.Error, sqlite3.Error) as error:
+    except (psycopg.Error, DBAPIError) as error:
         sys.exit(f"database: {type(error).__name__}: {str(error).strip()}")

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, replace
 
-from deploy.stack.services import http
+from deploy.run import healthy
 from deploy.stack.services.base import Place, Problem, Service
 
 METRICS = "metrics"
@@ -67,7 +67,7 @@ class Wms2:
     def web(self) -> Service:
         url = f"http://127.0.0.1:{self.web_port}/admin/login/"
         options = ("--config", "python:deploy.run.web", "--bind", f"127.0.0.1:{self.web_port}")
-        service = self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: http.problem(url))
+        service = self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: healthy.problem(url))
         return replace(service, prepare=lambda: self.place.python("migrate", "-c", PREPARE))
 
     def _ping_worker(self) -> str | None:
@@ -122,6 +122,6 @@ class Wms2:
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
         config = self.place.layout.source / "deploy/run/flower_config.py"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")
-        service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: http.problem(url))
+        service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: healthy.problem(url))
         # In the environment, because a command line can be read by everybody on the machine.
         return replace(service, environment={**service.environment, "FLOWER_BASIC_AUTH": login})

@@ -6,8 +6,8 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+from deploy.run import healthy
 from deploy.stack import venv
-from deploy.stack.services import http
 from deploy.stack.services.base import Place, Service
 
 
@@ -27,7 +27,7 @@ def service(place: Place, port: int, environment: Path, database_url: str) -> Se
         place.run(f"rucio-{command}", *program, command, seconds=180.0, **settings)
 
     return replace(
-        place.service("rucio", *program, "run", problem=lambda: http.problem(f"http://127.0.0.1:{port}/ping")),
+        place.service("rucio", *program, "run", problem=lambda: healthy.problem(f"http://127.0.0.1:{port}/ping")),
         environment={**place.environment, **settings},
         prepare=lambda: run("setup"),
         finish=lambda: run("seed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.stack.services import http
+from deploy.run import healthy
 from deploy.stack.services.base import Place, Service
 
 
@@ -13,7 +13,7 @@ def service(place: Place, port: int) -> Service:
     base, state = f"http://127.0.0.1:{port}", place.directory / "simulators"
 
     def problem() -> str | None:
-        return http.problem(f"{base}/dbs/prod/global/DBSReader/serverinfo") or http.problem(
+        return healthy.problem(f"{base}/dbs/prod/global/DBSReader/serverinfo") or healthy.problem(
             f"{base}/reqmgr2/data/info", {"Accept": "application/json"}
         )
 
