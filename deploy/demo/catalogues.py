@@ -1,4 +1,4 @@
-"""What DBS and Rucio say, asked the way anybody would: DBS over HTTP, Rucio with its own client."""
+"""What DBS, Rucio and the schedd say, asked the way anybody would: over HTTP, with Rucio's client and HTCondor's bindings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import htcondor2
 import requests
 from rucio.common.exception import DataIdentifierNotFound
 
-from deploy.demo.facts import DbsBlock, DbsFile, LumiId, RucioBlock, RucioFile, Rule
+from deploy.demo.facts import CondorJob, DbsBlock, DbsFile, LumiId, RucioBlock, RucioFile, Rule
 from deploy.demo.storage import path_of
 
 _TIMEOUT_SECONDS = 60
 _NAMES_PER_CALL = 500
+_PROJECTION = ["ClusterId", "WMS2_DagID", "JobStatus", "ExitCode"]
 
 
 class Dbs:
@@ -147,3 +149,22 @@ class Rucio:
             Rule(row["id"], row["name"], row["rse_expression"], row["state"], row["copies"])
             for row in self._client.list_replication_rules(filters={"scope": self._scope})
         )
+
+
+def outer_dagmans(collector: str, schedd_name: str, instance: str, token_dir: str) -> tuple[CondorJob, ...]:
+    """All outer DAGMan jobs of an instance, in the queue and in the history.
+
+    Raises:
+        htcondor2.HTCondorException: the collector or the schedd does not answer.
+    """
+    if token_dir:
+        htcondor2.param["SEC_TOKEN_DIRECTORY"] = token_dir
+        htcondor2.param["SEC_CLIENT_AUTHENTICATION_METHODS"] = "IDTOKENS"
+    location = htcondor2.Collector(collector).locate(htcondor2.DaemonType.Schedd, schedd_name)
+    if location is None:
+        raise htcondor2.HTCondorException(f"the collector {collector} knows no schedd {schedd_name}")
+    schedd = htcondor2.Schedd(location)
+    constraint = f'JobUniverse == 7 && DAGManJobId =?= undefined && WMS2_Instance =?= "{instance}"'
+    ads = [*schedd.query(constraint, _PROJECTION), *schedd.history(constraint, _PROJECTION, -1)]
+    jobs = [CondorJob(ad["ClusterId"], ad.get("WMS2_DagID", ""), ad["JobStatus"], ad.get("ExitCode")) for ad in ads]
+    return tuple(sorted(jobs, key=lambda job: job.cluster))

@@ -1,7 +1,7 @@
 """Configurations made up for a request document: for every step a PSet that the simulated cmsRun runs, as ConfigCache keeps it.
 
 The output modules are those that later steps read, those that are not merged, and those that ``OutputDatasets`` declares; a step
-of which nothing is known writes one module. Owns the text of these PSets.
+of which nothing is known writes one module. The text of these PSets is in ``configcache/forms``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+_FORMS = Path(__file__).with_name("configcache") / "forms"
+_MIXING_TYPES = {"mc": "PreMixingModule", "data": "DataMixingModule"}
 #: Tiers for modules of which no document tells the tier; each is used once in a request.
 TIERS = (
     "GEN-SIM", "GEN-SIM-DIGI-RAW", "GEN-SIM-RAW", "AODSIM", "MINIAODSIM", "NANOAODSIM", "RECO", "AOD", "MINIAOD", "NANOAOD",
@@ -120,43 +123,8 @@ def entry(config: Configuration) -> dict[str, Any]:
 def pset(config: Configuration) -> str:
     """The PSet as text."""
     source = '"EmptySource"' if config.generates else '"PoolSource", fileNames=cms.untracked.vstring()'
-    parts = [_HEAD.format(process=config.process, source=source)]
-    parts += [_MIXING.format(label=f"mix_{kind}", type=_MIXING_TYPES[kind]) for kind in config.mixing]
-    parts += [_OUTPUT.format(label=one.label, tier=one.tier, filter=one.filter_name) for one in config.modules]
+    process, mixing, output = ((_FORMS / f"{name}.txt").read_text() for name in ("process", "mixing", "output"))
+    parts = [process.format(process=config.process, source=source)]
+    parts += [mixing.format(label=f"mix_{kind}", type=_MIXING_TYPES[kind]) for kind in config.mixing]
+    parts += [output.format(label=one.label, tier=one.tier, filter=one.filter_name) for one in config.modules]
     return "".join(parts)
-
-
-_MIXING_TYPES = {"mc": "PreMixingModule", "data": "DataMixingModule"}
-_HEAD = """\
-import FWCore.ParameterSet.Config as cms
-
-process = cms.Process("{process}")
-process.source = cms.Source({source})
-process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(10))
-process.options = cms.untracked.PSet(numberOfThreads=cms.untracked.uint32(1), numberOfStreams=cms.untracked.uint32(0))
-process.RandomNumberGeneratorService = cms.Service(
-    "RandomNumberGeneratorService",
-    generator=cms.PSet(initialSeed=cms.untracked.uint32(123456789), engineName=cms.untracked.string("MixMaxRng")),
-)
-# Read by the simulated cmsRun only: what one event takes.
-process.simulation = cms.untracked.PSet(
-    timePerEvent=cms.untracked.double(0.001),
-    cpuEfficiency=cms.untracked.double(0.9),
-    memoryMB=cms.untracked.int32(200),
-    sizePerEventKB=cms.untracked.double(0.5),
-)
-"""
-_MIXING = """\
-process.{label} = cms.EDProducer(
-    "{type}",
-    input=cms.SecSource("EmbeddedRootSource", fileNames=cms.untracked.vstring("/store/mc/of/the/configuration.root")),
-)
-"""
-_OUTPUT = """\
-process.{label} = cms.OutputModule(
-    "PoolOutputModule",
-    fileName=cms.untracked.string("file:{label}.root"),
-    dataset=cms.untracked.PSet(dataTier=cms.untracked.string("{tier}"), filterName=cms.untracked.string("{filter}")),
-)
-process.{label}_step = cms.EndPath(process.{label})
-"""

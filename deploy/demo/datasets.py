@@ -54,12 +54,10 @@ def pileups(parts: Sequence[Mapping[str, Any]], rses: Sequence[str]) -> Iterator
         for index in range(len(rses)):
             name = f"{dataset}#{uuid.uuid5(_NAMESPACE, f'{dataset}/{index}')}"
             held = list(dict.fromkeys((rses[index], rses[(index + 1) % len(rses)])))
-            files = [
-                _file(
-                    dataset, f"{name}/{n}", 1 + _PILEUP_EVENTS * n, [(1, 2 * (FILES_PER_BLOCK * index + n) + k) for k in (1, 2)]
-                )
-                for n in range(FILES_PER_BLOCK)
-            ]
+            files = []
+            for n in range(FILES_PER_BLOCK):
+                lumis = [(1, 2 * (FILES_PER_BLOCK * index + n) + k) for k in (1, 2)]
+                files.append(_file(dataset, f"{name}/{n}", 1 + _PILEUP_EVENTS * n, lumis))
             blocks.append(_block(name, held, files))
         yield _dataset(dataset, blocks)
 

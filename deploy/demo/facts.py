@@ -1,4 +1,4 @@
-"""What the verification compares: plain, frozen values, gathered by ``storage``, ``catalogues``, ``condor`` and ``rows``.
+"""What the verification compares: plain, frozen values, gathered by ``storage``, ``catalogues`` and ``rows``.
 
 Nothing here reads anything; the checks over these values are in ``verdicts``.
 """

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from rucio.client import Client
 
-from deploy.demo import condor, documents, rows, storage
-from deploy.demo.catalogues import Dbs, Rucio
+from deploy.demo import documents, rows, storage
+from deploy.demo.catalogues import Dbs, Rucio, outer_dagmans
 from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule, Standing
 from wms2.conf import Conf
 
@@ -35,7 +35,7 @@ def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts],
     bases = {documents.unmerged_base(rows.document(request.name)).lstrip("/") for request in requests}
     unmerged = storage.files_below(root / base for root in sources.roots.values() for base in sorted(bases))
     pool = PoolFacts(
-        jobs=condor.outer_dagmans(knobs.collector, knobs.schedd_name, knobs.instance, knobs.condor_token_dir),
+        jobs=outer_dagmans(knobs.collector, knobs.schedd_name, knobs.instance, knobs.condor_token_dir),
         unmerged=tuple(map(str, unmerged)),
         tape_rses=rucio.tape_rses,
         constraints=rows.constraints(),
@@ -48,7 +48,7 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
     document = rows.document(standing.name)
     asked = documents.asked(document)
     datasets = rows.dataset_names(workflow)
-    wanted = _read_input(asked, document, rows.excluded_files(workflow), sources)
+    events, lumis, problems = _read_input(asked, document, rows.excluded_files(workflow), sources)
     return RequestFacts(
         name=standing.name,
         status=standing.status,
@@ -56,9 +56,9 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
         dataset_steps=tuple(step for _, step in datasets),
         planned=tuple(rows.planned(workflow)),
         lost_numbers=rows.lost_numbers(workflow),
-        input_events=tuple(wanted.events),
-        input_lumis=frozenset(wanted.lumis),
-        input_problems=tuple(wanted.problems),
+        input_events=tuple(events),
+        input_lumis=frozenset(lumis),
+        input_problems=tuple(problems),
         datasets=tuple(_dataset(name, sources) for name, _ in datasets),
         dags=rows.dags(workflow),
         open_effects=rows.open_effects(standing.name),
@@ -67,29 +67,26 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
-    events: list[EventId]
-    lumis: set[LumiId]
-    problems: list[str]
-
-
-def _read_input(asked: Asked, document: dict[str, object], excluded: frozenset[str], sources: Sources) -> _Input:
-    """Events and lumis that the document's lists let through, of the files that DBS has of the input dataset."""
-    found = _Input([], set(), [])
+def _read_input(
+    asked: Asked, document: dict[str, object], excluded: frozenset[str], sources: Sources
+) -> tuple[list[EventId], set[LumiId], list[str]]:
+    """Events and lumis that the document's lists let through, of the files that DBS has of the input dataset; and problems."""
+    events: list[EventId] = []
+    wanted: set[LumiId] = set()
+    problems: list[str] = []
     if asked.numbers is not None:
-        return found
+        return events, wanted, problems
     files = [f for f in sources.dbs.files(asked.input_dataset, ()) if f.is_valid and f.lfn not in excluded]
     paths = sources.rucio.paths([file.lfn for file in files])
     for known in files:
         path = paths.get(known.lfn)
         file = storage.open_file(known.lfn, "", path) if path else RootFile(known.lfn, "", "", problem="Rucio has no replica")
         if file.problem:
-            found.problems.append(f"{known.lfn}: {file.problem}")
+            problems.append(f"{known.lfn}: {file.problem}")
         lumis = {lumi for lumi in file.lumis if documents.wants(document, lumi, known.block)}
-        found.lumis.update(lumis)
-        found.events.extend(event for event in file.events if event[:2] in lumis)
-    return found
+        wanted |= lumis
+        events += [event for event in file.events if event[:2] in lumis]
+    return events, wanted, problems
 
 
 def _dataset(name: str, sources: Sources) -> DatasetFacts:

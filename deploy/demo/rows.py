@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
-from django.db.models import Sum
+from django.db.models import Count, Q, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
@@ -19,21 +19,10 @@ from wms2.errors import LedgerViolation
 
 def standings() -> list[facts.Standing]:
     """All requests, by name."""
-    found = []
-    for request in Request.objects.order_by("request_name"):
-        units = WorkUnit.objects.filter(workflow__request=request)
-        found.append(
-            facts.Standing(
-                name=request.request_name,
-                status=request.status,
-                waiting_for=request.waiting_for,
-                units_done=units.filter(state=WorkUnitState.DONE).count(),
-                units=units.count(),
-                hold_code=request.hold_code,
-                last_error=request.last_error,
-            )
-        )
-    return found
+    done = Count("workflow__work_units", filter=Q(workflow__work_units__state=WorkUnitState.DONE))
+    rows = Request.objects.order_by("request_name").annotate(units=Count("workflow__work_units"), units_done=done)
+    shown = ("request_name", "status", "waiting_for", "units_done", "units", "hold_code", "last_error")
+    return [facts.Standing(*row) for row in rows.values_list(*shown)]
 
 
 def document(name: str) -> dict[str, Any]:
@@ -99,7 +88,6 @@ def units_not_done(workflow: Workflow) -> tuple[str, ...]:
 
 def account(workflow: Workflow) -> facts.Ledger:
     """The ledger as WMS2 counts it, with its own check of the sums."""
-    violation = ""
     try:
         counted = ledger.ledger_of(workflow)
         ledger.ledger_check(counted)
@@ -107,13 +95,13 @@ def account(workflow: Workflow) -> facts.Ledger:
         return facts.Ledger("events", 0, 0, 0, 0, 0, str(error))
     if counted.by_lumi:
         gone, left = counted.excluded_lumis + counted.refused_lumis, counted.left_lumis + counted.attempted_lumis
-        return facts.Ledger("lumis", counted.all_lumis, counted.done_lumis, counted.planned_lumis, gone, left, violation)
+        return facts.Ledger("lumis", counted.all_lumis, counted.done_lumis, counted.planned_lumis, gone, left)
     if counted.all_files:
         left = counted.left_files + counted.attempted_files
         numbers = (counted.all_files, counted.done_files, counted.planned_files, counted.excluded_files, left)
-        return facts.Ledger("files", *numbers, violation)
+        return facts.Ledger("files", *numbers)
     numbers = (counted.all_events, counted.done_events, counted.planned_events, counted.excluded_events, counted.left_events)
-    return facts.Ledger("events", *numbers, violation)
+    return facts.Ledger("events", *numbers)
 
 
 def constraints() -> frozenset[str]:

@@ -61,7 +61,7 @@ def make(document: Mapping[str, Any], *, name: str, known_configs: set[str], kno
         if dataset["dataset"] not in known_datasets
     ]
     tiers = sorted({dataset["dataset"].rpartition("/")[2] for dataset in made} | set(configurations.TIERS))
-    return World(runnable, {"configcache": configs, "dbs": {"data_tiers": tiers, "datasets": made}}, notes)
+    return World(runnable, {"configcache": configs, "dbs": {"data_tiers": tiers, "datasets": made}}, list(dict.fromkeys(notes)))
 
 
 def _runnable(document: Mapping[str, Any], name: str, notes: list[str]) -> Document:
@@ -72,12 +72,12 @@ def _runnable(document: Mapping[str, Any], name: str, notes: list[str]) -> Docum
     for part in _maps(found):
         if part.get("RequiresGPU") == "required":
             part["RequiresGPU"] = "optional"
-            _note(notes, "RequiresGPU: the mock pool has no GPUs, so they are optional here")
+            notes.append("RequiresGPU: the mock pool has no GPUs, so they are optional here")
         if isinstance(part.get("OpenRunningTimeout"), int) and part["OpenRunningTimeout"] > _OPEN_SECONDS:
             part["OpenRunningTimeout"] = _OPEN_SECONDS
-            _note(notes, f"OpenRunningTimeout: {_OPEN_SECONDS} s, since nothing is added to the dataset here")
+            notes.append(f"OpenRunningTimeout: {_OPEN_SECONDS} s, since nothing is added to the dataset here")
         if part.pop("JobExtraMatchRequirements", ""):
-            _note(notes, "JobExtraMatchRequirements: left out, the mock pool has nothing that would match")
+            notes.append("JobExtraMatchRequirements: left out, the mock pool has nothing that would match")
     return found
 
 
@@ -90,7 +90,7 @@ def _fill(value: Any, name: str, key: str, notes: list[str]) -> Any:
         return value
     filled = _FILLED.get(key, name)
     if filled:
-        _note(notes, f"{key}: the placeholder is {filled!r} here")
+        notes.append(f"{key}: the placeholder is {filled!r} here")
     return filled
 
 
@@ -98,7 +98,7 @@ def _mock_sites(listed: Any, notes: list[str]) -> list[str]:
     mock = [site.cms_name for site in SITES]
     named = [site for site in ([listed] if isinstance(listed, str) else listed) if site in mock]
     if sorted(named) != sorted(set(listed)):
-        _note(notes, f"SiteWhitelist: {', '.join(named or mock)}, which the mock pool has")
+        notes.append(f"SiteWhitelist: {', '.join(named or mock)}, which the mock pool has")
     return named or mock
 
 
@@ -113,11 +113,6 @@ def _maps(document: Document) -> Iterator[Document]:
     for value in document.values():
         if isinstance(value, dict):
             yield from _maps(value)
-
-
-def _note(notes: list[str], line: str) -> None:
-    if line not in notes:
-        notes.append(line)
 
 
 def known() -> tuple[set[str], set[str]]:

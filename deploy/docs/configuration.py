@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic.fields import FieldInfo
@@ -48,29 +48,23 @@ def page(changeable: frozenset[str]) -> str:
     explained = {name for group in KNOBS.values() for name in group}
     if explained != Conf.model_fields.keys():
         raise KeyError(f"explained.py and wms2/conf.py differ in {sorted(explained ^ Conf.model_fields.keys())}")
-    return "\n".join([HEAD, *_knobs(changeable), *_variables()]) + TAIL
+    return "\n".join([HEAD, *_tables(changeable)]) + TAIL
 
 
-def _knobs(changeable: frozenset[str]) -> Iterator[str]:
-    for heading, group in KNOBS.items():
-        yield from _head(heading)
-        for name, text in group.items():
-            mark = " ⟳" if name in changeable else ""
-            yield f"| `WMS2_{name.upper()}`{mark} | {default_of(Conf.model_fields[name])} | {text} |"
+def _tables(changeable: frozenset[str]) -> Iterator[str]:
+    groups: dict[str, Mapping[str, str | tuple[str, str]]] = {**KNOBS, **VARIABLES}
+    for heading, group in groups.items():
+        yield f"## {heading}\n"
+        yield "| variable | default | meaning |"
+        yield "|---|---|---|"
+        for name, told in group.items():
+            if isinstance(told, tuple):
+                default, text = told
+                yield f"| `{name}` | {default} | {text} |"
+            else:
+                mark = " ⟳" if name in changeable else ""
+                yield f"| `WMS2_{name.upper()}`{mark} | {default_of(Conf.model_fields[name])} | {told} |"
         yield ""
-
-
-def _variables() -> Iterator[str]:
-    for heading, group in VARIABLES.items():
-        yield from _head(heading)
-        yield from (f"| `{name}` | {default} | {text} |" for name, (default, text) in group.items())
-        yield ""
-
-
-def _head(heading: str) -> Iterator[str]:
-    yield f"## {heading}\n"
-    yield "| variable | default | meaning |"
-    yield "|---|---|---|"
 
 
 def default_of(field: FieldInfo) -> str:

@@ -1,8 +1,8 @@
 """Configuration and credentials of the loopback pool.
 
-Owns the pool directory: the generated part of the configuration (paths, port, sites, the environment given to jobs),
-copies of the static part in ``config/``, the signing key and the client token. Starting and stopping the daemons
-belongs to ``deploy/stack``. The whole pool runs as the user who owns the directory; no daemon runs as root.
+Owns the pool directory: the generated part of the configuration (paths, port, sites, the environment given to jobs; its form
+is ``config/condor_config``), copies of the static part in ``config/``, the signing key and the client token. Starting and
+stopping the daemons belongs to ``deploy/stack``. The whole pool runs as the user who owns the directory; no daemon runs as root.
 """
 
 from __future__ import annotations
@@ -140,31 +140,10 @@ def _slots() -> list[str]:
 
 def render(pool: Pool) -> str:
     """The generated configuration file; the static files of ``config/`` are read after it."""
-    release = pool.release
-    lines = [
-        "# Generated at every start of the pool: changes here are lost. Put yours into config.d/90-local.conf",
-        f"BIN = {release.bin}",
-        f"SBIN = {release.sbin}",
-        f"LIBEXEC = {release.libexec}",
-        f"LIB = {release.lib}",
-        f"SHARE = {release.share}",
-        f"LOCAL_DIR = {pool.directory}",
-        "LOG = $(LOCAL_DIR)/log",
-        "RUN = $(LOCAL_DIR)/run",
-        *([f"MAX_JOBS_RUNNING = {pool.most_running_jobs}"] if pool.most_running_jobs else []),
-        "LOCK = $(LOCAL_DIR)/lock",
-        "SPOOL = $(LOCAL_DIR)/spool",
-        "EXECUTE = $(LOCAL_DIR)/execute",
-        "DAEMON_SOCKET_DIR = auto",
-        "LOCAL_CONFIG_DIR = $(LOCAL_DIR)/config.d",
-        "LOCAL_CONFIG_FILE =",
-        f"POOL_PORT = {pool.port}",
-        f"POOL_USER = {pool.user}",
-        "# One startd, one partitionable slot per mock site; more cores and memory than the machine has.",
-        *_slots(),
-        f"STARTER_JOB_ENVIRONMENT = {_job_environment(pool.job_environment)}",
-    ]
-    return "\n".join(lines) + "\n"
+    bounded = f"MAX_JOBS_RUNNING = {pool.most_running_jobs}\n" if pool.most_running_jobs else ""
+    slots, jobs = "\n".join(_slots()), _job_environment(pool.job_environment)
+    form = (CONFIG / "condor_config").read_text()
+    return form.format(pool=pool, release=pool.release, bounded=bounded, slots=slots, job_environment=jobs)
 
 
 def configure(pool: Pool) -> None:

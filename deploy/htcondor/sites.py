@@ -29,24 +29,20 @@ SITES: tuple[MockSite, ...] = (
 )
 
 
-def storage_json(site: MockSite, storage_root: Path) -> str:
-    """A site's ``storage.json`` in the form CMS sites publish: the PFN is the prefix followed by the LFN."""
-    description = [
-        {
+def write_site_configuration(siteconf_root: Path, storage_root: Path) -> None:
+    """Create each site's storage directory, and ``<siteconf_root>/<site>/storage.json`` in the form that CMS sites publish.
+
+    The PFN is the prefix followed by the LFN.
+    """
+    for site in SITES:
+        storage, directory = storage_root / site.disk_rse, siteconf_root / site.cms_name
+        (storage / "store").mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        description = {
             "site": site.cms_name,
             "volume": f"{site.short_name}_Disk",
-            "protocols": [{"protocol": "file", "access": "local", "prefix": str(storage_root / site.disk_rse)}],
+            "protocols": [{"protocol": "file", "access": "local", "prefix": str(storage)}],
             "type": "DISK",
             "rse": site.disk_rse,
         }
-    ]
-    return json.dumps(description, indent=2) + "\n"
-
-
-def write_site_configuration(siteconf_root: Path, storage_root: Path) -> None:
-    """Write ``<siteconf_root>/<site>/storage.json`` for every site and create the storage directories."""
-    for site in SITES:
-        (storage_root / site.disk_rse / "store").mkdir(parents=True, exist_ok=True)
-        directory = siteconf_root / site.cms_name
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "storage.json").write_text(storage_json(site, storage_root))
+        (directory / "storage.json").write_text(json.dumps([description], indent=2) + "\n")

@@ -33,14 +33,10 @@ def _escaped(value: str | Path) -> str:
     return str(value).replace("%", "%%")
 
 
-def scripts_directory(settings: Settings) -> Path:
-    """Rucio's migration scripts in the environment, whatever its Python version."""
-    return next((settings.venv / "lib").glob("python3*/site-packages/rucio/db/sqla/migrate_repo"))
-
-
 def write(settings: Settings) -> None:
     """Write all files; repeatable."""
     alembic = settings.state / "server/etc/alembic.ini"
+    scripts = next(settings.venv.glob("lib/python3*/site-packages/rucio/db/sqla/migrate_repo"))  # Rucio's own migrations
     settings.logs.mkdir(parents=True, exist_ok=True)
     known = passwords(settings)
     values = {
@@ -48,7 +44,7 @@ def write(settings: Settings) -> None:
         "database": _escaped(settings.sqlalchemy_url),
         "templates": _escaped(settings.venv / "rucio/etc/mail_templates"),
         "alembic": _escaped(alembic),
-        "scripts": _escaped(scripts_directory(settings)),
+        "scripts": _escaped(scripts),
         "package": PACKAGE,
         "host": HOST,
         "account": ADMIN_ACCOUNT,

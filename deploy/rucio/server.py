@@ -79,11 +79,6 @@ def _require_setup(settings: Settings) -> None:
     configuration.write(settings)  # PORT or DATABASE_URL may differ from last time
 
 
-def _require_answer(settings: Settings) -> None:
-    if service.ping(settings) is None:
-        raise RucioServerError(f"no Rucio server answers on {settings.url}: run start first")
-
-
 def seed(settings: Settings) -> None:
     """Scope, RSEs, limits, distances; the server must run."""
     if settings.storage_root is None:
@@ -94,42 +89,36 @@ def seed(settings: Settings) -> None:
     print("Rucio is seeded")
 
 
-def status(settings: Settings) -> int:
-    answers, line = service.status(settings)
-    print(line)
-    return 0 if answers else 1
-
-
 def run_command(name: str, settings: Settings) -> int:
     """One command; returns the exit code."""
-    if name == "setup":
-        setup(settings)
+    if name not in ("setup", "stop", "status", "env"):
+        _require_setup(settings)
+    if name in ("seed", "settle") and service.ping(settings) is None:
+        raise RucioServerError(f"no Rucio server answers on {settings.url}: run start first")
+    match name:
+        case "setup":
+            setup(settings)
+        case "run":
+            service.run(settings)
+        case "start":
+            service.start(settings)
+        case "seed":
+            seed(settings)
+        case "reset":
+            _database(settings, "empty")
+            print("Rucio is empty")
+        case "settle":
+            _inside(settings, "transfers.py", extra=_as_admin(settings))
+        case "env":
+            print(f"export WMS2_RUCIO_HOME={settings.client_home(SERVICE_ACCOUNT)}")
+            print(f"export WMS2_RUCIO_ACCOUNT={SERVICE_ACCOUNT} WMS2_RUCIO_SCOPE={SCOPE}")
+        case "stop":
+            print("Rucio stopped" if service.stop(settings) else "Rucio was not running")
+    if name not in ("start", "status"):
         return 0
-    if name == "stop":
-        print("Rucio stopped" if service.stop(settings) else "Rucio was not running")
-        return 0
-    if name == "status":
-        return status(settings)
-    if name == "env":
-        print(f"export WMS2_RUCIO_HOME={settings.client_home(SERVICE_ACCOUNT)}")
-        print(f"export WMS2_RUCIO_ACCOUNT={SERVICE_ACCOUNT} WMS2_RUCIO_SCOPE={SCOPE}")
-        return 0
-    _require_setup(settings)
-    if name == "run":
-        service.run(settings)
-    elif name == "start":
-        service.start(settings)
-        return status(settings)
-    elif name == "seed":
-        _require_answer(settings)
-        seed(settings)
-    elif name == "reset":
-        _database(settings, "empty")
-        print("Rucio is empty")
-    elif name == "settle":
-        _require_answer(settings)
-        _inside(settings, "transfers.py", extra=_as_admin(settings))
-    return 0
+    answers, line = service.status(settings)
+    print(line)
+    return int(not answers)
 
 
 def main(arguments: list[str]) -> int:

@@ -28,12 +28,6 @@ class Settled:
     files: int
 
 
-def _arrive(client: Any, rse: str, files: list[dict[str, str]]) -> None:
-    for start in range(0, len(files), BATCH):
-        batch = [{**did, "state": AVAILABLE} for did in files[start : start + BATCH]]
-        client.update_replicas_states(rse, batch)
-
-
 def settle(client: Any, rse_expression: str = TAPE, rule_ids: Collection[str] | None = None) -> Settled:
     """Let every pending copy of replicating rules at the matching RSEs arrive.
 
@@ -50,10 +44,12 @@ def settle(client: Any, rse_expression: str = TAPE, rule_ids: Collection[str] | 
         pending: dict[str, list[dict[str, str]]] = {}
         for lock in client.list_replica_locks(rule["id"]):
             if lock["state"] == "REPLICATING" and lock["rse"] in receiving:
-                pending.setdefault(lock["rse"], []).append({"scope": lock["scope"], "name": lock["name"]})
-        for rse, dids in pending.items():
-            _arrive(client, rse, dids)
-            files += len(dids)
+                arrived = {"scope": lock["scope"], "name": lock["name"], "state": AVAILABLE}
+                pending.setdefault(lock["rse"], []).append(arrived)
+        for rse, copies in pending.items():
+            for start in range(0, len(copies), BATCH):
+                client.update_replicas_states(rse, copies[start : start + BATCH])
+            files += len(copies)
         rules += bool(pending)
     return Settled(rules, files)
 

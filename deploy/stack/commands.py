@@ -199,7 +199,7 @@ def command_shell_env(layout: Layout) -> int:
 def command_manage(layout: Layout) -> int:
     """Run manage.py with the demo's settings; its arguments come in ARGS."""
     settings = environment.read_env_file(_demo_env_file(layout))
-    settings["PATH"] = settings["PATH"].replace("$PATH", environment.caller_path())
+    settings["PATH"] = settings["PATH"].replace("$PATH", os.environ.get("PATH", os.defpath))
     own = {**environment.base(os.environ, settings["PATH"]), **settings}
     argv = [str(layout.python), "manage.py", *_arguments("help")]
     os.chdir(layout.source)
@@ -207,19 +207,12 @@ def command_manage(layout: Layout) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {
-    "setup": command_setup,
-    "demo": command_demo,
-    "demo-check": command_demo_check,
-    "test": command_test,
-    "faults": command_faults,
-    "bench": command_bench,
-    "check": command_check,
-    "pool-check": command_pool_check,
-    "stop": command_stop,
-    "clean-state": command_clean_state,
-    "shell-env": command_shell_env,
-    "manage": command_manage,
-}
+    function.__name__.removeprefix("command_").replace("_", "-"): function
+    for function in (
+        command_setup, command_demo, command_demo_check, command_test, command_faults, command_bench, command_check,
+        command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
+    )
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:

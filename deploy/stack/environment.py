@@ -114,7 +114,3 @@ def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:
     lines += [f"{name}={shlex.quote(value)}" + (':"$PATH"' if name == "PATH" else "") for name, value in settings.items()]
     write_private(path, "\n".join(lines) + "\n")
     return path
-
-
-def caller_path() -> str:
-    return os.environ.get("PATH", os.defpath)

@@ -38,7 +38,7 @@ def load(kind: str, kind_directory: Path) -> Identity:
         new = Identity(instance=f"{kind}-{secrets.token_hex(2)}", django_secret_key=secrets.token_urlsafe(64))
         write_private(path, json.dumps(asdict(new), indent=2) + "\n")
     values = json.loads(path.read_text())
-    missing = [f.name for f in fields(Identity) if f.name not in values]
-    if missing:
-        raise StackError(f"{path} lacks {', '.join(missing)}: remove the state with `make clean-state` and start again")
-    return Identity(**{f.name: str(values[f.name]) for f in fields(Identity)})
+    try:
+        return Identity(**{field.name: str(values[field.name]) for field in fields(Identity)})
+    except KeyError as missing:
+        raise StackError(f"{path} lacks {missing}: remove the state with `make clean-state` and start again") from None

@@ -104,21 +104,19 @@ def real_inputs(source: Path) -> Path | None:
     return candidate if candidate.is_dir() else None
 
 
-def readable_inputs(source: Path, state_root: Path, user: pwd.struct_passwd) -> Path | None:
-    """The real input documents, or a copy of them that the servers' user can read."""
-    inputs = real_inputs(source)
-    if inputs is None or succeeds_as(user, lambda: mirror.is_readable(inputs)):
-        return inputs
-    copy = state_root / "real-inputs"
-    copy_as(user, inputs, copy)
+def readable(path: Path, copy: Path, user: pwd.struct_passwd) -> Path:
+    """The tree or file, or a copy of it that the servers' user can read."""
+    if succeeds_as(user, lambda: mirror.is_readable(path)):
+        return path
+    copy_as(user, path, copy)
     return copy
 
 
 def copy_as(user: pwd.struct_passwd, source: Path, target: Path) -> None:
-    """Copy a tree that only root can read to a place of the user's."""
-    packed = mirror.pack(source)
+    """Copy what only root can read to a place of the user's."""
+    packed = mirror.pack(source.resolve())
     if not succeeds_as(user, lambda: mirror.unpack(packed, target) >= 0):
-        raise StackError(f"user {user.pw_name} could not write the copy of {source} to {target}")
+        raise StackError(f"user {user.pw_name} cannot read {source} and could not write the copy of it to {target}")
 
 
 def prepare_source(source: Path, state_root: Path, user: pwd.struct_passwd) -> Path:
@@ -134,23 +132,6 @@ def prepare_source(source: Path, state_root: Path, user: pwd.struct_passwd) -> P
     reason = "cannot read this checkout" if not readable else "cannot write to its .venv"
     say(f"user {user.pw_name} {reason}: working on a copy in {copy}")
     copy_as(user, source, copy)
-    return copy
-
-
-def readable_request(file: Path, state_root: Path, user: pwd.struct_passwd) -> Path:
-    """The request document named by REQUEST, or a copy of it that the servers' user can read."""
-    if not file.is_file():
-        raise StackError(f"REQUEST={file}: no such file")
-    if succeeds_as(user, lambda: os.access(file, os.R_OK)):
-        return file
-    content, copy = file.read_bytes(), state_root / "requests" / file.name
-
-    def write() -> bool:
-        copy.parent.mkdir(exist_ok=True)
-        return copy.write_bytes(content) >= 0
-
-    if not succeeds_as(user, write):
-        raise StackError(f"user {user.pw_name} can neither read {file} nor write a copy of it to {copy}")
     return copy
 
 
@@ -178,12 +159,15 @@ def launch_as_service_user(arguments: Sequence[str]) -> None:
     environment = kept_environment(user)
     request = os.environ.get("REQUEST")
     if request:
-        environment["REQUEST"] = str(readable_request(Path(request).absolute(), here.state_root, user))
-    inputs = readable_inputs(here.source, here.state_root, user)
+        file = Path(request).absolute()
+        if not file.is_file():
+            raise StackError(f"REQUEST={file}: no such file")
+        environment["REQUEST"] = str(readable(file, here.state_root / "requests" / file.name, user))
+    inputs = real_inputs(here.source)
+    if inputs:
+        environment["WMS2_REAL_INPUTS"] = str(readable(inputs, here.state_root / "real-inputs", user).resolve())
     source = prepare_source(here.source, here.state_root, user)
     environment |= {"WMS2_STATE_DIR": str(here.state_root), "WMS2_TOOLS_DIR": str(here.tools)}
-    if inputs:
-        environment["WMS2_REAL_INPUTS"] = str(inputs.resolve())
     os.chdir(source)
     become(user)
     os.execve(python, [python, "-m", "deploy.stack", *arguments], environment)  # noqa: S606

@@ -28,10 +28,8 @@ def entries(root: Path) -> Iterator[Path]:
 
 
 def is_readable(root: Path) -> bool:
-    """Whether the current user can read everything that a copy would hold."""
-    if not os.access(root, os.R_OK | os.X_OK):
-        return False
-    for entry in entries(root):
+    """Whether the current user can read everything that a copy of a tree, or of one file, would hold."""
+    for entry in (Path(), *entries(root)):
         path = root / entry
         wanted = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
         if path.exists() and not os.access(path, wanted):
@@ -46,8 +44,8 @@ def _content(path: Path) -> Content:
 
 
 def pack(source: Path) -> Packed:
-    """The tree; sockets and the like are left out."""
-    paths = ((entry, source / entry) for entry in entries(source))
+    """The tree, or one file; sockets and the like are left out."""
+    paths = ((entry, source / entry) for entry in ([Path()] if source.is_file() else entries(source)))
     return {entry: _content(path) for entry, path in paths if path.is_symlink() or path.is_dir() or path.is_file()}
 
 
@@ -76,8 +74,8 @@ def _place(path: Path, content: Content) -> bool:
 
 
 def unpack(packed: Packed, target: Path) -> int:
-    """Make ``target`` hold exactly the packed tree; returns how many entries changed."""
-    target.mkdir(parents=True, exist_ok=True)
+    """Make ``target`` hold exactly what was packed; returns how many entries changed."""
+    (target.parent if Path() in packed else target).mkdir(parents=True, exist_ok=True)
     stale = [entry for entry in entries(target) if entry not in packed]
     for entry in stale:
         _remove(target / entry)

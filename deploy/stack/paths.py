@@ -35,27 +35,16 @@ def checkout() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def is_system_install(user_id: int | None = None) -> bool:
-    """Whether state lives under /var/lib: for root."""
-    return (os.geteuid() if user_id is None else user_id) == 0
-
-
-def _user_directory(environment: Mapping[str, str], variable: str, default: str) -> Path:
+def _base(environment: Mapping[str, str], variable: str, default: str, *, as_root: bool) -> Path:
+    if as_root:
+        return SYSTEM_BASE
     value = environment.get(variable, "")
-    if value.startswith("/"):
-        return Path(value) / "wms2"
-    return Path.home() / default / "wms2"
+    return (Path(value) if value.startswith("/") else Path.home() / default) / "wms2"
 
 
 def default_state_root(source: Path, environment: Mapping[str, str], *, as_root: bool) -> Path:
-    base = SYSTEM_BASE if as_root else _user_directory(environment, "XDG_STATE_HOME", ".local/state")
+    base = _base(environment, "XDG_STATE_HOME", ".local/state", as_root=as_root)
     return base / hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
-
-
-def default_tools_root(environment: Mapping[str, str], *, as_root: bool) -> Path:
-    if as_root:
-        return SYSTEM_BASE / "tools"
-    return _user_directory(environment, "XDG_DATA_HOME", ".local/share") / "tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +76,6 @@ class Layout:
         return self.state_root / name
 
 
-def state_root_from(environment: Mapping[str, str]) -> Path | None:
-    """WMS2_STATE_DIR as the user set it."""
-    value = environment.get("WMS2_STATE_DIR", "")
-    if not value:
-        return None
-    path = Path(value)
-    if not path.is_absolute():
-        raise StackError(f"WMS2_STATE_DIR must be an absolute path, not {value!r}")
-    return path
-
-
 def check_state_root(path: Path) -> None:
     """Refuse directories that cannot work, before anything is written there."""
     resolved = path.resolve()
@@ -118,8 +96,11 @@ def check_state_root(path: Path) -> None:
 def layout(environment: Mapping[str, str] = os.environ, *, as_root: bool | None = None, source: Path | None = None) -> Layout:
     """The layout of this checkout for the current (or the given kind of) user."""
     where = source or checkout()
-    root = is_system_install() if as_root is None else as_root
-    state_root = state_root_from(environment) or default_state_root(where, environment, as_root=root)
+    root = os.geteuid() == 0 if as_root is None else as_root
+    chosen, tools = environment.get("WMS2_STATE_DIR", ""), environment.get("WMS2_TOOLS_DIR", "")
+    if chosen and not chosen.startswith("/"):
+        raise StackError(f"WMS2_STATE_DIR must be an absolute path, not {chosen!r}")
+    state_root = Path(chosen) if chosen else default_state_root(where, environment, as_root=root)
     check_state_root(state_root)
-    tools = environment.get("WMS2_TOOLS_DIR", "")
-    return Layout(where, state_root, Path(tools) if tools else default_tools_root(environment, as_root=root))
+    default_tools = _base(environment, "XDG_DATA_HOME", ".local/share", as_root=root) / "tools"
+    return Layout(where, state_root, Path(tools) if tools else default_tools)

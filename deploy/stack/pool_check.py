@@ -15,13 +15,15 @@ from deploy.stack.errors import StackError
 EXAMPLE = Path(__file__).resolve().parents[1] / "htcondor/example"
 
 
+def _ask(directory: Path, environment: Mapping[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool of HTCondor to its end."""
+    return subprocess.run(command, cwd=directory, env=dict(environment), capture_output=True, text=True, check=False, timeout=60)
+
+
 def submit(directory: Path, environment: Mapping[str, str]) -> int:
     """Copy the example there and submit it; returns the outer DAGMan's cluster."""
     shutil.copytree(EXAMPLE, directory, dirs_exist_ok=True)
-    result = subprocess.run(
-        ["condor_submit_dag", "workflow.dag"],
-        cwd=directory, env=dict(environment), capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    result = _ask(directory, environment, "condor_submit_dag", "workflow.dag")
     found = re.search(r"submitted to cluster (\d+)", result.stdout)
     if result.returncode != 0 or not found:
         raise StackError(f"condor_submit_dag failed: {result.stdout}{result.stderr}")
@@ -34,12 +36,10 @@ def outcome(cluster: int, directory: Path, environment: Mapping[str, str], secon
     The directory tells it from older jobs: a schedd that lost its queue gives the same cluster numbers again.
     """
     constraint = f'ClusterId == {cluster} && Iwd == "{directory.resolve()}"'
+    shown = ("-limit", "1", "-af", "JobStatus", "ExitCode", "DAG_Status")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        result = subprocess.run(
-            ["condor_history", "-constraint", constraint, "-limit", "1", "-af", "JobStatus", "ExitCode", "DAG_Status"],
-            env=dict(environment), capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        result = _ask(directory, environment, "condor_history", "-constraint", constraint, *shown)
         if result.returncode == 0 and result.stdout.split():
             return tuple(result.stdout.split())
         time.sleep(0.5)

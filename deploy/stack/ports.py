@@ -50,10 +50,10 @@ def _claims(register: Path, own: Path) -> dict[int, str]:
 
 
 def _first_free(wanted: int, taken: set[int]) -> int:
-    for port in range(wanted, wanted + SEARCHED):
-        if port not in taken and is_free(port):
-            return port
-    raise OSError(f"no free port between {wanted} and {wanted + SEARCHED} on 127.0.0.1")
+    found = next((port for port in range(wanted, wanted + SEARCHED) if port not in taken and is_free(port)), None)
+    if found is None:
+        raise OSError(f"no free port between {wanted} and {wanted + SEARCHED} on 127.0.0.1")
+    return found
 
 
 def allocate(kind: str, kind_directory: Path, register: Path) -> dict[str, int]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -67,14 +67,8 @@ def attached(
     try:
         yield child
     finally:
-        terminate(child, stop_signal, ATTACHED_STOP_SECONDS)
-
-
-def terminate(process: subprocess.Popen[bytes], stop_signal: int, seconds: float) -> bool:
-    """Ask a process to stop and wait; after ``seconds`` its whole session is killed. True when it went by itself."""
-    if process.poll() is None:
-        process.send_signal(stop_signal)
-    return wait_or_kill(process, seconds)
+        child.send_signal(stop_signal)
+        wait_or_kill(child, ATTACHED_STOP_SECONDS)
 
 
 def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -126,10 +120,8 @@ def command_line(pid: int) -> str:
 
 def _signal_all(pids: Sequence[int], signal_number: int) -> None:
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal_number)
-        except ProcessLookupError:
-            continue
 
 
 def sweep(kind_directory: Path, seconds: float = 15.0) -> list[str]:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -117,10 +117,8 @@ def each_of(
 
 def _kill_session(command: subprocess.Popen[bytes]) -> None:
     """End a set-up command and everything it started in its session."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(command.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def cancel() -> None:

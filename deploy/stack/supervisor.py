@@ -68,7 +68,7 @@ class _Process:
         self.service = service
         self._marker = marker
         self._deaths: deque[float] = deque()
-        self._process = self._spawn()
+        self.child = self._spawn()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         service = self.service
@@ -84,9 +84,6 @@ class _Process:
                 errors=subprocess.STDOUT,
             )
 
-    def ended(self) -> int | None:
-        return self._process.poll()
-
     def restart(self) -> None:
         """Start it again; StackError when it keeps dying."""
         now = time.monotonic()
@@ -96,17 +93,7 @@ class _Process:
         if len(self._deaths) > RESTARTS_ALLOWED:
             raise StackError(f"{self.service.name} died {len(self._deaths)} times within a minute: see {self.service.log}")
         self.service.prepare()
-        self._process = self._spawn()
-
-    def ask_to_stop(self) -> None:
-        if self.ended() is None:
-            self._process.send_signal(self.service.stop_signal)
-
-    def await_stop(self, seconds: float) -> str | None:
-        """Wait for its end; a complaint when it had to be killed."""
-        if process.wait_or_kill(self._process, seconds):
-            return None
-        return f"{self.service.name} did not stop in {self.service.stop_seconds:.0f} s and was killed"
+        self.child = self._spawn()
 
 
 class Supervisor:
@@ -163,7 +150,7 @@ class Supervisor:
     def _await(self, running: _Process) -> None:
         service, begun = running.service, time.monotonic()
         while True:
-            code = running.ended()
+            code = running.child.poll()
             if code is not None:
                 ended = f"{service.name} ended with code {code} while starting"
                 raise StackError(f"{ended}; the end of {service.log}:\n{tail(service.log)}")
@@ -179,7 +166,7 @@ class Supervisor:
     def check(self) -> None:
         """Restart services that died; one that keeps dying ends the stack."""
         for running in (each for group in self._groups for each in group):
-            code = running.ended()
+            code = running.child.poll()
             if code is not None:
                 self._say(f"{running.service.name} ended with code {code}; starting it again (log: {running.service.log})")
                 running.restart()
@@ -190,10 +177,10 @@ class Supervisor:
             group = self._groups.pop()
             begun = time.monotonic()
             for running in group:
-                running.ask_to_stop()
+                running.child.send_signal(running.service.stop_signal)
             for running in group:
-                complaint = running.await_stop(running.service.stop_seconds - (time.monotonic() - begun))
-                if complaint:
-                    self._say(complaint)
+                service = running.service
+                if not process.wait_or_kill(running.child, service.stop_seconds - (time.monotonic() - begun)):
+                    self._say(f"{service.name} did not stop in {service.stop_seconds:.0f} s and was killed")
         for leftover in process.sweep(self._directory):
             self._say(f"ended what a service left: {leftover}")

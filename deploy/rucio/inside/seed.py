@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rucio.client import Client
@@ -31,15 +31,8 @@ class Rse:
     requires_approval: bool = False
 
     def attributes(self) -> dict[str, str | int]:
-        return {
-            "tier": self.tier,
-            "cms_type": self.cms_type,
-            "requires_approval": self.requires_approval,
-            "rse_type": self.rse_type,
-            "country": self.country,
-            "dm_weight": self.dm_weight,
-            "lfn2pfn_algorithm": "keep_lfn",
-        }
+        own = {name: value for name, value in asdict(self).items() if name != "name"}
+        return {**own, "lfn2pfn_algorithm": "keep_lfn"}
 
     def protocol(self, storage_root: str) -> dict[str, Any]:
         """PFN = prefix + LFN: ``file://localhost:0<storage_root>/<RSE>/store/...``."""

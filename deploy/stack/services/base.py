@@ -59,15 +59,8 @@ class Place:
     def ask(self, name: str, *words: str | Path, seconds: float = 300.0) -> tuple[int, str]:
         """The exit code of a Python program and what it prints; what it complains of is in the log of this name."""
         output = self.directory / f"logs/{name}.txt"
-        code = run_for_code(
-            (self.layout.python, *words),
-            output=output,
-            errors=self.log(name),
-            environment=self.environment,
-            cwd=self.layout.source,
-            seconds=seconds,
-        )
-        return code, output.read_text()
+        argv, where = (self.layout.python, *words), {"output": output, "errors": self.log(name), "cwd": self.layout.source}
+        return run_for_code(argv, environment=self.environment, seconds=seconds, **where), output.read_text()
 
     def service(self, name: str, *argv: str | Path, problem: Problem) -> Service:
         """A program that stays, output in the log of its name."""

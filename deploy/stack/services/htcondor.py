@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -41,7 +40,6 @@ def problem(pool: condor.Pool, environment: Mapping[str, str]) -> str | None:
 def service(pool: condor.Pool, base_environment: Mapping[str, str]) -> Service:
     """The pool's service. Master's own log is ``log/MasterLog`` in the pool directory."""
     environment = {**base_environment, **pool.environment()}
-    environment["PATH"] = f"{pool.release.path}:{environment.get('PATH', os.defpath)}"
     return Service(
         name="htcondor",
         argv=(pool.release.sbin / "condor_master", "-f", "-pidfile", pool.directory / "run/master.pid"),

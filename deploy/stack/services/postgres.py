@@ -71,15 +71,12 @@ class Postgres:
     def problem(self) -> str | None:
         return None if self.sql("select 1") == "1" else "it does not answer a query"
 
-    def create_database(self, name: str) -> None:
-        exists = self.sql(f"select count(*) from pg_database where datname = '{name}'")  # noqa: S608  (a name of ours)
-        if exists != "1" and self.sql(f"create database {name}") is None:
-            raise StackError(f"PostgreSQL did not create the database {name}: see {self.directory / 'server.log'}")
-
     def create_databases(self) -> None:
         """WMS2's database and Rucio's; one server holds both."""
-        self.create_database(DATABASE)
-        self.create_database(RUCIO_DATABASE)
+        for name in (DATABASE, RUCIO_DATABASE):
+            exists = self.sql(f"select count(*) from pg_database where datname = '{name}'")  # noqa: S608  (a name of ours)
+            if exists != "1" and self.sql(f"create database {name}") is None:
+                raise StackError(f"PostgreSQL did not create the database {name}: see {self.directory / 'server.log'}")
 
     def service(self) -> Service:
         settings = {
