@@ -11,9 +11,10 @@ import pytest
 from tests.support import faults, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
-from wms2.brake import LocalAttempts, use_attempts
-from wms2.circuits import LocalCircuits, circuits, use_circuits
+from wms2.brake import use_attempts
+from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
+from wms2.kept import KeptHere
 
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
@@ -39,13 +40,13 @@ def _configuration_is_read_again() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
-    use_circuits(LocalCircuits())
+    use_circuits(KeptHere())
 
 
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
     """Wrong passwords and tokens of one test are not counted against the next."""
-    use_attempts(LocalAttempts())
+    use_attempts(KeptHere())
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +79,7 @@ def ready(transactional_db: None, outside_world: None) -> None:
 
     circuits_share()
     circuits().clear()  # what a worker that was killed has left to the next
-    use_circuits(LocalCircuits())
+    use_circuits(KeptHere())
     installation_claim()
     schedd_ensure_configured()
     sites_sync()

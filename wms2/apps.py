@@ -8,8 +8,9 @@ from django.apps import AppConfig, apps
 from django.conf import settings
 from django.db.models.signals import post_migrate
 
-from wms2.brake import SharedAttempts, sign_in_braked, use_attempts
-from wms2.circuits import SharedCircuits, redis_url, use_circuits
+from wms2.brake import sign_in_braked, use_attempts
+from wms2.circuits import use_circuits
+from wms2.kept import Kept, KeptHere, KeptTogether
 from wms2.metrics import EXTERNAL_CALL_SECONDS
 
 
@@ -38,16 +39,19 @@ class Wms2Config(AppConfig):
 
 def circuits_share() -> None:
     """Have the processes of this installation tell each other through the broker which services do not answer."""
-    if settings.CELERY_BROKER_URL.startswith("redis"):
-        instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
-        use_circuits(SharedCircuits(redis_url(settings.CELERY_BROKER_URL), f"wms2:{instance}:circuit"))
+    use_circuits(_kept_in_broker("circuit", "circuits"))
 
 
 def attempts_share() -> None:
     """Have the web processes count failed sign-ins together."""
-    if settings.CELERY_BROKER_URL.startswith("redis"):
-        instance = os.environ.get("WMS2_INSTANCE", "")
-        use_attempts(SharedAttempts(redis_url(settings.CELERY_BROKER_URL), f"wms2:{instance}:sign-in"))
+    use_attempts(_kept_in_broker("sign-in", "failed sign-ins"))
+
+
+def _kept_in_broker(name: str, what: str) -> Kept:
+    if not settings.CELERY_BROKER_URL.startswith("redis"):
+        return KeptHere()
+    instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
+    return KeptTogether(settings.CELERY_BROKER_URL, f"wms2:{instance}:{name}", what)
 
 
 def count_external_call(service: str, operation: str, outcome: str, seconds: float) -> None:

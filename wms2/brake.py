@@ -8,113 +8,25 @@ a password is right (Django), what the answer looks like (``wms2.sign_in``, ``wm
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 from django.dispatch import Signal
 from django.http import HttpRequest
 
-from wms2.broker_kept import BrokerKept
 from wms2.conf import conf
+from wms2.kept import Counts, Kept, KeptHere
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 
-#: Keys that a process remembers by itself; the oldest go first.
-_MOST_KEPT = 10_000
 #: Sent once for each wait: ``way``, ``name``, ``address``, ``seconds``.
 sign_in_braked = Signal()
 
 log = structlog.get_logger(__name__)
 
 
-class Attempts(Protocol):
-    """Where attempts are counted. Thread-safe; never raises."""
-
-    def add(self, key: str, seconds: float) -> tuple[int, float]:
-        """One more; how many there are, and for how long they still count. The first one begins the ``seconds``."""
-
-    def take_back(self, key: str, seconds: float) -> None:
-        """One less."""
-
-    def forget(self, key: str) -> None:
-        """None any more."""
+_attempts: Kept = KeptHere()
 
 
-@dataclass(slots=True)
-class LocalAttempts:
-    """In this process alone."""
-
-    clock: Callable[[], float] = time.monotonic
-    _kept: dict[str, tuple[int, float]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, key: str, seconds: float) -> tuple[int, float]:
-        now = self.clock()
-        with self._lock:
-            number, until = self._kept.get(key, (0, 0.0))
-            if until <= now:
-                self._kept.pop(key, None)
-                number, until = 0, now + seconds
-            self._kept[key] = (number + 1, until)
-            while len(self._kept) > _MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-        return number + 1, until - now
-
-    def take_back(self, key: str, seconds: float) -> None:
-        with self._lock:
-            number, until = self._kept.get(key, (0, 0.0))
-            if number:
-                self._kept[key] = (number - 1, until)
-
-    def forget(self, key: str) -> None:
-        with self._lock:
-            self._kept.pop(key, None)
-
-
-class SharedAttempts(BrokerKept):
-    """In Valkey or Redis, for all processes of an installation; its own clock counts the seconds.
-
-    Args:
-        url: the broker's, in redis-py's form.
-        prefix: of the keys; tells installations on one broker apart.
-    """
-
-    def __init__(self, url: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(url, prefix, "failed sign-ins", clock)
-        self._local = LocalAttempts(clock)
-
-    def _change(self, key: str, seconds: float, by: int) -> tuple[int, float]:
-        """In one transaction, so that no count is ever left without an end."""
-        name = f"{self._prefix}:{key}"
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.set(name, 0, px=int(seconds * 1000), nx=True).incrby(name, by).pttl(name)
-            _, number, left = pipe.execute()
-        return int(number), max(0, left) / 1000
-
-    def add(self, key: str, seconds: float) -> tuple[int, float]:
-        return self._ask(lambda: self._change(key, seconds, 1), lambda: self._local.add(key, seconds))
-
-    def take_back(self, key: str, seconds: float) -> None:
-        def shared() -> None:
-            if self._change(key, seconds, -1)[0] < 0:
-                self._client.delete(f"{self._prefix}:{key}")
-
-        self._ask(shared, lambda: self._local.take_back(key, seconds))
-
-    def forget(self, key: str) -> None:
-        def shared() -> None:
-            self._client.delete(f"{self._prefix}:{key}")
-
-        self._ask(shared, lambda: self._local.forget(key))
-
-
-_attempts: Attempts = LocalAttempts()
-
-
-def use_attempts(kept: Attempts) -> None:
+def use_attempts(kept: Kept) -> None:
     """Count there from now on."""
     global _attempts  # noqa: PLW0603
     _attempts = kept
@@ -142,15 +54,15 @@ def password_tried(name: str, address: str) -> float:
         return wait
     wait = _counted(_key("password", address, name), knobs.sign_in_failures_per_name, "password", name, address)
     if wait and address:  # a name that waits anyway says nothing more about its address
-        _attempts.take_back(by_address, knobs.sign_in_window_seconds)
+        _take_back(by_address)
     return wait
 
 
 def password_right(name: str, address: str) -> None:
     """The attempt was no failure."""
-    _attempts.forget(_key("password", address, name))
+    _attempts.ask(lambda kept: kept.drop(_key("password", address, name)))
     if address:
-        _attempts.take_back(_key("password", address), conf().sign_in_window_seconds)
+        _take_back(_key("password", address))
 
 
 def token_wrong(address: str) -> float:
@@ -159,7 +71,7 @@ def token_wrong(address: str) -> float:
 
 
 def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
-    number, left = _attempts.add(key, conf().sign_in_window_seconds)
+    number, left = _attempts.ask(lambda kept: kept.add(key, conf().sign_in_window_seconds))
     if number <= most:
         return 0.0
     seconds = max(1.0, left)
@@ -168,6 +80,16 @@ def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
         log.warning("sign-ins wait after failures", way=way, name=name[:100], address=address[:100], seconds=round(seconds))
         sign_in_braked.send(None, way=way, name=name, address=address, seconds=round(seconds))
     return seconds
+
+
+def _take_back(key: str) -> None:
+    """One attempt less."""
+
+    def back(kept: Counts) -> None:
+        if kept.add(key, conf().sign_in_window_seconds, by=-1)[0] < 0:
+            kept.drop(key)
+
+    _attempts.ask(back)
 
 
 def _key(*parts: str) -> str:

@@ -1,21 +1,17 @@
 """When calling a service stops for a while: circuit breakers over failures in a row, known to all processes.
 
-Owns: counting, the pause, the single probe after it, and where that is kept: in the broker, so that one worker's time-outs spare
-the others theirs; in the process while the broker is silent. Losing it costs a few calls, never work. ADR 0047.
+Owns: counting, the pause, the single probe after it. They are kept in the broker (``wms2.kept``), so that one worker's time-outs
+spare the others theirs; in the process while the broker is silent. Losing them costs a few calls, never work. ADR 0047.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Protocol, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import dataclass
+from typing import TypeVar
 
-from wms2.broker_kept import BrokerKept
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
+from wms2.kept import Counts, Kept, KeptHere
 
 T = TypeVar("T")
 
@@ -35,190 +31,75 @@ class Standing:
     pause_seconds: float = 0.0
 
 
-class Circuits(Protocol):
-    """Where the standing of circuits is kept. Thread-safe; never raises."""
+@dataclass(frozen=True, slots=True)
+class Circuits:
+    """The standing of circuits by their names; never raises."""
+
+    kept: Kept
 
     def standing(self, name: str) -> Standing:
         """Of one circuit."""
+        return self.kept.ask(lambda kept: _standing(kept, name))
 
-    def failed(self, name: str, opens_at: int, pause_seconds: float) -> None:
+    def failed(self, name: str, opens_at: int = FAILURES, pause_seconds: float = PAUSE_SECONDS) -> None:
         """One more failure in a row; with ``opens_at`` of them the pause begins."""
+
+        def count(kept: Counts) -> None:
+            kept.drop(f"probe:{name}")
+            failures, _ = kept.add(f"failures:{name}", _REMEMBERED_SECONDS, anew=True)
+            if failures >= opens_at:
+                kept.add(f"open:{name}", pause_seconds, anew=True)
+
+        self.kept.ask(count)
 
     def answered(self, name: str, below: int | None = None) -> None:
         """Forget the failures; with ``below`` only while there are fewer."""
 
+        def forget(kept: Counts) -> None:
+            if below is None or _standing(kept, name).failures < below:
+                kept.drop(f"failures:{name}", f"open:{name}", f"probe:{name}")
+
+        self.kept.ask(forget)
+
     def take_probe(self, name: str) -> bool:
         """Whether the caller is the one that may probe now."""
+        return self.kept.ask(lambda kept: kept.add(f"probe:{name}", PROBE_SECONDS)[0] == 1)
 
     def give_probe_back(self, name: str) -> None:
         """The probe told nothing: the next call may be it."""
+        self.kept.ask(lambda kept: kept.drop(f"probe:{name}"))
 
     def all(self) -> dict[str, Standing]:
         """Circuits with failures."""
 
+        def named(kept: Counts) -> dict[str, Standing]:
+            names = sorted(key.removeprefix("failures:") for key in kept.keys("failures:"))
+            return {name: _standing(kept, name) for name in names}
+
+        return self.kept.ask(named)
+
     def clear(self) -> None:
         """Forget everything."""
+        for name in self.all():
+            self.answered(name)
 
 
-@dataclass(slots=True)
-class _Kept:
-    failures: int = 0
-    open_until: float = 0.0
-    probe_until: float = 0.0
+def _standing(kept: Counts, name: str) -> Standing:
+    return Standing(kept.read(f"failures:{name}")[0], kept.read(f"open:{name}")[1])
 
 
-@dataclass(slots=True)
-class LocalCircuits:
-    """In this process alone."""
-
-    clock: Callable[[], float] = time.monotonic
-    _kept: dict[str, _Kept] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def standing(self, name: str) -> Standing:
-        with self._lock:
-            return self._standing(self._kept.get(name, _Kept()))
-
-    def _standing(self, kept: _Kept) -> Standing:
-        return Standing(kept.failures, max(0.0, kept.open_until - self.clock()))
-
-    def failed(self, name: str, opens_at: int, pause_seconds: float) -> None:
-        with self._lock:
-            kept = self._kept.setdefault(name, _Kept())
-            kept.failures, kept.probe_until = kept.failures + 1, 0.0
-            if kept.failures >= opens_at:
-                kept.open_until = self.clock() + pause_seconds
-
-    def answered(self, name: str, below: int | None = None) -> None:
-        with self._lock:
-            if below is None or self._kept.get(name, _Kept()).failures < below:
-                self._kept.pop(name, None)
-
-    def take_probe(self, name: str) -> bool:
-        with self._lock:
-            kept = self._kept.setdefault(name, _Kept())
-            if kept.probe_until > self.clock():
-                return False
-            kept.probe_until = self.clock() + PROBE_SECONDS
-            return True
-
-    def give_probe_back(self, name: str) -> None:
-        with self._lock:
-            self._kept.setdefault(name, _Kept()).probe_until = 0.0
-
-    def all(self) -> dict[str, Standing]:
-        with self._lock:
-            return {name: self._standing(kept) for name, kept in self._kept.items()}
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-
-
-class SharedCircuits(BrokerKept):
-    """In Valkey or Redis, for all processes of an installation; its own clock counts the pauses.
-
-    While it does not answer, this process counts for itself.
-
-    Args:
-        url: the broker's, in redis-py's form.
-        prefix: of the keys; tells installations on one broker apart.
-    """
-
-    def __init__(self, url: str, prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(url, prefix, "circuits", clock)
-        self._local = LocalCircuits(clock)
-
-    def _key(self, what: str, name: str = "") -> str:
-        return f"{self._prefix}:{what}:{name}"
-
-    def standing(self, name: str) -> Standing:
-        def shared() -> Standing:
-            with self._client.pipeline(transaction=False) as pipe:
-                failures, left = pipe.get(self._key("failures", name)).pttl(self._key("open", name)).execute()
-            return Standing(int(failures or 0), max(0, left) / 1000)
-
-        return self._ask(shared, lambda: self._local.standing(name))
-
-    def failed(self, name: str, opens_at: int, pause_seconds: float) -> None:
-        def shared() -> None:
-            key = self._key("failures", name)
-            with self._client.pipeline(transaction=True) as pipe:
-                pipe.incr(key).expire(key, int(_REMEMBERED_SECONDS))
-                pipe.delete(self._key("probe", name)).sadd(self._key("names"), name)
-                failures = pipe.execute()[0]
-            if failures >= opens_at:
-                self._client.set(self._key("open", name), 1, px=int(pause_seconds * 1000))
-
-        self._ask(shared, lambda: self._local.failed(name, opens_at, pause_seconds))
-
-    def answered(self, name: str, below: int | None = None) -> None:
-        def shared() -> None:
-            if below is None or int(self._client.get(self._key("failures", name)) or 0) < below:
-                self._forget(name)
-
-        self._ask(shared, lambda: self._local.answered(name, below))
-
-    def _forget(self, *names: str) -> None:
-        keys = [self._key(what, name) for name in names for what in ("failures", "open", "probe")]
-        with self._client.pipeline(transaction=True) as pipe:
-            pipe.delete(*keys).srem(self._key("names"), *names).execute()
-
-    def take_probe(self, name: str) -> bool:
-        key, limit = self._key("probe", name), int(PROBE_SECONDS * 1000)
-        return self._ask(lambda: bool(self._client.set(key, 1, nx=True, px=limit)), lambda: self._local.take_probe(name))
-
-    def give_probe_back(self, name: str) -> None:
-        def shared() -> None:
-            self._client.delete(self._key("probe", name))
-
-        self._ask(shared, lambda: self._local.give_probe_back(name))
-
-    def all(self) -> dict[str, Standing]:
-        def shared() -> dict[str, Standing]:
-            return {name: self.standing(name) for name in sorted(self._client.smembers(self._key("names")))}
-
-        return self._ask(shared, self._local.all)
-
-    def clear(self) -> None:
-        def shared() -> None:
-            names = self._client.smembers(self._key("names"))
-            if names:
-                self._forget(*names)
-
-        self._local.clear()
-        self._ask(shared, lambda: None)
-
-
-def redis_url(broker_url: str) -> str:
-    """kombu's ``redis+socket:///path?virtual_host=0`` in redis-py's words; others are the same in both."""
-    parts = urlsplit(broker_url)
-    if parts.scheme != "redis+socket":
-        return broker_url
-    database = parse_qs(parts.query).get("virtual_host", ["0"])[0].lstrip("/")
-    return f"unix://{parts.path}?db={database or 0}"
-
-
-_circuits: Circuits = LocalCircuits()
+_circuits = Circuits(KeptHere())
 
 
 def circuits() -> Circuits:
-    """Where this process keeps them."""
+    """Those of this process."""
     return _circuits
 
 
-def use_circuits(kept: Circuits) -> None:
+def use_circuits(kept: Kept) -> None:
     """Keep them there from now on."""
     global _circuits  # noqa: PLW0603
-    _circuits = kept
-
-
-class BreakerState(Enum):
-    """What a circuit breaker does with the next call."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    PROBING = "probing"
+    _circuits = Circuits(kept)
 
 
 class CircuitBreaker:
@@ -230,21 +111,10 @@ class CircuitBreaker:
     Args:
         service: as in the errors raised.
         place: host, URL or schedd: circuits of different places are apart.
-        failures: in a row, that open the circuit.
-        pause_seconds: before the probe.
     """
 
-    def __init__(self, service: str, place: str = "", failures: int = FAILURES, pause_seconds: float = PAUSE_SECONDS) -> None:
+    def __init__(self, service: str, place: str = "") -> None:
         self.service, self.name = service, f"{service}:{place}" if place else service
-        self._failures, self._pause_seconds = failures, pause_seconds
-
-    @property
-    def state(self) -> BreakerState:
-        """The state now."""
-        standing = circuits().standing(self.name)
-        if standing.failures < self._failures:
-            return BreakerState.CLOSED
-        return BreakerState.OPEN if standing.pause_seconds > 0 else BreakerState.PROBING
 
     def call(self, fn: Callable[[], T], operation: str = "call") -> T:
         """Run ``fn`` unless the circuit is open.
@@ -264,7 +134,7 @@ class CircuitBreaker:
             self._forget_probe(is_probe)
             raise
         except ServiceUnavailable:
-            circuits().failed(self.name, self._failures, self._pause_seconds)
+            circuits().failed(self.name)
             raise
         except BaseException:
             # An error of our own says nothing about the service; only free the probe's place.
@@ -275,7 +145,7 @@ class CircuitBreaker:
 
     def _admit(self, standing: Standing, operation: str) -> bool:
         """Whether the coming call is the probe; raises CircuitOpen when it may not be made."""
-        if standing.failures < self._failures:
+        if standing.failures < FAILURES:
             return False
         if standing.pause_seconds > 0:
             detail = f"{self.name} failed {standing.failures} times in a row; next probe in {standing.pause_seconds:.0f} s"
@@ -290,7 +160,7 @@ class CircuitBreaker:
         if is_probe:
             circuits().answered(self.name)
         elif standing.failures:
-            circuits().answered(self.name, below=self._failures)
+            circuits().answered(self.name, below=FAILURES)
 
     def _forget_probe(self, is_probe: bool) -> None:
         if is_probe:

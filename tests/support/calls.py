@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wms2.circuits import FAILURES, CircuitBreaker, circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 
@@ -35,3 +36,11 @@ def unavailable() -> ServiceUnavailable:
 
 def rejected() -> ServiceRejected:
     return ServiceRejected("dbs", "block", "no such parameter", 118)
+
+
+def state(breaker: CircuitBreaker) -> str:
+    """What a circuit breaker does with the next call: closed, open or probing."""
+    standing = circuits().standing(breaker.name)
+    if standing.failures < FAILURES:
+        return "closed"
+    return "open" if standing.pause_seconds > 0 else "probing"

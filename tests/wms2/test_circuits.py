@@ -9,18 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.calls import Clock, Script, rejected, unavailable
-from wms2.circuits import (
-    BreakerState,
-    CircuitBreaker,
-    LocalCircuits,
-    SharedCircuits,
-    Standing,
-    circuits,
-    redis_url,
-    use_circuits,
-)
+from tests.support.calls import Clock, Script, rejected, state, unavailable
+from wms2.circuits import CircuitBreaker, Circuits, Standing, circuits, use_circuits
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
+from wms2.kept import KeptHere, KeptTogether, redis_url
 from wms2.retry import retry_call
 
 
@@ -28,7 +20,7 @@ from wms2.retry import retry_call
 def _clock() -> Clock:
     """What the circuits of this process are timed by."""
     clock = Clock()
-    use_circuits(LocalCircuits(clock))
+    use_circuits(KeptHere(clock))
     return clock
 
 
@@ -37,7 +29,7 @@ def opened() -> CircuitBreaker:
     for _ in range(3):
         with pytest.raises(ServiceUnavailable):
             breaker.call(Script(unavailable()))
-    assert breaker.state is BreakerState.OPEN
+    assert state(breaker) == "open"
     return breaker
 
 
@@ -58,11 +50,11 @@ def test_after_the_pause_one_good_probe_closes_the_circuit(clock: Clock) -> None
         breaker.call(Script("too early"))
     clock.now += 0.1
     assert breaker.call(Script("answer")) == "answer"
-    assert breaker.state is BreakerState.CLOSED
+    assert state(breaker) == "closed"
     with pytest.raises(ServiceUnavailable) as caught:
         breaker.call(Script(unavailable()))
     assert not isinstance(caught.value, CircuitOpen)
-    assert breaker.state is BreakerState.CLOSED, "old failures are forgotten"
+    assert state(breaker) == "closed", "old failures are forgotten"
 
 
 def test_a_failed_probe_opens_it_for_another_pause(clock: Clock) -> None:
@@ -93,7 +85,7 @@ def test_only_one_probe_goes_through_at_a_time(clock: Clock) -> None:
         breaker.call(Script("second"))
     leave.set()
     thread.join(10)
-    assert answers == ["answer"] and breaker.state is BreakerState.CLOSED
+    assert answers == ["answer"] and state(breaker) == "closed"
 
 
 def test_three_timeouts_that_each_take_their_whole_limit_open_it(clock: Clock) -> None:
@@ -118,7 +110,7 @@ def test_any_answer_between_failures_begins_the_count_anew(answer: object) -> No
             breaker.call(Script(outcome))
         except (ServiceUnavailable, ServiceRejected) as error:
             assert error is outcome
-    assert breaker.state is BreakerState.CLOSED
+    assert state(breaker) == "closed"
 
 
 def test_circuits_of_two_places_are_apart() -> None:
@@ -131,7 +123,7 @@ def test_a_refusal_shows_that_the_service_is_there(clock: Clock) -> None:
     clock.now += 10
     with pytest.raises(ServiceRejected):
         breaker.call(Script(rejected()))
-    assert breaker.state is BreakerState.CLOSED
+    assert state(breaker) == "closed"
 
 
 def test_a_fault_of_our_own_in_the_probe_lets_the_next_call_probe(clock: Clock) -> None:
@@ -152,15 +144,15 @@ def test_the_late_answer_of_an_earlier_call_does_not_close_the_circuit() -> None
         return "late answer"
 
     assert breaker.call(slow) == "late answer"
-    assert breaker.state is BreakerState.OPEN
+    assert state(breaker) == "open"
 
 
 def test_retries_stop_at_the_moment_the_circuit_opens() -> None:
-    breaker = CircuitBreaker("dbs", failures=2)
-    script = Script(unavailable(), unavailable(), "never asked")
+    breaker = CircuitBreaker("dbs")
+    script = Script(unavailable(), unavailable(), unavailable(), "never asked")
     with pytest.raises(CircuitOpen):
-        retry_call(lambda: breaker.call(script), sleep=lambda _: None)
-    assert script.calls == 2
+        retry_call(lambda: breaker.call(script), tries=5, sleep=lambda _: None)
+    assert script.calls == 3
 
 
 # --- between processes
@@ -174,10 +166,10 @@ def _prefix() -> str:
     return f"test:{uuid.uuid4().hex}"
 
 
-def another_process(prefix: str) -> SharedCircuits:
-    kept = SharedCircuits(redis_url(os.environ["WMS2_BROKER_URL"]), prefix)
+def another_process(prefix: str) -> Circuits:
+    kept = KeptTogether(os.environ["WMS2_BROKER_URL"], prefix, "circuits")
     use_circuits(kept)
-    return kept
+    return circuits()
 
 
 def test_the_failures_of_one_process_spare_the_others_theirs(prefix: str) -> None:
@@ -202,10 +194,10 @@ def test_after_the_pause_one_process_probes_and_its_answer_is_for_all(prefix: st
     assert second.standing("dbs") == Standing(3, 0.0)
 
     def probe() -> str:
-        use_circuits(first)
+        use_circuits(first.kept)
         with pytest.raises(CircuitOpen, match="being probed"):
             CircuitBreaker("dbs").call(Script("second probe"))
-        use_circuits(second)
+        use_circuits(second.kept)
         return "answer"
 
     assert CircuitBreaker("dbs").call(probe) == "answer"
@@ -224,7 +216,7 @@ def test_an_answer_elsewhere_begins_the_count_anew_while_the_circuit_is_closed(p
 
 
 def test_without_a_broker_each_process_counts_for_itself(tmp_path: Path) -> None:
-    use_circuits(SharedCircuits(f"unix://{tmp_path}/nobody.sock?db=0", "test"))
+    use_circuits(KeptTogether(f"unix://{tmp_path}/nobody.sock?db=0", "test", "circuits"))
     breaker = CircuitBreaker("dbs")
     for _ in range(3):
         with pytest.raises(ServiceUnavailable, match="refused"):
