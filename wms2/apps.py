@@ -23,7 +23,7 @@ class Wms2Config(AppConfig):
 
     def ready(self) -> None:
         """Import for their registrations, once models can be imported."""
-        from wms2 import checks, metrics_hooks, sign_in  # noqa: F401
+        from wms2 import checks, sign_in  # noqa: F401
         from wms2.adapters.observe import add_observer
         from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure

@@ -1,31 +1,26 @@
-"""The files in which processes keep their counters (prometheus_client's multi-process mode), read together and folded.
+"""The files in which processes keep their counters (prometheus_client's multi-process mode), and their sum.
 
 Each kind of process has a directory of its own below ``WMS2_METRICS_ROOT`` and is started with it as
 ``PROMETHEUS_MULTIPROC_DIR``; a scrape adds up all of them. What a process counted stays in the sum after its end (a counter that
-falls looks like a restart to Prometheus), but not its file: ``fold`` adds the files of dead processes up in one. Process ids tell
-the dead ones, so processes of several containers must not share a directory.
+falls looks like a restart to Prometheus): files are named by a number that a later process takes over, and goes on counting in
+them. So there are never more files than processes that ran at the same time. All metrics kept so are counters and histograms.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 
-from prometheus_client import Metric
-from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client import Metric, values
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 ROOT = "WMS2_METRICS_ROOT"
 OWN = "PROMETHEUS_MULTIPROC_DIR"
-#: What a file's name begins with. The values of these may be added up; a dead process's gauges say nothing any more.
-ADDED = ("counter", "histogram", "summary")
-FOLDED = "folded"
-_LOCK = "lock"
+_NUMBERS = "numbers"
 
 
 def directories() -> list[Path]:
@@ -40,69 +35,38 @@ class AllProcesses(Collector):
     """Counters and histograms of all processes of this node, ended ones included."""
 
     def collect(self) -> Iterable[Metric]:
-        """One sum over all files; nothing is folded meanwhile."""
-        places = directories()
-        with ExitStack() as stack:
-            for place in places:
-                stack.enter_context(_locked(place, fcntl.LOCK_SH))
-            files = [str(file) for place in places for file in place.glob("*.db")]
-            return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
+        """One sum over all files."""
+        files = [str(file) for place in directories() for file in place.glob("*.db")]
+        return list(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 
-def fold(directory: Path) -> int:
-    """Add the files of dead processes up in one and remove them; returns how many there were."""
-    with _locked(directory, fcntl.LOCK_EX):
-        dead = [file for file in directory.glob("*.db") if not _alive(_owner(file))]
-        for kind in ADDED:
-            _fold(directory / f"{kind}_{FOLDED}.db", [file for file in dead if file.name.startswith(f"{kind}_")])
-        for file in dead:
-            file.unlink(missing_ok=True)
-        return len(dead)
-
-
-def fold_own() -> None:
-    """What a process does at its start, and gunicorn when one of its workers has ended."""
+def count_in_files() -> None:
+    """Keep the counters of this process and its children in files, if it has a directory; called before any metric is made."""
     own = os.environ.get(OWN)
     if own:
-        fold(Path(own))
+        values.ValueClass = values.MultiProcessValue(numbered(Path(own)))
 
 
-def _fold(target: Path, files: list[Path]) -> None:
-    if not files:
-        return
-    sums: dict[str, float] = defaultdict(float)
-    for file in (target, *files) if target.exists() else files:
-        for key, value, *_ in MmapedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
-            sums[key] += value
-    fresh = target.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    written = MmapedDict(str(fresh))  # type: ignore[no-untyped-call]
-    for key, value in sums.items():
-        written.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
-    written.close()  # type: ignore[no-untyped-call]
-    fresh.replace(target)
+def numbered(directory: Path) -> Callable[[], int]:
+    """A function that tells each process its number: the lowest that no living process of the directory has.
 
+    A number is a byte of a file, locked for as long as its process lives. A child has a number of its own, which is never its
+    parent's, even if that has ended: prometheus_client sees by the change that there was a fork.
+    """
+    numbers = (directory / _NUMBERS).open("a")
+    owner, mine = 0, -1
 
-def _owner(file: Path) -> str:
-    """The process id in ``counter_123.db`` or ``gauge_all_123.db``."""
-    return file.stem.rpartition("_")[2]
-
-
-def _alive(owner: str) -> bool:
-    """Whether the file is still written; the folded one is ours to keep. Another user's process is alive as well."""
-    if owner == FOLDED:
+    def is_free(number: int) -> bool:
+        try:
+            fcntl.lockf(numbers, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):
+            return False
         return True
-    try:
-        os.kill(int(owner), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
+    def number() -> int:
+        nonlocal owner, mine
+        if owner != os.getpid():
+            owner, mine = os.getpid(), next(one for one in count() if one != mine and is_free(one))
+        return mine
 
-@contextmanager
-def _locked(directory: Path, how: int) -> Iterator[None]:
-    with (directory / _LOCK).open("a") as stream:
-        fcntl.flock(stream, how)
-        yield
+    return number

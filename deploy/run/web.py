@@ -7,9 +7,6 @@ database does not keep others waiting. Its control socket would be one for all s
 from __future__ import annotations
 
 import os
-from typing import Any
-
-from wms2.metrics_files import fold_own
 
 bind = f"{os.environ.get('WMS2_BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 preload_app = True
@@ -18,13 +15,3 @@ threads = 4
 worker_class = "gthread"
 control_socket_disable = True
 graceful_timeout = 20
-
-
-def on_starting(server: Any) -> None:
-    """Counters of an earlier web server stay in the sum."""
-    fold_own()
-
-
-def child_exit(server: Any, worker: Any) -> None:
-    """So do those of a worker that has ended."""
-    fold_own()

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from kombu import Queue  # type: ignore[attr-defined]
 
+from wms2.metrics_files import count_in_files
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
 from wms2.settings.required import required
 from wms2.settings.rest import REST_FRAMEWORK as REST_FRAMEWORK
 from wms2.settings.rest import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 
+count_in_files()  # the apps that are imported after the settings make metrics
 BASE_DIR = Path(__file__).resolve().parents[2]
 ENVIRONMENT = required("WMS2_ENVIRONMENT")
 DEBUG = os.environ.get("WMS2_DEBUG", "0") == "1"

@@ -1,4 +1,4 @@
-"""Counters of several processes: every kind's are in one sum, a dead process's stay in it, its files do not."""
+"""Counters of several processes: every kind's are in one sum, a dead process's stay in it, its files are the next one's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from celery.signals import beat_init, worker_init
-from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.support.places import ROOT
 from tests.support.scraping import scrape, value
-from wms2 import metrics_files, metrics_hooks
+from wms2 import metrics_files
 
 pytestmark = pytest.mark.django_db
 #: A process that counts what it is told on its standard input, and says when it has.
@@ -72,7 +69,7 @@ def test_a_scrape_adds_up_a_worker_and_a_web_process_that_run(reader: object, ro
         assert cycles(reader) == 17
 
 
-def test_what_a_killed_process_counted_stays_and_its_files_become_one(reader: object, root: Path) -> None:
+def test_what_a_killed_process_counted_stays_and_the_next_one_goes_on_in_its_files(reader: object, root: Path) -> None:
     with process(root, "worker") as living:
         count(living, 1)
         for number in (20, 300):
@@ -80,35 +77,25 @@ def test_what_a_killed_process_counted_stays_and_its_files_become_one(reader: ob
                 count(killed, number)
                 killed.send_signal(signal.SIGKILL)
                 killed.wait(30)
-        before = scrape(reader)  # type: ignore[arg-type]
-        assert value(before, "wms2_lifecycle_cycles_total", outcome="ok") == 321
-
-        assert metrics_files.fold(root / "worker") > 0
-
-        after = scrape(reader)  # type: ignore[arg-type]
-        for key in before:
-            if key[0].startswith(("wms2_lifecycle_cycles", "wms2_lifecycle_cycle_seconds")):
-                assert after[key] == before[key], key
-        assert value(after, "wms2_lifecycle_cycle_seconds_count") == 3
-        assert value(after, "wms2_lifecycle_cycle_seconds_bucket", le="10.0") == 1
-        owners = {metrics_files._owner(file) for file in (root / "worker").glob("*.db")}
-        assert owners == {str(living.pid), metrics_files.FOLDED}
+        found = scrape(reader)  # type: ignore[arg-type]
+        assert value(found, "wms2_lifecycle_cycles_total", outcome="ok") == 321
+        assert value(found, "wms2_lifecycle_cycle_seconds_count") == 3
+        assert value(found, "wms2_lifecycle_cycle_seconds_bucket", le="10.0") == 1
+        owners = {file.stem.rpartition("_")[2] for file in (root / "worker").glob("*.db")}
+        assert owners == {"0", "1"}, "never more files than processes at the same time"
         count(living, 1000)
         assert cycles(reader) == 1321, "the living process goes on in its own file"
 
 
-def test_folding_again_adds_to_what_was_folded(root: Path) -> None:
-    for number in (5, 6):
-        with process(root, "worker") as child:
-            count(child, number)
-        metrics_files.fold(root / "worker")
-    registry = CollectorRegistry()
-    registry.register(metrics_files.AllProcesses())
-    assert 'wms2_lifecycle_cycles_total{outcome="ok"} 11.0' in generate_latest(registry).decode()
-    assert metrics_files.fold(root / "worker") == 0
-
-
-@pytest.mark.parametrize("signal", [worker_init, beat_init], ids=["worker", "beat"])
-def test_workers_and_beat_fold_at_their_start(signal: Any) -> None:
-    connected = [reference() for _, reference in signal.receivers]
-    assert metrics_hooks.fold_at_start in connected
+def test_a_child_counts_in_files_of_its_own(tmp_path: Path) -> None:
+    number = metrics_files.numbered(tmp_path)
+    assert (number(), number()) == (0, 0)
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(tell, str(number()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(told, 10) == b"1"
+    os.close(told)
+    os.close(tell)
