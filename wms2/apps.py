@@ -1,4 +1,4 @@
-"""The Django app of the wiring: system checks, the observer of external calls, the operators' group, the audit."""
+"""The Django app of the wiring: system checks, the operators' group, the audit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from django.db.models.signals import post_migrate
 from wms2.brake import sign_in_braked, use_attempts
 from wms2.circuits import use_circuits
 from wms2.kept import Kept, KeptHere, KeptTogether
-from wms2.metrics import EXTERNAL_CALL_SECONDS
 
 
 class Wms2Config(AppConfig):
-    """Registers the checks of ``wms2.checks``, counts calls to outside services, makes the group ``operators``."""
+    """Registers the checks of ``wms2.checks``, makes the group ``operators``."""
 
     name = "wms2"
     label = "wms2"
@@ -24,13 +23,11 @@ class Wms2Config(AppConfig):
     def ready(self) -> None:
         """Import for their registrations, once models can be imported."""
         from wms2 import checks, sign_in  # noqa: F401
-        from wms2.adapters.observe import add_observer
         from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
 
         site_configure()
-        add_observer(count_external_call)
         circuits_share()
         attempts_share()
         sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
@@ -52,8 +49,3 @@ def _kept_in_broker(name: str, what: str) -> Kept:
         return KeptHere()
     instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
     return KeptTogether(settings.CELERY_BROKER_URL, f"wms2:{instance}:{name}", what)
-
-
-def count_external_call(service: str, operation: str, outcome: str, seconds: float) -> None:
-    """One call of an adapter into ``wms2_external_call_seconds``."""
-    EXTERNAL_CALL_SECONDS.labels(service, operation, outcome).observe(seconds)

@@ -44,7 +44,7 @@ def count_in_files() -> None:
     """Keep the counters of this process and its children in files, if it has a directory; called before any metric is made."""
     own = os.environ.get(OWN)
     if own:
-        values.ValueClass = values.MultiProcessValue(numbered(Path(own)))
+        values.ValueClass = values.MultiProcessValue(numbered(Path(own)))  # type: ignore[no-untyped-call]
 
 
 def numbered(directory: Path) -> Callable[[], int]:

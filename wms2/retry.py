@@ -12,32 +12,20 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
+from wms2.errors import CircuitOpen, NotNow, ServiceUnavailable
 
 T = TypeVar("T")
 
+#: How often a call that may be repeated is made at most.
+TRIES = 3
+_BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
 
-def retry_call(
-    fn: Callable[[], T],
-    *,
-    retryable: tuple[type[Exception], ...] = (ServiceUnavailable,),
-    tries: int = 3,
-    base_seconds: float = 0.5,
-    cap_seconds: float = 30.0,
-    sleep: Callable[[float], None] = time.sleep,
-) -> T:
+
+def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[float], None] = time.sleep) -> T:
     """Call ``fn`` until it returns, at most ``tries`` times; between two tries sleep a random part of a doubling pause.
 
-    ``CircuitOpen``, ``ServiceRejected`` and ``NotNow`` are never retried, whatever ``retryable`` says: the first was not even
-    tried, the others would hear the same again. Only for calls that may be made twice; a submission never is.
-
-    Args:
-        fn: the call, without arguments.
-        retryable: error classes worth another try.
-        tries: upper bound of calls, at least 1.
-        base_seconds: upper bound of the first pause; doubles each time.
-        cap_seconds: upper bound of any pause.
-        sleep: injected by tests.
+    Only ``ServiceUnavailable`` is worth another try, and not as ``CircuitOpen`` or ``NotNow``: the first was not even tried, the
+    second would hear the same again. Only for calls that may be made twice; a submission never is.
 
     Raises:
         Exception: what the last try raised.
@@ -47,15 +35,14 @@ def retry_call(
     for attempt in range(1, tries):
         try:
             return fn()
-        except (CircuitOpen, NotNow, ServiceRejected):
+        except (CircuitOpen, NotNow):
             raise
-        except retryable:
-            sleep(jittered_seconds(attempt, base_seconds, cap_seconds))
+        except ServiceUnavailable:
+            sleep(jittered_seconds(attempt))
     return fn()
 
 
-def jittered_seconds(attempt: int, base_seconds: float, cap_seconds: float) -> float:
+def jittered_seconds(attempt: int) -> float:
     """A pause after failed attempt number ``attempt`` (from 1): uniform in 0 .. min(cap, base * 2^(attempt-1)), "full jitter"."""
-    # The exponent is bounded: 2.0 ** 1100 raises OverflowError, and a row may count that many attempts.
     # Spreads the load; nothing secret depends on it.
-    return random.uniform(0.0, min(cap_seconds, base_seconds * 2.0 ** min(attempt - 1, 60)))  # noqa: S311
+    return random.uniform(0.0, min(_CAP_SECONDS, _BASE_SECONDS * 2.0 ** (attempt - 1)))  # noqa: S311

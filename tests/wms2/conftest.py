@@ -11,7 +11,7 @@ import pytest
 from tests.support.servers import Behaviour, RawServer
 from tests.support.simulators import Proxy, Simulators
 from tests.support.web_clients import built, nobody, operator, reader, staff
-from wms2.adapters import observe
+from wms2.adapters import caller
 
 __all__ = ["built", "nobody", "operator", "reader", "staff"]
 
@@ -37,17 +37,20 @@ def closed_port() -> int:
 
 
 @pytest.fixture
-def calls() -> Iterator[list[tuple[str, str, str]]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """``(service, operation, outcome)`` of every call made meanwhile."""
     seen: list[tuple[str, str, str]] = []
 
-    def note(service: str, operation: str, outcome: str, seconds: float) -> None:
-        assert seconds >= 0
-        seen.append((service, operation, outcome))
+    class Noted:
+        def labels(self, *call: str) -> Noted:
+            seen.append(call)  # type: ignore[arg-type]
+            return self
 
-    observe.add_observer(note)
-    yield seen
-    observe.remove_observer(note)
+        def observe(self, seconds: float) -> None:
+            assert seconds >= 0
+
+    monkeypatch.setattr(caller, "EXTERNAL_CALL_SECONDS", Noted())
+    return seen
 
 
 @pytest.fixture(scope="session")

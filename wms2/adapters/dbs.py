@@ -28,7 +28,7 @@ from wms2.adapters.types import (
     OutputConfig,
 )
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
-from wms2.retry import jittered_seconds
+from wms2.retry import TRIES, jittered_seconds
 
 __all__ = [
     "BlockInfo",
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 CREATE_BY = "WMS2"
-_WRITE_TRIES = 3
 #: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
 _BULK_TIMEOUT_FACTOR = 4.0
 #: DBS's code for a file that it does not insert.
@@ -108,7 +107,7 @@ class Dbs:
         A refusal is looked at too: it may come from an earlier call that timed out and was still being carried out.
         """
         body = block_payload(block, CREATE_BY)
-        for attempt in range(1, _WRITE_TRIES + 1):
+        for attempt in range(1, TRIES + 1):
             error: ServiceUnavailable | ServiceRejected | None = None
             try:
                 self._bulk.send_json("POST", "/bulkblocks", operation=operation, body=body)
@@ -120,9 +119,9 @@ class Dbs:
                 raise ServiceUnavailable(SERVICE, operation, f"{block.block_name} was accepted and cannot be read back yet")
             if error.code == INSERT_FILE_CODE:  # in concurrent mode the cause is lost: "concurrency error"
                 self._refuse_files_of_other_blocks(block, block.files, operation)
-            if attempt == _WRITE_TRIES or isinstance(error, ServiceRejected):
+            if attempt == TRIES or isinstance(error, ServiceRejected):
                 raise error
-            self._sleep(jittered_seconds(attempt, 0.5, 30.0))
+            self._sleep(jittered_seconds(attempt))
 
     def _registered(self, block: BlockSpec, operation: str) -> bool:
         """Whether DBS has the block; closed, if it was begun open.
@@ -269,7 +268,7 @@ class Dbs:
         self._put_body("/files", {"logical_file_name": lfn, "is_file_valid": 0}, operation)
 
     def _put_query(self, path: str, params: dict[str, str | int], operation: str) -> None:
-        self._writer.send_json("PUT", path, operation=operation, params=params, tries=_WRITE_TRIES)
+        self._writer.send_json("PUT", path, operation=operation, params=params, tries=TRIES)
 
     def _put_body(self, path: str, body: object, operation: str) -> None:
-        self._writer.send_json("PUT", path, operation=operation, body=body, tries=_WRITE_TRIES)
+        self._writer.send_json("PUT", path, operation=operation, body=body, tries=TRIES)

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from wms2.adapters import htcondor_ads as ads
+from wms2.adapters.caller import Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask
-from wms2.adapters.observe import observed
 from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots, StrayJobs
-from wms2.circuits import CircuitBreaker
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.retry import retry_call
+from wms2.retry import TRIES
 
-_TRIES = 3
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
 _MAX_SUBMISSIONS = 20
 _PRIORITY_PARTS = 1000
@@ -56,8 +54,7 @@ class HtcondorAdapter:
         self._place = Place(schedd_name, collector, token_dir)
         self._instance = instance
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
-        self._sleep = sleep
-        self.breaker = CircuitBreaker(SERVICE, f"{schedd_name} via {collector}")
+        self._caller = Caller(SERVICE, f"{schedd_name} via {collector}", sleep)
 
     # --- submission
 
@@ -89,7 +86,8 @@ class HtcondorAdapter:
             "attributes": ads.stamp_literals(attributes),
             "priority": int(priority),
         }
-        (cluster,) = self._once([call], "submit_dag", self._submit_timeout_seconds, begun)
+        limit = self._submit_timeout_seconds
+        (cluster,) = self._ask([call], "submit_dag", tries=1, limit_seconds=limit, begun=begun)
         return int(cluster)
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
@@ -132,7 +130,7 @@ class HtcondorAdapter:
         """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
         calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call]
-        schedd, rows = self._once(calls, "watch", self._timeout_seconds)
+        schedd, rows = self._ask(calls, "watch", tries=1)
         return ads.schedd_ad(schedd), ads.dagman_ads(rows, instance)
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
@@ -261,14 +259,18 @@ class HtcondorAdapter:
             return 0
         return int(changed)
 
-    def _ask(self, calls: Sequence[Mapping[str, Any]], operation: str) -> list[Any]:
-        return retry_call(lambda: self._once(calls, operation, self._timeout_seconds), tries=_TRIES, sleep=self._sleep)
-
-    def _once(
-        self, calls: Sequence[Mapping[str, Any]], operation: str, limit_seconds: float, begun: float | None = None
+    def _ask(
+        self,
+        calls: Sequence[Mapping[str, Any]],
+        operation: str,
+        *,
+        tries: int = TRIES,
+        limit_seconds: float | None = None,
+        begun: float | None = None,
     ) -> list[Any]:
-        def asked() -> list[Any]:
-            return ask(self._place, calls, operation=operation, limit_seconds=limit_seconds, begun=begun)
+        limit = limit_seconds or self._timeout_seconds
 
-        with observed(SERVICE, operation):
-            return self.breaker.call(asked, operation)
+        def asked() -> list[Any]:
+            return ask(self._place, calls, operation=operation, limit_seconds=limit, begun=begun)
+
+        return self._caller.call(operation, asked, tries)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wms2.adapters.observe import TIMEOUT_CODE
+from wms2.adapters.caller import TIMEOUT_CODE
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"

@@ -16,24 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
 
 import requests
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
-from wms2.adapters.observe import TIMEOUT_CODE, observed
-from wms2.circuits import CircuitBreaker
+from wms2.adapters.caller import TIMEOUT_CODE, Caller
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.retry import retry_call
-
-T = TypeVar("T")
+from wms2.retry import TRIES
 
 JSON_TYPE = "application/json"
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS = 10.0
-_READ_TRIES = 3
 _MAX_DETAIL = 500
 # Answers that say "not now" although they are 4xx.
 _TRY_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
@@ -92,8 +87,8 @@ class HttpService:
     ) -> None:
         self.service, self.base_url = service, base_url.rstrip("/")
         self._timeout_seconds, self._credentials = timeout_seconds, credentials or Credentials()
-        self._fault_parser, self._sleep = fault_parser, sleep
-        self.breaker = CircuitBreaker(service, self.base_url.partition("://")[2])
+        self._fault_parser = fault_parser
+        self.caller = Caller(service, self.base_url.partition("://")[2], sleep)
         self._local = threading.local()
 
     def get_json(self, path: str, *, operation: str, params: Params = None) -> object:
@@ -103,11 +98,11 @@ class HttpService:
             ServiceUnavailable: no usable answer (also JSON that does not parse).
             ServiceRejected: refused.
         """
-        return self.send_json("GET", path, operation=operation, params=params, tries=_READ_TRIES)
+        return self.send_json("GET", path, operation=operation, params=params, tries=TRIES)
 
     def get_bytes(self, path: str, *, operation: str) -> bytes:
         """GET the body as it is; retried. Errors as ``get_json``."""
-        return self._attempt(lambda: self._call("GET", path, operation, None, None), operation, _READ_TRIES)
+        return self.caller.call(operation, lambda: self._call("GET", path, operation, None, None))
 
     def send_json(
         self, method: str, path: str, *, operation: str, params: Params = None, body: object = None, tries: int = 1
@@ -131,7 +126,7 @@ class HttpService:
             except ValueError as error:
                 raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {_short(answer)}") from error
 
-        return self._attempt(call, operation, tries)
+        return self.caller.call(operation, call, tries)
 
     def stream_lines(self, path: str, *, operation: str, params: Params, accept: str) -> Iterator[bytes]:
         """GET and yield the body's lines as they come, holding one at a time. Opening is retried, reading on is not.
@@ -139,9 +134,7 @@ class HttpService:
         Raises:
             ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole.
         """
-        response = self._attempt(
-            lambda: self._open("GET", path, operation, params, None, {"Accept": accept}), operation, _READ_TRIES
-        )
+        response = self.caller.call(operation, lambda: self._open("GET", path, operation, params, None, {"Accept": accept}))
         with response, self._mapped(operation):
             # Without a length or chunks, a dropped connection cannot be told from the end.
             if "Content-Length" not in response.headers and response.headers.get("Transfer-Encoding", "") != "chunked":
@@ -151,13 +144,6 @@ class HttpService:
             for line in response.iter_lines(chunk_size=_CHUNK_BYTES):
                 if line.strip():
                     yield line
-
-    def _attempt(self, call: Callable[[], T], operation: str, tries: int) -> T:
-        def once() -> T:
-            with observed(self.service, operation):
-                return self.breaker.call(call, operation)
-
-        return retry_call(once, tries=tries, sleep=self._sleep)
 
     def _call(self, method: str, path: str, operation: str, params: Params, body: object) -> bytes:
         """One try: the whole body of a good answer."""

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from wms2.adapters import wire
 from wms2.adapters.http import Fault, HttpService, plain_fault
 from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.retry import TRIES
 
 SERVICE = "reqmgr2"
 Document = dict[str, Any]
@@ -18,7 +19,6 @@ Document = dict[str, Any]
 
 _ANSWER = TypeAdapter(wire.ReqMgr2Answer)
 _CREATED = TypeAdapter(wire.ReqMgr2Created)
-_WRITE_TRIES = 3
 _STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
 _NOT_PUT = _STATISTICS | {"RequestStatus"}
 
@@ -131,7 +131,7 @@ class ReqMgr2:
         unfit = sorted(_NOT_PUT & changes.keys())
         if unfit:
             raise ValueError(f"{', '.join(unfit)}: a status goes through set_status, statistics through add_statistics")
-        self._put(name, changes, "put", tries=_WRITE_TRIES)
+        self._put(name, changes, "put", tries=TRIES)
         document = self.request(name)
         dropped = [key for key, value in changes.items() if document.get(key) != value]
         if dropped:

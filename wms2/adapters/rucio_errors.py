@@ -9,7 +9,7 @@ from __future__ import annotations
 import requests
 from rucio.common.exception import RucioException
 
-from wms2.adapters.observe import TIMEOUT_CODE
+from wms2.adapters.caller import TIMEOUT_CODE
 from wms2.errors import NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 
 SERVICE = "rucio"

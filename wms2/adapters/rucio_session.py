@@ -21,16 +21,13 @@ from typing import Any, TypeVar
 from rucio.client import Client
 from rucio.common.exception import RucioException
 
-from wms2.adapters.observe import observed
+from wms2.adapters.caller import Caller
 from wms2.adapters.rucio_errors import SERVICE, failure
-from wms2.circuits import CircuitBreaker
 from wms2.errors import ConfigurationError
-from wms2.retry import retry_call
 
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
-_TRIES = 3
 _DEFAULT_ORGANISATION = "def"
 # What each way to log in needs from the configuration.
 _CREDENTIALS = {
@@ -122,7 +119,7 @@ class _LastAnswer:
 class _Client(Client):  # type: ignore[misc]  # rucio-clients has no types
     """rucio-clients with our token file, no repetition of its own beyond a renewed login, and the status kept."""
 
-    AUTH_RETRIES = 1  # two tries: the second one with a new token. Failures are repeated by retry_call, which also waits.
+    AUTH_RETRIES = 1  # two tries: the second one with a new token. Failures are repeated by ``Caller``, which also waits.
 
     def __init__(self, config: ClientConfig, account: str, timeout_seconds: float, answer: _LastAnswer) -> None:
         self._own_token_file, self._answer = config.token_file, answer
@@ -167,8 +164,8 @@ class RucioSession:
     def __init__(self, home: Path, account: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         self.account = account
         self._config = read_config(home, account)
-        self.breaker = CircuitBreaker(SERVICE, self._config.rucio_host.partition("://")[2])
-        self._timeout_seconds, self._sleep = timeout_seconds, sleep
+        self._caller = Caller(SERVICE, self._config.rucio_host.partition("://")[2], sleep)
+        self._timeout_seconds = timeout_seconds
         self._local = threading.local()
 
     def call(self, operation: str, fn: Callable[[Any], T]) -> T:
@@ -182,12 +179,7 @@ class RucioSession:
             ServiceUnavailable: no usable answer; whether anything was changed is unknown.
             ServiceRejected: refused; ``code`` is Rucio's exception class.
         """
-
-        def once() -> T:
-            with observed(SERVICE, operation):
-                return self.breaker.call(lambda: self._try(operation, fn), operation)
-
-        return retry_call(once, tries=_TRIES, sleep=self._sleep)
+        return self._caller.call(operation, lambda: self._try(operation, fn))
 
     def call_unless(self, refusal: type[RucioException], operation: str, fn: Callable[[Any], object]) -> bool:
         """As ``call``, but this refusal is an answer like another, not a failure.

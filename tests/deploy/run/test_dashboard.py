@@ -19,7 +19,7 @@ from outputs_app.models import EffectState
 from requests_app.models import Lease, RequestStatus
 from requests_app.monitoring.metrics import RowsCollector
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
-from wms2.adapters.observe import OUTCOMES
+from wms2.adapters.caller import OUTCOMES
 from wms2.circuits import circuits
 
 pytestmark = pytest.mark.django_db

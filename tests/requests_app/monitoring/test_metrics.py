@@ -20,7 +20,7 @@ from tests.support.places import ROOT
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
 from wms2 import metrics, metrics_files
-from wms2.adapters.observe import observed
+from wms2.adapters.caller import observed
 from wms2.circuits import FAILURES, circuits
 from wms2.errors import ServiceRejected
 

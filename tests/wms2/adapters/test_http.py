@@ -180,7 +180,7 @@ def test_a_service_that_failed_three_times_is_left_alone(closed_port: int, calls
     http = service(f"http://127.0.0.1:{closed_port}")
     with pytest.raises(ServiceUnavailable):
         http.get_json("/x", operation="look")
-    assert state(http.breaker) == "open"
+    assert state(http.caller.breaker) == "open"
     with pytest.raises(CircuitOpen):
         http.send_json("POST", "/x", operation="create", body={})
     assert calls[-1] == ("dbs", "create", "circuit_open")
