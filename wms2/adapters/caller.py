@@ -27,7 +27,7 @@ class Caller:
         self.breaker, self._sleep = CircuitBreaker(service, place), sleep
 
     def call(self, operation: str, fn: Callable[[], T], tries: int = TRIES) -> T:
-        """What ``fn`` returns; it is tried more than once only if it may be made twice. Errors are its own, and ``CircuitOpen``."""
+        """What ``fn`` returns; errors are its own, and ``CircuitOpen``. More than one of ``tries`` only if it may be repeated."""
 
         def once() -> T:
             with observed(self.breaker.service, operation):

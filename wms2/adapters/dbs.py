@@ -9,39 +9,16 @@ compared. One writer per block is the caller's duty (effects of a block are orde
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from wms2.adapters.dbs_compare import differences
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
 from wms2.adapters.dbs_payloads import block_payload, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
-from wms2.adapters.http import Credentials, HttpService
-from wms2.adapters.types import (
-    BlockInfo,
-    BlockSpec,
-    DatasetInfo,
-    DatasetSpec,
-    DbsFile,
-    DbsFileInfo,
-    FileLumi,
-    FileParent,
-    OutputConfig,
-)
+from wms2.adapters.http import Credentials, HttpService, Params
+from wms2.adapters.types import BlockSpec, DbsFile, DbsFileInfo
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES, jittered_seconds
-
-__all__ = [
-    "BlockInfo",
-    "BlockSpec",
-    "DatasetInfo",
-    "DatasetSpec",
-    "Dbs",
-    "DbsFile",
-    "DbsFileInfo",
-    "FileLumi",
-    "FileParent",
-    "OutputConfig",
-]
 
 CREATE_BY = "WMS2"
 #: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
@@ -52,8 +29,8 @@ _LIVE_ACCESS_TYPES = frozenset({"PRODUCTION", "VALID"})
 _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECATED"})
 
 
-class Dbs:
-    """One DBS instance.
+class Dbs(DbsQueries):
+    """One DBS instance: registration of outputs, and what ``DbsQueries`` reads of inputs.
 
     Args:
         reader_url: ``…/DBSReader``, for inputs.
@@ -77,7 +54,8 @@ class Dbs:
             return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault, sleep=sleep)
 
         self._writer, self._bulk, self._sleep = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR), sleep
-        self._inputs, self._outputs = DbsQueries(service(reader_url)), DbsQueries(self._writer)
+        self._outputs = DbsQueries(self._writer)
+        super().__init__(service(reader_url))
 
     # --- outputs: registration
 
@@ -132,7 +110,7 @@ class Dbs:
         known = self._outputs.block(block.block_name)
         if known is None:
             return False
-        files = list(self._outputs.files("block_name", block.block_name, valid_only=False, operation=operation))
+        files = list(self._outputs.files(block.block_name, valid_only=False, operation=operation))
         # all files of a block are stored with the same list of configurations: one tells for all
         configs = self._outputs.configs_of_file(block.files[0].lfn)
         found = differences(block, known, files, configs)
@@ -142,7 +120,7 @@ class Dbs:
             detail = f"{block.block_name} is registered, and not as it should be: {'; '.join(found)}; nothing is added to it"
             raise ServiceRejected(SERVICE, operation, detail)
         if known.is_open:
-            self._put_query("/blocks", {"block_name": block.block_name, "open_for_writing": 0}, operation)
+            self._put("/blocks", operation, params={"block_name": block.block_name, "open_for_writing": 0})
         return True
 
     def _refuse_files_of_other_blocks(self, block: BlockSpec, files: Iterable[DbsFile], operation: str) -> None:
@@ -152,20 +130,14 @@ class Dbs:
             ServiceRejected: one of the files is in another block.
         """
         for file in files:
-            for known in self._outputs.files("logical_file_name", file.lfn, valid_only=False, operation=operation):
+            for known in self._outputs.known_as(file.lfn, operation):
                 if known.block_name != block.block_name:
                     detail = f"{file.lfn} of {block.block_name} is in {known.block_name}; a file cannot change its block"
                     raise ServiceRejected(SERVICE, operation, detail)
 
-    def block(self, block_name: str) -> BlockInfo | None:
-        """The block as the writer has it, or None."""
-        check_name("block_name", block_name, operation="block")
-        return self._outputs.block(block_name)
-
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         """All files of a block as the writer has them, valid or not."""
-        check_name("block_name", block_name, operation="block_files")
-        return list(self._outputs.files("block_name", block_name, valid_only=False, operation="block_files"))
+        return list(self._outputs.files(block_name, valid_only=False, operation="block_files"))
 
     # --- outputs: invalidation
 
@@ -185,8 +157,7 @@ class Dbs:
 
         Of the streamed list only the beginning is read: ``/filesummaries`` would count, but is Oracle's alone.
         """
-        check_name("dataset", dataset, operation="valid_file")
-        first = next(self._outputs.files("dataset", dataset, valid_only=True, operation="valid_file"), None)
+        first = next(self._outputs.files(dataset, operation="valid_file"), None)
         return first.lfn if first is not None else ""
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
@@ -204,7 +175,7 @@ class Dbs:
         if existing is None:
             raise NotFoundInService(SERVICE, operation, f"{dataset} does not exist")
         if existing.access_type != access_type:
-            self._put_body("/datasets", {"dataset": dataset, "dataset_access_type": access_type}, operation)
+            self._put("/datasets", operation, body={"dataset": dataset, "dataset_access_type": access_type})
 
     def turn_dataset(self, dataset: str, before: str, after: str) -> str:
         """Change the access type if it is ``before``; any other was somebody's decision, and stays.
@@ -218,40 +189,9 @@ class Dbs:
         self.set_dataset_access_type(dataset, after)
         return after
 
-    # --- inputs
-
-    def dataset(self, name: str) -> DatasetInfo | None:
-        """A dataset whatever its access type, or None."""
-        check_name("dataset", name, operation="dataset")
-        return self._inputs.dataset(name)
-
     def dataset_exists(self, name: str) -> bool:
         """Whether DBS knows the dataset, whatever its access type."""
         return self.dataset(name) is not None
-
-    def blocks(self, dataset: str) -> Iterator[BlockInfo]:
-        """Blocks of a dataset, streamed."""
-        check_name("dataset", dataset, operation="blocks")
-        return self._inputs.blocks(dataset)
-
-    def files(self, name: str, valid_only: bool = True) -> Iterator[DbsFileInfo]:
-        """Files of a dataset or of a block (a name with ``#``), streamed.
-
-        ``valid_only`` also leaves out all files of a dataset that is neither VALID nor PRODUCTION.
-        """
-        key = "block_name" if "#" in name else "dataset"
-        check_name(key, name, operation="files")
-        return self._inputs.files(key, name, valid_only=valid_only, operation="files")
-
-    def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
-        """Lumis of all files of a block, streamed. DBS keeps no event count for a lumi of 0 events: ``events`` may be None."""
-        check_name("block_name", block_name, operation="file_lumis")
-        return self._inputs.file_lumis(block_name)
-
-    def file_parents(self, block_name: str) -> Iterator[FileParent]:
-        """Parents of all files of a block, streamed."""
-        check_name("block_name", block_name, operation="file_parents")
-        return self._inputs.file_parents(block_name)
 
     # --- calls
 
@@ -265,10 +205,7 @@ class Dbs:
         if not isinstance(lfn, str):
             raise ServiceRejected(SERVICE, operation, f"{lfn!r} is not one file name; nothing was sent", VALIDATION_CODE)
         check_name("logical_file_name", lfn, operation=operation)
-        self._put_body("/files", {"logical_file_name": lfn, "is_file_valid": 0}, operation)
+        self._put("/files", operation, body={"logical_file_name": lfn, "is_file_valid": 0})
 
-    def _put_query(self, path: str, params: dict[str, str | int], operation: str) -> None:
-        self._writer.send_json("PUT", path, operation=operation, params=params, tries=TRIES)
-
-    def _put_body(self, path: str, body: object, operation: str) -> None:
-        self._writer.send_json("PUT", path, operation=operation, body=body, tries=TRIES)
+    def _put(self, path: str, operation: str, *, params: Params = None, body: object = None) -> None:
+        self._writer.send_json("PUT", path, operation=operation, params=params, body=body, tries=TRIES)

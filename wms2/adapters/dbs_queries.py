@@ -13,7 +13,7 @@ from itertools import chain
 from pydantic import TypeAdapter, ValidationError
 
 from wms2.adapters import wire
-from wms2.adapters.dbs_names import SERVICE
+from wms2.adapters.dbs_names import SERVICE, check_name
 from wms2.adapters.http import Fault, HttpService, Params, plain_fault
 from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo, FileLumi, FileParent, OutputConfig
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -38,13 +38,13 @@ _NESTED_CODE = re.compile(r"Code:\s*(\d+)")
 _LAYER = re.compile(r"DBSError Code: \d+ Description: .*? Function: ")
 
 _ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
-_DATASETS = TypeAdapter(list[wire.DbsDatasetRow])
-_BLOCKS = TypeAdapter(list[wire.DbsBlockRow])
-_CONFIGS = TypeAdapter(list[wire.DbsOutputConfigRow])
-_FILE = TypeAdapter(wire.DbsFileRow)
+_DATASETS = TypeAdapter(list[DatasetInfo])
+_BLOCKS = TypeAdapter(list[BlockInfo])
+_CONFIGS = TypeAdapter(list[OutputConfig])
+_FILE = TypeAdapter(DbsFileInfo)
 _LUMI = TypeAdapter(wire.DbsFileLumiRow)
-_PARENT = TypeAdapter(wire.DbsFileParentRow)
-_BLOCK = TypeAdapter(wire.DbsBlockRow)
+_PARENT = TypeAdapter(FileParent)
+_BLOCK = TypeAdapter(BlockInfo)
 
 
 def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -74,66 +74,59 @@ def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 class DbsQueries:
-    """Typed reads over one DBS base URL."""
+    """Typed reads over one DBS base URL; what is many is streamed."""
 
     def __init__(self, http: HttpService) -> None:
         self._http = http
 
     def dataset(self, name: str) -> DatasetInfo | None:
         """The dataset whatever its access type, or None."""
+        check_name("dataset", name, operation="dataset")
         # Without the wildcard only VALID datasets are listed: one in PRODUCTION looks missing.
         params: Params = {"dataset": name, "detail": 1, "dataset_access_type": "*"}
-        for row in self._list(_DATASETS, "/datasets", "dataset", params):
-            if row.dataset == name:
-                return DatasetInfo(row.dataset, row.dataset_access_type, row.primary_ds_type or "")
-        return None
+        return next((row for row in self._list(_DATASETS, "/datasets", "dataset", params) if row.dataset == name), None)
 
-    def output_configs(self, dataset: str) -> tuple[OutputConfig, ...]:
-        """How the dataset's files may have been made."""
-        rows = self._list(_CONFIGS, "/outputconfigs", "output_configs", {"dataset": dataset})
-        return tuple(_config(row) for row in rows)
-
-    def configs_of_file(self, lfn: str) -> tuple[OutputConfig, ...]:
+    def configs_of_file(self, lfn: str) -> list[OutputConfig]:
         """How a file was made; none for one that DBS does not know."""
-        rows = self._list(_CONFIGS, "/outputconfigs", "output_configs", {"logical_file_name": lfn})
-        return tuple(_config(row) for row in rows)
+        return self._list(_CONFIGS, "/outputconfigs", "output_configs", {"logical_file_name": lfn})
 
     def block(self, name: str) -> BlockInfo | None:
         """The block, or None."""
-        for row in self._list(_BLOCKS, "/blocks", "block", {"block_name": name, "detail": 1}):
-            if row.block_name == name:
-                return _block_info(row)
-        return None
+        check_name("block_name", name, operation="block")
+        rows = self._list(_BLOCKS, "/blocks", "block", {"block_name": name, "detail": 1})
+        return next((row for row in rows if row.block_name == name), None)
 
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         """All blocks of a dataset."""
-        for row in self._stream(_BLOCK, "/blocks", "blocks", {"dataset": dataset, "detail": 1}):
-            yield _block_info(row)
+        check_name("dataset", dataset, operation="blocks")
+        return self._stream(_BLOCK, "/blocks", "blocks", {"dataset": dataset, "detail": 1})
 
-    def files(self, key: str, name: str, *, valid_only: bool, operation: str) -> Iterator[DbsFileInfo]:
-        """Files of a ``dataset`` or ``block_name``, or the one with a ``logical_file_name``."""
-        params: dict[str, str | int] = {key: name, "detail": 1}
-        if valid_only:
-            params["validFileOnly"] = 1
-        for row in self._stream(_FILE, "/files", operation, params):
-            yield DbsFileInfo(
-                lfn=row.logical_file_name,
-                block_name=row.block_name,
-                size_bytes=row.file_size,
-                events=row.event_count or 0,
-                adler32=row.adler32 or "",
-                is_valid=row.is_file_valid == 1,
-            )
+    def files(self, name: str, valid_only: bool = True, operation: str = "files") -> Iterator[DbsFileInfo]:
+        """Files of a dataset or of a block (a name with ``#``).
 
-    def file_lumis(self, block: str) -> Iterator[FileLumi]:
-        """Lumis of all files of a block."""
-        for row in self._stream(_LUMI, "/filelumis", "file_lumis", {"block_name": block}):
-            yield from _lumis(row)
+        ``valid_only`` also leaves out all files of a dataset that is neither VALID nor PRODUCTION.
+        """
+        key = "block_name" if "#" in name else "dataset"
+        check_name(key, name, operation=operation)
+        return self._files({key: name, "validFileOnly": 1} if valid_only else {key: name}, operation)
 
-    def file_parents(self, block: str) -> Iterator[FileParent]:
+    def known_as(self, lfn: str, operation: str) -> Iterator[DbsFileInfo]:
+        """The file of this name, valid or not."""
+        return self._files({"logical_file_name": lfn}, operation)
+
+    def _files(self, params: dict[str, str | int], operation: str) -> Iterator[DbsFileInfo]:
+        return self._stream(_FILE, "/files", operation, params | {"detail": 1})
+
+    def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
+        """Lumis of all files of a block. DBS keeps no event count for a lumi of 0 events: ``events`` may be None."""
+        check_name("block_name", block_name, operation="file_lumis")
+        rows = self._stream(_LUMI, "/filelumis", "file_lumis", {"block_name": block_name})
+        return chain.from_iterable(_lumis(row) for row in rows)
+
+    def file_parents(self, block_name: str) -> Iterator[FileParent]:
         """Parents of all files of a block."""
-        for row in self._stream(_PARENT, "/fileparents", "file_parents", {"block_name": block}):
-            yield FileParent(row.logical_file_name, row.parent_logical_file_name)
+        check_name("block_name", block_name, operation="file_parents")
+        return self._stream(_PARENT, "/fileparents", "file_parents", {"block_name": block_name})
 
     def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
         answer = self._http.get_json(path, operation=operation, params=params)
@@ -165,20 +158,6 @@ class DbsQueries:
         if not isinstance(values, list):
             raise ServiceUnavailable(SERVICE, operation, "answer is not a list")
         return values
-
-
-def _block_info(row: wire.DbsBlockRow) -> BlockInfo:
-    return BlockInfo(
-        block_name=row.block_name,
-        is_open=row.open_for_writing == 1,
-        file_count=row.file_count or 0,
-        size_bytes=row.block_size or 0,
-        origin_site=row.origin_site_name or "",
-    )
-
-
-def _config(row: wire.DbsOutputConfigRow) -> OutputConfig:
-    return OutputConfig(row.app_name, row.release_version, row.pset_hash, row.output_module_label, row.global_tag or "")
 
 
 def _lumis(row: wire.DbsFileLumiRow) -> Iterator[FileLumi]:

@@ -1,4 +1,7 @@
-"""What the adapters take and answer: frozen dataclasses in our own words. The services' spelling stays in ``wire``.
+"""What the adapters take and answer: frozen dataclasses in our own words.
+
+What is a row of a service's answer as well names the service's word for a field, where that is another, as its alias: pydantic
+makes it of the JSON. Answers of other shapes are in ``wire``.
 
 Sizes are bytes, times Unix seconds, lumis ``(luminosity section, events or None)``. WMS2's own rows are not known here.
 """
@@ -8,6 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+#: A service's null is no text, and no number.
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+Number = Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)]
 
 # --- ConfigCache
 
@@ -64,7 +74,7 @@ class OutputConfig:
     release_version: str
     pset_hash: str
     output_module_label: str
-    global_tag: str
+    global_tag: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +131,31 @@ class DatasetInfo:
     """A dataset as DBS has it; ``access_type`` VALID, PRODUCTION, INVALID, DELETED or DEPRECATED."""
 
     dataset: str
-    access_type: str
-    primary_ds_type: str
+    access_type: Annotated[str, Field(alias="dataset_access_type")]
+    primary_ds_type: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
-    """A block as DBS has it."""
+    """A block as DBS has it; one without files has no size."""
 
     block_name: str
-    is_open: bool
-    file_count: int
-    size_bytes: int
-    origin_site: str
+    is_open: Annotated[bool, Field(alias="open_for_writing")]
+    file_count: Number = 0
+    size_bytes: Annotated[Number, Field(alias="block_size")] = 0
+    origin_site: Annotated[Text, Field(alias="origin_site_name")] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DbsFileInfo:
     """A file as DBS has it."""
 
-    lfn: str
+    lfn: Annotated[str, Field(alias="logical_file_name")]
     block_name: str
-    size_bytes: int
-    events: int
-    adler32: str
-    is_valid: bool
+    size_bytes: Annotated[int, Field(alias="file_size")]
+    is_valid: Annotated[bool, Field(alias="is_file_valid")]
+    events: Annotated[Number, Field(alias="event_count")] = 0
+    adler32: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +172,8 @@ class FileLumi:
 class FileParent:
     """One parent of one file."""
 
-    lfn: str
-    parent_lfn: str
+    lfn: Annotated[str, Field(alias="logical_file_name")]
+    parent_lfn: Annotated[str, Field(alias="parent_logical_file_name")]
 
 
 # --- HTCondor

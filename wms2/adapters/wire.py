@@ -65,35 +65,6 @@ class DbsErrorRecord(Wire):
     error: DbsErrorBody
 
 
-class DbsDatasetRow(Wire):
-    """``/datasets?detail=1``."""
-
-    dataset: StrictStr
-    dataset_access_type: StrictStr
-    primary_ds_type: str | None = None
-
-
-class DbsBlockRow(Wire):
-    """``/blocks?detail=1``; a block without files has no size."""
-
-    block_name: StrictStr
-    open_for_writing: int
-    file_count: int | None = None
-    block_size: int | None = None
-    origin_site_name: str | None = None
-
-
-class DbsFileRow(Wire):
-    """``/files?detail=1``."""
-
-    logical_file_name: StrictStr
-    block_name: StrictStr
-    is_file_valid: int
-    file_size: int
-    event_count: int | None = None
-    adler32: str | None = None
-
-
 class DbsFileLumiRow(Wire):
     """``/filelumis``: one lumi a row; older servers list all lumis of a run in one."""
 
@@ -101,23 +72,6 @@ class DbsFileLumiRow(Wire):
     run_num: int
     lumi_section_num: int | list[int]
     event_count: int | list[int | None] | None = None
-
-
-class DbsFileParentRow(Wire):
-    """``/fileparents``."""
-
-    logical_file_name: StrictStr
-    parent_logical_file_name: StrictStr
-
-
-class DbsOutputConfigRow(Wire):
-    """``/outputconfigs``."""
-
-    app_name: StrictStr
-    release_version: StrictStr
-    pset_hash: StrictStr
-    output_module_label: StrictStr
-    global_tag: str | None = None
 
 
 # --- ReqMgr2

@@ -55,7 +55,7 @@ class Catalogues:
     def files(self, name: str) -> Iterator[DbsFileInfo]:
         count, _ = self.blocks_of[name.partition("#")[0]][name]
         for number in reversed(range(count)):
-            yield DbsFileInfo(f"/store/mc/{name.partition('#')[2]}{number}.root", name, 1, 10, "0", True)
+            yield DbsFileInfo(f"/store/mc/{name.partition('#')[2]}{number}.root", name, 1, True, 10, "0")
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
         if self.breaks_at in blocks:

@@ -107,7 +107,7 @@ class ScriptedDbs:
         return iter(self.script.call("blocks", lambda: rows))
 
     def files(self, name: str, valid_only: bool = True) -> Iterator[DbsFileInfo]:
-        rows = [DbsFileInfo(f.lfn, name, 1000 + f.events, f.events, "0000000a", True) for f in self._source_block(name)]
+        rows = [DbsFileInfo(f.lfn, name, 1000 + f.events, True, f.events, "0000000a") for f in self._source_block(name)]
         return iter(self.script.call("files", lambda: rows))
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
@@ -143,7 +143,7 @@ class ScriptedDbs:
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         def act() -> list[DbsFileInfo]:
             block = self.registered.get(block_name, _Block(""))
-            return [DbsFileInfo(f.lfn, block_name, f.size_bytes, f.events, f.adler32, True) for f in block.files.values()]
+            return [DbsFileInfo(f.lfn, block_name, f.size_bytes, True, f.events, f.adler32) for f in block.files.values()]
 
         return self.script.call("block_files", act, block_name)
 

@@ -22,8 +22,9 @@ from pytest_httpserver import HTTPServer
 
 from tests.support.faults import fault
 from tests.support.simulators import READER, WRITER, Fate, Proxy, Simulators
-from wms2.adapters.dbs import BlockSpec, DatasetInfo, DatasetSpec, Dbs, DbsFile, OutputConfig
+from wms2.adapters.dbs import Dbs
 from wms2.adapters.dbs_payloads import block_payload
+from wms2.adapters.types import BlockSpec, DatasetInfo, DatasetSpec, DbsFile, OutputConfig
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 CONFIG = OutputConfig("cmsRun", "CMSSW_14_0_0", "76e303993a1c2f842159dbfeeed9a0dd", "RAWSIMoutput", "140X_mcRun3_v1")
