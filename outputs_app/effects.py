@@ -16,7 +16,7 @@ from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, Ou
 from outputs_app.values import DatasetRecord
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.rucio import RucioFile
+from wms2.adapters.rucio_types import RucioFile
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
 from wms2.conf import conf
 

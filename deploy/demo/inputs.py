@@ -21,7 +21,7 @@ import numpy as np
 
 from deploy.simulators.worker.rootfiles import EventTable, write_events
 from wms2.adapters import factory
-from wms2.adapters.rucio import RucioFile
+from wms2.adapters.rucio_types import RucioFile
 
 PAYLOAD_BYTES_PER_EVENT = 500
 Record = dict[str, Any]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from rucio.client import Client
 
-from wms2.adapters.rucio import RucioAdapter, RucioFile
+from wms2.adapters.rucio import RucioAdapter
+from wms2.adapters.rucio_types import RucioFile
 
 SCOPE = "cms"
 ACCOUNT = "wms2"

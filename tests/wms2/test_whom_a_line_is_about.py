@@ -124,7 +124,7 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
 
     class Empty:
         def watch(self, instance: str) -> tuple[ScheddAd, list[object]]:
-            return ScheddAd(schedd.name, "25.14.1", 1, 0, 0, 0, None, None), []
+            return ScheddAd(schedd.name, "25.14.1", 1), []
 
     monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
     watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)

@@ -117,15 +117,10 @@ class HtcondorAdapter:
 
     # --- watching
 
-    def dagmans(self, instance: str) -> list[DagmanAd]:
-        """All DAGMan jobs of an instance in the queue, by one query: the DAGs' and, below them, their running units'."""
-        call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
-        (rows,) = self._ask([call], "dagmans")
-        return ads.dagman_ads(rows, instance)
-
     def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
-        """What the schedd says about itself, and ``dagmans``, in one question: which queue it is that they are in.
+        """What the schedd says about itself, and all DAGMan jobs of an instance in its queue: the DAGs' and their running units'.
 
+        One question, so that it is known which queue they are in.
         Tried once: the leader asks again in its next cycle, and must not be silent for longer than its lease.
         """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
@@ -155,11 +150,6 @@ class HtcondorAdapter:
         (rows,) = self._ask([call], "strays")
         return ads.stray_jobs(rows)
 
-    def ping(self) -> ScheddAd:
-        """What the schedd says about itself, asked of itself."""
-        (row,) = self._ask([{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}], "ping")
-        return ads.schedd_ad(row)
-
     def collector_ad(self) -> ScheddAd | None:
         """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too.
 
@@ -184,15 +174,7 @@ class HtcondorAdapter:
 
         Returns 1, or 0 when no such job of ours is in the queue. Repeatable. With ``dag_id`` only if the job runs that DAG.
         """
-        return self._act_on(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
-
-    def hold(self, cluster: int, reason: str) -> int:
-        """Hold an outer DAGMan job. Its inner DAGMans and jobs go on: this is not a stop."""
-        return self._act("Hold", cluster, reason, "hold")
-
-    def release(self, cluster: int, reason: str) -> int:
-        """Release a held outer DAGMan job; it starts in recovery mode. 0 when it is not held."""
-        return self._act("Release", cluster, reason, "release")
+        return self._act(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
 
     def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
         """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs.
@@ -205,13 +187,13 @@ class HtcondorAdapter:
         DAGMans first, so that nothing takes the place of a job that is held. What one of them submits at that very moment
         may slip through; asking again holds it.
         """
-        dagmans = self._act_on(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
-        return dagmans + self._act_on(ads.waiting_jobs(dag_id, self._instance), "Hold", cluster, reason, "hold_tree")
+        dagmans = self._act(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
+        return dagmans + self._act(ads.waiting_jobs(dag_id, self._instance), "Hold", cluster, reason, "hold_tree")
 
     def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
         """Release what ``hold_tree`` held, and any job that somebody held by hand; DAGMans start in recovery mode and go on."""
-        jobs = self._act_on(ads.jobs_held_by_people(dag_id, self._instance), "Release", cluster, reason, "release_tree")
-        return jobs + self._act_on(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
+        jobs = self._act(ads.jobs_held_by_people(dag_id, self._instance), "Release", cluster, reason, "release_tree")
+        return jobs + self._act(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
 
     def set_priority(self, dag_id: str, value: int) -> int:
         """Give the DAG's node jobs in the queue another base priority; returns how many were changed.
@@ -233,10 +215,7 @@ class HtcondorAdapter:
 
     # --- calls
 
-    def _act(self, action: str, cluster: int, reason: str, operation: str) -> int:
-        return self._act_on(ads.of_cluster(cluster, self._instance), action, cluster, reason, operation)
-
-    def _act_on(self, constraint: str, action: str, cluster: int, reason: str, operation: str) -> int:
+    def _act(self, constraint: str, action: str, cluster: int, reason: str, operation: str) -> int:
         call = {"op": "act", "action": action, "constraint": constraint, "reason": ads.reason_text(reason)}
         (totals,) = self._ask([call], operation)
         if totals.get("TotalPermissionDenied"):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
-from wms2.adapters.types import DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
+from wms2.adapters.types import DagCounters, DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -24,47 +25,12 @@ _OUTER = f"{_DAGMAN} && DAGManJobId =?= undefined"
 # HoldReasonCode of condor_hold. The submit files' periodic_remove spares these jobs, for as long as it takes.
 _BY_USER = 1
 
-_COUNTERS = {
-    "dag_status": "DAG_Status",
-    "nodes_total": "DAG_NodesTotal",
-    "nodes_done": "DAG_NodesDone",
-    "nodes_failed": "DAG_NodesFailed",
-    "nodes_futile": "DAG_NodesFutile",
-    "nodes_prerun": "DAG_NodesPrerun",
-    "nodes_queued": "DAG_NodesQueued",
-    "nodes_postrun": "DAG_NodesPostrun",
-    "nodes_ready": "DAG_NodesReady",
-    "nodes_unready": "DAG_NodesUnready",
-    "jobs_submitted": "DAG_JobsSubmitted",
-    "jobs_idle": "DAG_JobsIdle",
-    "jobs_held": "DAG_JobsHeld",
-    "jobs_running": "DAG_JobsRunning",
-    "jobs_completed": "DAG_JobsCompleted",
-    "counted_at_seconds": "DAG_AdUpdateTime",
-}
-_COMMON = ("ClusterId", "JobStatus", "NumJobStarts", "QDate", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
-DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "EnteredCurrentStatus"]
-HISTORY_PROJECTION = [
-    *_COMMON,
-    "ExitCode",
-    "ExitBySignal",
-    "ExitSignal",
-    "RemoveReason",
-    "CompletionDate",
-    "EnteredCurrentStatus",
-]
+_COUNTERS = {each.name: each.metadata["attribute"] for each in fields(DagCounters) if each.metadata}
+_COMMON = ("ClusterId", "JobStatus", "QDate", "EnteredCurrentStatus", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
+DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJobStarts"]
+HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason"]
 STRAY_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
-SCHEDD_PROJECTION = [
-    "Name",
-    "CondorVersion",
-    "JobQueueBirthdate",
-    "TotalJobAds",
-    "TotalSchedulerJobsRunning",
-    "TotalSchedulerJobsIdle",
-    "MaxRunningSchedulerJobsPerOwner",
-    "RecentDaemonCoreDutyCycle",
-    "LastHeardFrom",
-]
+SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom"]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
 
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
@@ -236,12 +202,8 @@ def history_ad(ad: Ad) -> HistoryAd:
         job_status=int(_needed(ad, "JobStatus")),
         # A job that was held, released and removed still has the exit code of its earlier run.
         exit_code=None if removed or by_signal else _number(ad.get("ExitCode")),
-        exit_signal=_number(ad.get("ExitSignal")) if by_signal else None,
         remove_reason=str(ad.get("RemoveReason") or "") if removed else "",
-        job_starts=_number(ad.get("NumJobStarts")) or 0,
         queued_at_seconds=int(_needed(ad, "QDate")),
-        # CompletionDate is 0 for a removed job.
-        ended_at_seconds=_number(ad.get("CompletionDate")) or _number(ad.get("EnteredCurrentStatus")),
         in_recovery=bool(ad.get("DAG_InRecovery")),
         **_counters(ad),
     )
@@ -249,16 +211,10 @@ def history_ad(ad: Ad) -> HistoryAd:
 
 def schedd_ad(ad: Ad) -> ScheddAd:
     """A schedd's own ad."""
-    duty = ad.get("RecentDaemonCoreDutyCycle")
     return ScheddAd(
         name=str(_needed(ad, "Name")),
         version=version_of(str(ad.get("CondorVersion") or "")),
         job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
-        total_jobs=_number(ad.get("TotalJobAds")) or 0,
-        running_dagmans=_number(ad.get("TotalSchedulerJobsRunning")) or 0,
-        idle_dagmans=_number(ad.get("TotalSchedulerJobsIdle")) or 0,
-        max_dagmans_per_owner=_number(ad.get("MaxRunningSchedulerJobsPerOwner")),
-        duty_cycle=float(duty) if isinstance(duty, int | float) else None,
         heard_at_seconds=_number(ad.get("LastHeardFrom")),
     )
 

@@ -68,27 +68,12 @@ class ReqMgr2:
         Raises:
             NotFoundInService: ReqMgr2 has no such request.
         """
-        for element in self._get({"name": name}, "request"):
+        answer = self._http.get_json("/request", operation="request", params={"name": name})
+        for element in wire.parse(_ANSWER, answer, service=SERVICE, operation="request").result:
             if isinstance(element, dict) and isinstance(element.get(name), dict):
                 document: Document = element[name]
                 return document
         raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
-
-    def requests(self, status: str, team: str) -> list[Document]:
-        """Raw documents of all requests of a team in a status."""
-        documents: list[Document] = []
-        for element in self._get({"status": status, "team": team, "detail": "true"}, "requests"):
-            if not isinstance(element, dict):
-                raise ServiceUnavailable(SERVICE, "requests", f"expected documents, got {str(element)[:100]!r}")
-            documents.extend(document for document in element.values() if isinstance(document, dict))
-        return documents
-
-    def request_names(self, status: str, team: str) -> list[str]:
-        """Names of all requests of a team in a status."""
-        names = self._get({"status": status, "team": team, "detail": "false"}, "request_names")
-        if not all(isinstance(name, str) for name in names):
-            raise ServiceUnavailable(SERVICE, "request_names", f"expected names, got {str(names)[:100]!r}")
-        return [str(name) for name in names]
 
     def set_status(self, name: str, status: str) -> None:
         """Take one step of the status table; repeatable.
@@ -154,10 +139,6 @@ class ReqMgr2:
         if len(result) != 1:
             raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}; look for it before cloning again")
         return wire.parse(_CREATED, result[0], service=SERVICE, operation="clone").request
-
-    def _get(self, params: Mapping[str, str | int], operation: str) -> list[Any]:
-        answer = self._http.get_json("/request", operation=operation, params=params)
-        return wire.parse(_ANSWER, answer, service=SERVICE, operation=operation).result
 
     def _put(self, name: str, changes: Mapping[str, object], operation: str, tries: int) -> None:
         self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes), tries=tries)

@@ -23,7 +23,7 @@ from rucio.common.exception import (
 )
 
 from wms2.adapters.rucio_errors import SERVICE
-from wms2.adapters.rucio_rules import RucioRules, RuleRequest
+from wms2.adapters.rucio_rules import RucioRules
 from wms2.adapters.rucio_session import RucioSession
 from wms2.adapters.rucio_types import (
     BLOCK_REPLICAS,
@@ -33,29 +33,20 @@ from wms2.adapters.rucio_types import (
     ContentRow,
     FileReplicaRow,
     RucioFile,
-    RuleInfo,
-    RuleState,
 )
 from wms2.adapters.wire import parse
-from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
-
-__all__ = ["PRODUCTION_OUTPUT", "RucioAdapter", "RucioFile", "RuleInfo", "RuleState"]
-
-PRODUCTION_OUTPUT = "Production Output"
-"""The activity CMS gives rules on outputs; it decides the transfer share."""
+from wms2.errors import ServiceRejected, ServiceUnavailable
 
 AVAILABLE = "AVAILABLE"
 _FILES_PER_CALL = 500  # Rucio's schema allows 1,000; a server on SQLite fails with as many
 _RACES = 3
 _WEIGHT = "dm_weight"
-_APPROVAL = "requires_approval"
-_TRUE = ("true", "1", "yes")
 
 T = TypeVar("T")
 Entries = list[dict[str, Any]]
 
 
-class RucioAdapter:
+class RucioAdapter(RucioRules):
     """One Rucio, one account, one scope.
 
     Args:
@@ -72,9 +63,7 @@ class RucioAdapter:
     def __init__(
         self, home: Path, account: str, scope: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self.scope = scope
-        self._session = RucioSession(home, account, timeout_seconds, sleep)
-        self._rules = RucioRules(self._session, scope)
+        super().__init__(RucioSession(home, account, timeout_seconds, sleep), scope)
 
     def ping(self) -> str:
         """The server's version, after logging in."""
@@ -154,67 +143,6 @@ class RucioAdapter:
     def _is_open(self, block: str) -> bool:
         return bool(self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]))
 
-    # --- rules
-
-    def protect_files(self, rse: str, lfns: Sequence[str], comment: str, activity: str = PRODUCTION_OUTPUT) -> dict[str, str]:
-        """Each file has a rule of its own at the RSE where it lies, so that nothing is transferred and nothing deletes it.
-
-        Made also while the RSE is blocked for writing: nothing is written.
-
-        Args:
-            rse: a plain RSE name; the same spelling each time, or Rucio makes a second rule.
-            comment: stored with new rules; ``rules_with_comment`` finds them.
-
-        Returns:
-            LFN -> rule id. Rules found keep their comment; dying ones are revived.
-
-        Raises:
-            ServiceRejected: a file, the RSE or the activity is unknown to Rucio, or the account's limit there is used up.
-                Files of earlier batches of 100 have their rules by then.
-        """
-        request = RuleRequest("protect_files", rse, comment, activity, grouping="NONE", locked=False, ignore_availability=True)
-        return self._rules.ensure(lfns, request)
-
-    def tape_rule(self, block: str, rse: str, comment: str, activity: str = PRODUCTION_OUTPUT) -> str:
-        """The block has a rule at one tape RSE; returns its id. It is locked and REPLICATING until all files are on tape.
-
-        Where the RSE has the attribute ``requires_approval``, the rule asks for it.
-
-        Arguments and errors as ``protect_files``, and
-
-        Raises:
-            AwaitsPerson: the rule is there, and waits for the approval of whoever looks after the RSE. A rule that is denied
-                disappears; the next call asks again.
-            ServiceUnavailable: also while the RSE is blocked for writing.
-        """
-        attributes = self._attributes("tape_rule", rse)
-        # Rucio keeps attributes as text or as what the text means, depending on who set them.
-        asks = str(attributes.get(_APPROVAL, False)).lower() in _TRUE
-        request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True, ask_approval=asks)
-        rule_id = self._rules.ensure([block], request)[block]
-        if asks and self._rules.get(rule_id).state is RuleState.WAITING_APPROVAL:
-            raise AwaitsPerson(SERVICE, "tape_rule", f"rule {rule_id} waits for approval at {rse}", "WAITING_APPROVAL")
-        return rule_id
-
-    def rule(self, rule_id: str) -> RuleInfo:
-        """One rule.
-
-        Raises:
-            NotFoundInService: unknown, or gone.
-        """
-        return self._rules.get(rule_id)
-
-    def rules_with_comment(self, comment: str) -> list[RuleInfo]:
-        """All rules of the account with exactly this comment, in one call; for reconciliation."""
-        return self._rules.with_comment(comment)
-
-    def delete_rule(self, rule_id: str) -> bool:
-        """Delete a rule, unlocking it if needed; False when it was gone already.
-
-        Rucio keeps it for an hour with ``expires_at`` set; until then ``protect_files`` and ``tape_rule`` revive it.
-        """
-        return self._rules.delete(rule_id)
-
     # --- RSEs and locations
 
     def choose_tape_rse(self, expression: str, key: str) -> str:
@@ -234,9 +162,6 @@ class RucioAdapter:
         if not any(weights.values()):
             weights = dict.fromkeys(rses, 1.0)
         return max((rse for rse in rses if weights[rse] > 0), key=lambda rse: _score(key, rse, weights[rse]))
-
-    def _attributes(self, operation: str, rse: str) -> dict[str, Any]:
-        return self._session.call(operation, lambda client: dict(client.list_rse_attributes(rse)))
 
     def _weight(self, rse: str) -> float:
         text = str(self._attributes("choose_tape_rse", rse).get(_WEIGHT, 0))

@@ -16,10 +16,15 @@ from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOpera
 
 from wms2.adapters.rucio_errors import SERVICE
 from wms2.adapters.rucio_session import RucioSession
-from wms2.adapters.rucio_types import RULE, RULES, RuleInfo, RuleRow
+from wms2.adapters.rucio_types import RULE, RULES, RuleInfo, RuleState
 from wms2.adapters.wire import parse
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
+PRODUCTION_OUTPUT = "Production Output"
+"""The activity CMS gives rules on outputs; it decides the transfer share."""
+
+_APPROVAL = "requires_approval"
+_TRUE = ("true", "1", "yes")
 _COPIES = 1
 # A file rule takes Rucio 10 ms, on a busy machine 70 (measured); more of them would come near the time limit of a call.
 _FILES_PER_CALL = 100
@@ -51,10 +56,83 @@ class RucioRules:
     """The rules of one account in one scope."""
 
     def __init__(self, session: RucioSession, scope: str) -> None:
-        self._session, self._scope = session, scope
+        self._session, self.scope = session, scope
 
-    def ensure(self, names: Sequence[str], request: RuleRequest) -> dict[str, str]:
-        """One live rule per DID, made or found; returns name -> rule id. Errors as ``RucioAdapter.protect_files``."""
+    def protect_files(self, rse: str, lfns: Sequence[str], comment: str, activity: str = PRODUCTION_OUTPUT) -> dict[str, str]:
+        """Each file has a rule of its own at the RSE where it lies, so that nothing is transferred and nothing deletes it.
+
+        Made also while the RSE is blocked for writing: nothing is written.
+
+        Args:
+            rse: a plain RSE name; the same spelling each time, or Rucio makes a second rule.
+            comment: stored with new rules; ``rules_with_comment`` finds them.
+
+        Returns:
+            LFN -> rule id. Rules found keep their comment; dying ones are revived.
+
+        Raises:
+            ServiceRejected: a file, the RSE or the activity is unknown to Rucio, or the account's limit there is used up.
+                Files of earlier batches of 100 have their rules by then.
+        """
+        request = RuleRequest("protect_files", rse, comment, activity, grouping="NONE", locked=False, ignore_availability=True)
+        return self._ensure(lfns, request)
+
+    def tape_rule(self, block: str, rse: str, comment: str, activity: str = PRODUCTION_OUTPUT) -> str:
+        """The block has a rule at one tape RSE; returns its id. It is locked and REPLICATING until all files are on tape.
+
+        Where the RSE has the attribute ``requires_approval``, the rule asks for it.
+
+        Arguments and errors as ``protect_files``, and
+
+        Raises:
+            AwaitsPerson: the rule is there, and waits for the approval of whoever looks after the RSE. A rule that is denied
+                disappears; the next call asks again.
+            ServiceUnavailable: also while the RSE is blocked for writing.
+        """
+        attributes = self._attributes("tape_rule", rse)
+        # Rucio keeps attributes as text or as what the text means, depending on who set them.
+        asks = str(attributes.get(_APPROVAL, False)).lower() in _TRUE
+        request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True, ask_approval=asks)
+        rule_id = self._ensure([block], request)[block]
+        if asks and self.rule(rule_id).state is RuleState.WAITING_APPROVAL:
+            raise AwaitsPerson(SERVICE, "tape_rule", f"rule {rule_id} waits for approval at {rse}", "WAITING_APPROVAL")
+        return rule_id
+
+    def rule(self, rule_id: str) -> RuleInfo:
+        """One rule.
+
+        Raises:
+            NotFoundInService: unknown, or gone.
+        """
+        _check_id("rule", rule_id)
+        row = self._session.call("rule", lambda client: client.get_replication_rule(rule_id))
+        return parse(RULE, row, service=SERVICE, operation="rule")
+
+    def rules_with_comment(self, comment: str) -> list[RuleInfo]:
+        """All rules of the account with exactly this comment, in one call; for reconciliation."""
+        return self._list("rules_with_comment", {"account": self._session.account, "comments": comment})
+
+    def delete_rule(self, rule_id: str) -> bool:
+        """Delete a rule, unlocking it if needed; False when it was gone already.
+
+        Rucio keeps it for an hour with ``expires_at`` set; until then ``protect_files`` and ``tape_rule`` revive it.
+        """
+        _check_id("delete_rule", rule_id)
+
+        def delete(client: Any) -> None:
+            try:
+                client.delete_replication_rule(rule_id)
+            except UnsupportedOperation:
+                client.update_replication_rule(rule_id, {"locked": False})
+                client.delete_replication_rule(rule_id)
+
+        return self._session.call_unless(RuleNotFound, "delete_rule", delete)
+
+    def _attributes(self, operation: str, rse: str) -> dict[str, Any]:
+        return self._session.call(operation, lambda client: dict(client.list_rse_attributes(rse)))
+
+    def _ensure(self, names: Sequence[str], request: RuleRequest) -> dict[str, str]:
+        """One live rule per DID, made or found; returns name -> rule id. Errors as ``protect_files``."""
         wanted = list(dict.fromkeys(names))
         rules: dict[str, str] = {}
         for start in range(0, len(wanted), _FILES_PER_CALL):
@@ -80,7 +158,7 @@ class RucioRules:
 
         def add(client: Any) -> None:
             ids[:] = client.add_replication_rule(
-                [{"scope": self._scope, "name": name} for name in names],
+                [{"scope": self.scope, "name": name} for name in names],
                 _COPIES,
                 request.rse,
                 grouping=request.grouping,
@@ -101,10 +179,10 @@ class RucioRules:
         """The rules these DIDs have already; a dying one is revived."""
         found = {}
         for name in names:
-            filters = {"scope": self._scope, "name": name, "account": self._session.account, "rse_expression": request.rse}
+            filters = {"scope": self.scope, "name": name, "account": self._session.account, "rse_expression": request.rse}
             for row in self._list(request.operation, filters):
-                if row.copies == _COPIES and (row.expires_at is None or self._revive(row.id, request)):
-                    found[name] = row.id
+                if row.copies == _COPIES and (row.expires_at is None or self._revive(row.rule_id, request)):
+                    found[name] = row.rule_id
         return found
 
     def _revive(self, rule_id: str, request: RuleRequest) -> bool:
@@ -114,33 +192,9 @@ class RucioRules:
             RuleNotFound, request.operation, lambda client: client.update_replication_rule(rule_id, options)
         )
 
-    def _list(self, operation: str, filters: dict[str, str]) -> list[RuleRow]:
+    def _list(self, operation: str, filters: dict[str, str]) -> list[RuleInfo]:
         rows = self._session.call(operation, lambda client: list(client.list_replication_rules(filters=filters)))
         return parse(RULES, rows, service=SERVICE, operation=operation)
-
-    def with_comment(self, comment: str) -> list[RuleInfo]:
-        """As ``RucioAdapter.rules_with_comment``."""
-        filters = {"account": self._session.account, "comments": comment}
-        return [row.info() for row in self._list("rules_with_comment", filters)]
-
-    def get(self, rule_id: str) -> RuleInfo:
-        """As ``RucioAdapter.rule``."""
-        _check_id("rule", rule_id)
-        row = self._session.call("rule", lambda client: client.get_replication_rule(rule_id))
-        return parse(RULE, row, service=SERVICE, operation="rule").info()
-
-    def delete(self, rule_id: str) -> bool:
-        """As ``RucioAdapter.delete_rule``."""
-        _check_id("delete_rule", rule_id)
-
-        def delete(client: Any) -> None:
-            try:
-                client.delete_replication_rule(rule_id)
-            except UnsupportedOperation:
-                client.update_replication_rule(rule_id, {"locked": False})
-                client.delete_replication_rule(rule_id)
-
-        return self._session.call_unless(RuleNotFound, "delete_rule", delete)
 
 
 def _check_id(operation: str, rule_id: str) -> None:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
+from wms2.adapters.types import Text
 from wms2.adapters.wire import Wire
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    """Rucio's times are UTC and say so nowhere."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class RuleState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleInfo:
-    """A replication rule.
+    """A replication rule, as made of Rucio's row.
 
     Args:
         name: LFN, block or container. ``did_type``: FILE, DATASET (a block) or CONTAINER.
@@ -43,55 +50,20 @@ class RuleInfo:
         error: Rucio's last message about a stuck rule, or "".
     """
 
-    rule_id: str
+    rule_id: Annotated[str, Field(alias="id")]
     name: str
     did_type: str
-    rse_expression: str
-    state: RuleState
-    locks_ok: int
-    locks_replicating: int
-    locks_stuck: int
-    is_locked: bool
-    expires_at: datetime | None
-    activity: str
-    comment: str
-    error: str
-
-
-class RuleRow(Wire):
-    id: str
-    name: str
-    did_type: str
-    account: str
     copies: int
     rse_expression: str
     state: RuleState
-    locks_ok_cnt: int
-    locks_replicating_cnt: int
-    locks_stuck_cnt: int
-    locked: bool
-    expires_at: datetime | None
-    activity: str | None
-    comments: str | None
-    error: str | None
-
-    def info(self) -> RuleInfo:
-        return RuleInfo(
-            rule_id=self.id,
-            name=self.name,
-            did_type=self.did_type,
-            rse_expression=self.rse_expression,
-            state=self.state,
-            locks_ok=self.locks_ok_cnt,
-            locks_replicating=self.locks_replicating_cnt,
-            locks_stuck=self.locks_stuck_cnt,
-            is_locked=self.locked,
-            # Rucio's times are UTC and say so nowhere.
-            expires_at=None if self.expires_at is None else self.expires_at.replace(tzinfo=UTC),
-            activity=self.activity or "",
-            comment=self.comments or "",
-            error=self.error or "",
-        )
+    locks_ok: Annotated[int, Field(alias="locks_ok_cnt")]
+    locks_replicating: Annotated[int, Field(alias="locks_replicating_cnt")]
+    locks_stuck: Annotated[int, Field(alias="locks_stuck_cnt")]
+    is_locked: Annotated[bool, Field(alias="locked")]
+    expires_at: Annotated[datetime | None, AfterValidator(_aware)]
+    activity: Text
+    comment: Annotated[Text, Field(alias="comments")]
+    error: Text
 
 
 class ContentRow(Wire):
@@ -121,8 +93,8 @@ class RseRow(Wire):
     rse: str
 
 
-RULE = TypeAdapter(RuleRow)
-RULES = TypeAdapter(list[RuleRow])
+RULE = TypeAdapter(RuleInfo)
+RULES = TypeAdapter(list[RuleInfo])
 CONTENT = TypeAdapter(list[ContentRow])
 BLOCK_REPLICAS = TypeAdapter(list[BlockReplicaRow])
 FILE_REPLICAS = TypeAdapter(list[FileReplicaRow])

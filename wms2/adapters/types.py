@@ -9,9 +9,9 @@ Sizes are bytes, times Unix seconds, lumis ``(luminosity section, events or None
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -203,6 +203,10 @@ class DagStatus(IntEnum):
     HALTED = 6
 
 
+def _attribute(name: str) -> Any:
+    return field(default=None, metadata={"attribute": name})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DagCounters:
     """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them, about 1 s after its start.
@@ -211,23 +215,23 @@ class DagCounters:
     All values are plain, so that ``dataclasses.asdict`` fits a JSON column.
     """
 
-    dag_status: int | None = None
+    dag_status: int | None = _attribute("DAG_Status")
     in_recovery: bool = False
-    nodes_total: int | None = None
-    nodes_done: int | None = None
-    nodes_failed: int | None = None
-    nodes_futile: int | None = None
-    nodes_prerun: int | None = None
-    nodes_queued: int | None = None
-    nodes_postrun: int | None = None
-    nodes_ready: int | None = None
-    nodes_unready: int | None = None
-    jobs_submitted: int | None = None
-    jobs_idle: int | None = None
-    jobs_held: int | None = None
-    jobs_running: int | None = None
-    jobs_completed: int | None = None
-    counted_at_seconds: int | None = None
+    nodes_total: int | None = _attribute("DAG_NodesTotal")
+    nodes_done: int | None = _attribute("DAG_NodesDone")
+    nodes_failed: int | None = _attribute("DAG_NodesFailed")
+    nodes_futile: int | None = _attribute("DAG_NodesFutile")
+    nodes_prerun: int | None = _attribute("DAG_NodesPrerun")
+    nodes_queued: int | None = _attribute("DAG_NodesQueued")
+    nodes_postrun: int | None = _attribute("DAG_NodesPostrun")
+    nodes_ready: int | None = _attribute("DAG_NodesReady")
+    nodes_unready: int | None = _attribute("DAG_NodesUnready")
+    jobs_submitted: int | None = _attribute("DAG_JobsSubmitted")
+    jobs_idle: int | None = _attribute("DAG_JobsIdle")
+    jobs_held: int | None = _attribute("DAG_JobsHeld")
+    jobs_running: int | None = _attribute("DAG_JobsRunning")
+    jobs_completed: int | None = _attribute("DAG_JobsCompleted")
+    counted_at_seconds: int | None = _attribute("DAG_AdUpdateTime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +259,7 @@ class DagmanAd(DagCounters):
 class HistoryAd(DagCounters):
     """How an outer DAGMan ended, from the schedd's history.
 
-    ``exit_code`` is None when it was removed or died by ``exit_signal``; ``remove_reason`` is "" unless it was removed.
+    ``exit_code`` is None when it was removed or died by a signal; ``remove_reason`` is "" unless it was removed.
     """
 
     cluster: int
@@ -264,11 +268,8 @@ class HistoryAd(DagCounters):
     fence: int | None
     job_status: int
     exit_code: int | None
-    exit_signal: int | None
     remove_reason: str
-    job_starts: int
     queued_at_seconds: int
-    ended_at_seconds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,17 +291,11 @@ class ScheddAd:
     """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
 
     ``heard_at_seconds`` is when the collector heard of it last; only in the collector's copy.
-    ``max_dagmans_per_owner`` is the schedd's MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER (200 by default): inner DAGMans count too.
     """
 
     name: str
     version: str
     job_queue_birthdate_seconds: int | None
-    total_jobs: int
-    running_dagmans: int
-    idle_dagmans: int
-    max_dagmans_per_owner: int | None
-    duty_cycle: float | None
     heard_at_seconds: int | None = None
 
 

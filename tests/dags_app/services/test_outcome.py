@@ -71,8 +71,8 @@ def history(kind: str) -> HistoryAd | None:
     status, exit_code, dag_status, failed = told
     return HistoryAd(
         cluster=CLUSTER, dag_id="d", request_name="r", fence=1, job_status=status, exit_code=exit_code,
-        exit_signal=9 if kind == "killed" else None, remove_reason="via condor_rm (by user ops)" if kind == "removed" else "",
-        job_starts=1, queued_at_seconds=1000, ended_at_seconds=2000, dag_status=dag_status, nodes_total=UNITS,
+        remove_reason="via condor_rm (by user ops)" if kind == "removed" else "", queued_at_seconds=1000,
+        dag_status=dag_status, nodes_total=UNITS,
         nodes_done=UNITS - failed, nodes_failed=failed,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from rucio.common import exception
 
 from deploy.rucio.transfers import settle
 from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, SCOPE, TAPES, Names, did, entries, plain_client, rucio_home
-from wms2.adapters.rucio import RucioFile
+from wms2.adapters.rucio_types import RucioFile
 
 pytestmark = pytest.mark.rucio
 

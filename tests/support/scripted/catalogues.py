@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
-from wms2.adapters.rucio import RucioFile
+from wms2.adapters.rucio_types import RucioFile
 from wms2.adapters.types import (
     BlockInfo,
     BlockSpec,

@@ -307,11 +307,8 @@ class ScriptedSchedd:
             fence=job.fence,
             job_status=status,
             exit_code=exit_code,
-            exit_signal=None,
             remove_reason=job.remove_reason if status is JobStatus.REMOVED else "",
-            job_starts=1,
             queued_at_seconds=1,
-            ended_at_seconds=2,
             dag_status=dag_status,
             **self._counters(job),
         )
@@ -349,7 +346,7 @@ class ScriptedSchedd:
         return self.script.call(operation, act)
 
     def _about(self) -> ScheddAd:
-        return ScheddAd("schedd@test", "25.14.1", self.birthdate, len(self.live), 0, 0, None, None)
+        return ScheddAd("schedd@test", "25.14.1", self.birthdate)
 
     def _shown(self, job: Job) -> HistoryAd | None:
         return None if self.history_lags else job.history

@@ -63,7 +63,7 @@ def test_an_adapter_is_built_once_and_again_after_reset(environment: pytest.Monk
 def test_a_pool_that_is_not_there_is_unavailable_not_empty(environment: pytest.MonkeyPatch) -> None:
     environment.delenv("CONDOR_CONFIG", raising=False)
     with pytest.raises(ServiceUnavailable):
-        factory.htcondor("schedd@host", "127.0.0.1:1").dagmans("demo-1")
+        factory.htcondor("schedd@host", "127.0.0.1:1").watch("demo-1")
 
 
 def test_a_missing_setting_stops_with_its_name(environment: pytest.MonkeyPatch) -> None:

@@ -59,15 +59,6 @@ def test_an_unknown_request_is_not_found(reqmgr2: ReqMgr2) -> None:
         reqmgr2.set_status("no_such_request", "acquired")
 
 
-def test_requests_of_a_team_in_a_status_are_listed(reqmgr2: ReqMgr2, seed: Seed) -> None:
-    team = f"team-{uuid.uuid4().hex[:6]}"
-    first, second = seed(Team=team), seed(Team=team)
-    seed(Team=team, status="acquired")
-    assert sorted(reqmgr2.request_names("staged", team)) == sorted([first, second])
-    assert sorted(d["RequestName"] for d in reqmgr2.requests("staged", team)) == sorted([first, second])
-    assert reqmgr2.request_names("staged", "nobody") == reqmgr2.requests("staged", "nobody") == []
-
-
 def test_a_step_is_taken_and_may_be_repeated(reqmgr2: ReqMgr2, seed: Seed) -> None:
     name = seed()
     reqmgr2.set_status(name, "acquired")

@@ -22,7 +22,8 @@ from tests.support.rucio import (
     plain_client,
     rucio_home,
 )
-from wms2.adapters.rucio import RucioAdapter, RucioFile, RuleState
+from wms2.adapters.rucio import RucioAdapter
+from wms2.adapters.rucio_types import RucioFile, RuleState
 from wms2.errors import NotFoundInService, ServiceRejected
 
 pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs_app/test_storage_rules.py
