@@ -85,10 +85,7 @@ def _dbs_block(effect: Effect) -> Result:
     )
     spec = DatasetSpec(
         dataset=record.name,
-        primary_ds_name=record.primary_dataset,
         primary_ds_type=record.primary_ds_type,
-        processed_ds_name=record.processed_dataset,
-        data_tier=record.tier,
         acquisition_era=record.acquisition_era,
         processing_version=record.processing_version,
         physics_group=record.physics_group,

@@ -19,56 +19,18 @@ BAD = "bad"
 #: Over.
 ENDED = "ended"
 
-TONES: dict[str, str] = {
-    # requests and workflows
-    "new": IDLE,
-    "submitted": MOVING,
-    "queued": WAITING,
-    "planning": MOVING,
-    "active": MOVING,
-    "partial": WAITING,
-    "stopping": WAITING,
-    "resubmitting": MOVING,
-    "held": BAD,
-    "validating_outputs": MOVING,
-    "waiting_integrity": BAD,
-    "validated_outputs": MOVING,
-    "removing_files": MOVING,
-    "completed": GOOD,
-    "archived": GOOD,
-    "failed": BAD,
-    "aborted": ENDED,
-    "cleaning": WAITING,
-    "cleaned": ENDED,
-    # DAGs
-    "ready": MOVING,
-    "running": MOVING,
-    "halted": WAITING,
-    "stopped": ENDED,
-    "removed": ENDED,
-    # work units
-    "planned": IDLE,
-    "done_unaccounted": BAD,
-    "done": GOOD,
-    "abandoned": ENDED,
-    # blocks and files
-    "open": MOVING,
-    "complete": MOVING,
-    "invalidated": ENDED,
-    "valid": GOOD,
-    "invalid": BAD,
-    # effects
-    "pending": WAITING,
-    "claimed": MOVING,
-    "refused": BAD,
-    "dead": BAD,
-    # sites and schedds
-    "discovered": IDLE,
-    "enabled": GOOD,
-    "draining": WAITING,
-    "disabled": ENDED,
-    "maintenance": WAITING,
+_VALUES = {
+    IDLE: ["new", "planned", "discovered"],
+    MOVING: [
+        *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
+        *("ready", "running", "open", "complete", "claimed"),
+    ],
+    GOOD: ["completed", "archived", "done", "valid", "enabled"],
+    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance"],
+    BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead"],
+    ENDED: ["aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled"],
 }
+TONES: dict[str, str] = {value: tone for tone, values in _VALUES.items() for value in values}
 
 
 def tone(value: str) -> str:

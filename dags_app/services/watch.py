@@ -21,7 +21,7 @@ from sites_app.schedds import schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import DagmanAd
+from wms2.adapters.types import DagmanAd, DagStatus, JobStatus
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.locks import Fenced
@@ -31,8 +31,6 @@ log = structlog.get_logger(__name__)
 _UNREAD = ("workflow__spec", "workflow__psets", "workflow__step_metrics", "workflow__splitting_params")
 #: Statuses in which a DAGMan job is expected in the queue.
 IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
-#: DAG_Status of a job ad: halted.
-DAG_STATUS_HALTED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed
     outer = [ad for ad in ads if ad.parent_cluster is None]
     with fenced():
         change = schedd_answered(
-            schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == 2), now=now
+            schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == JobStatus.RUNNING), now=now
         )  # fmt: skip
     crash_point("poll.called")
     running = _inner_running(ads)
@@ -138,9 +136,9 @@ def _observe(dag: DAG, ad: DagmanAd, units_running: int, now: datetime) -> None:
     if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
         history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
         log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
-    halted = ad.dag_status == DAG_STATUS_HALTED
+    halted = ad.dag_status == DagStatus.HALTED
     wanted = DAGStatus.HALTED if halted else DAGStatus.RUNNING
-    if ad.job_status == 2 and dag.status != wanted:
+    if ad.job_status == JobStatus.RUNNING and dag.status != wanted:
         try:
             dag_transition(dag, wanted, event="observed")
         except StaleState:

@@ -74,23 +74,26 @@ class ReadyView(PublicView):
 
 def not_ready() -> dict[str, str]:
     """Part -> why it is not ready; empty when all is well."""
-    found: dict[str, str] = {}
-    if why := _database():
-        found["database"] = why
-    else:
-        found |= {part: why for part, ask in _WITH_DATABASE.items() if (why := ask())}
-    if why := _broker():
-        found["broker"] = why
-    return found
+    found = {"database": why} if (why := _why("database", _database, "does not answer")) else {}
+    if not found:
+        found["instance"] = _why("instance", _instance, "the database has no tables of this release; run: manage.py migrate")
+        found["lifecycle"] = _why("lifecycle", _lifecycle, "cannot be read")
+        found["clock"] = _why("clock", _clock, "cannot be compared")
+    found["broker"] = _why("broker", _broker, "does not answer")
+    return {part: why for part, why in found.items() if why}
+
+
+def _why(part: str, ask: Callable[[], str], silent: str) -> str:
+    try:
+        return ask()
+    except (DatabaseError, BrokerError, OSError) as error:
+        log.warning("not ready", part=part, error=str(error))
+        return silent
 
 
 def _database() -> str:
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    except DatabaseError as error:
-        log.warning("not ready: database", error=str(error))
-        return "does not answer"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
     return ""
 
 
@@ -98,42 +101,24 @@ def _instance() -> str:
     try:
         installation_verify()
     except ConfigurationError as error:
-        log.warning("not ready: instance", error=str(error))
+        log.warning("not ready", part="instance", error=str(error))
         return "the database belongs to another instance or environment, or to nobody yet"
-    except DatabaseError as error:
-        log.warning("not ready: instance", error=str(error))
-        return "the database has no tables of this release; run: manage.py migrate"
     return ""
 
 
 def _lifecycle() -> str:
-    try:
-        standing = lifecycle_standing()
-    except DatabaseError as error:
-        log.warning("not ready: life cycle", error=str(error))
-        return "cannot be read"
+    standing = lifecycle_standing()
     if standing.cycle_age_seconds is None:
         return "no cycle has run yet"
     return f"the last cycle ended {standing.cycle_age_seconds:.0f} s ago" if standing.stale else ""
 
 
-def _broker() -> str:
-    try:
-        with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as broker:
-            broker.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT_SECONDS)
-    except (BrokerError, OSError) as error:
-        log.warning("not ready: broker", error=str(error))
-        return "does not answer"
-    return ""
-
-
 def _clock() -> str:
-    try:
-        skew = clock.skew_seconds()
-    except DatabaseError as error:
-        log.warning("not ready: clock", error=str(error))
-        return "cannot be compared"
+    skew = clock.skew_seconds()
     return f"this host's clock is {skew:+.1f} s off the database's" if abs(skew) > conf().max_clock_skew_seconds else ""
 
 
-_WITH_DATABASE: dict[str, Callable[[], str]] = {"instance": _instance, "lifecycle": _lifecycle, "clock": _clock}
+def _broker() -> str:
+    with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as broker:
+        broker.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT_SECONDS)
+    return ""

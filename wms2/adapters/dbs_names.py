@@ -52,3 +52,9 @@ def check_name(kind: str, value: str, *, operation: str) -> None:
 def dataset_of(block_name: str) -> str:
     """The dataset a block belongs to."""
     return block_name.partition("#")[0]
+
+
+def name_parts(dataset: str) -> tuple[str, str, str]:
+    """Primary dataset, processed dataset and data tier in a dataset's name that ``check_name`` has let through."""
+    _, primary, processed, tier = dataset.split("/")
+    return primary, processed, tier

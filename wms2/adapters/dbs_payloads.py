@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 
-from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of
-from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
+from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of, name_parts
+from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile
 from wms2.errors import ServiceRejected
 
 Payload = dict[str, object]
@@ -46,27 +47,22 @@ def validate_block(block: BlockSpec) -> None:
 
 
 def validate_spec(spec: DatasetSpec) -> None:
-    """Refuse a dataset that DBS would refuse, or whose name is not made of its parts.
+    """Refuse a dataset that DBS would refuse.
 
     Raises:
         ServiceRejected: code 113.
     """
     operation = "register_block"
+    check_name("dataset", spec.dataset, operation=operation)
+    primary, processed, tier = name_parts(spec.dataset)
     for kind, value in (
-        ("dataset", spec.dataset),
-        ("primary_ds_name", spec.primary_ds_name),
+        ("primary_ds_name", primary),
         ("primary_ds_type", spec.primary_ds_type),
-        ("processed_ds_name", spec.processed_ds_name),
-        ("data_tier_name", spec.data_tier),
+        ("processed_ds_name", processed),
+        ("data_tier_name", tier),
         ("acquisition_era_name", spec.acquisition_era),
     ):
         check_name(kind, value, operation=operation)
-    made_of = f"/{spec.primary_ds_name}/{spec.processed_ds_name}/{spec.data_tier}"
-    if spec.dataset != made_of:
-        raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} is not made of its parts {made_of}", VALIDATION_CODE)
-    if spec.access_type != "PRODUCTION":
-        detail = f"access type of {spec.dataset} is {spec.access_type!r}: datasets begin as PRODUCTION"
-        raise ServiceRejected(SERVICE, operation, detail, VALIDATION_CODE)
     if not spec.output_configs:
         raise ServiceRejected(SERVICE, operation, f"dataset {spec.dataset} has no output configuration", VALIDATION_CODE)
 
@@ -93,36 +89,26 @@ def validate_file(file: DbsFile, operation: str) -> None:
     raise ServiceRejected(SERVICE, operation, f"{file.lfn}: {problem}", VALIDATION_CODE)
 
 
-def config_payload(config: OutputConfig) -> Payload:
-    """An output module configuration."""
-    return {
-        "app_name": config.app_name,
-        "release_version": config.release_version,
-        "pset_hash": config.pset_hash,
-        "output_module_label": config.output_module_label,
-        "global_tag": config.global_tag,
-    }
-
-
 def block_payload(block: BlockSpec, create_by: str) -> Payload:
     """The body of POST ``/bulkblocks``: everything the block needs, in one transaction."""
     now = int(time.time())
     made: Payload = {"create_by": create_by, "creation_date": now}
     changed: Payload = {"last_modified_by": create_by, "last_modification_date": now}
     spec = block.dataset
+    primary, processed, tier = name_parts(spec.dataset)
     return {
-        "dataset_conf_list": [config_payload(config) for config in spec.output_configs],
-        "file_conf_list": [config_payload(file.output_config) | {"lfn": file.lfn} for file in block.files],
+        "dataset_conf_list": [asdict(config) for config in spec.output_configs],
+        "file_conf_list": [asdict(file.output_config) | {"lfn": file.lfn} for file in block.files],
         "files": [file_payload(file) | changed for file in block.files],
         "processing_era": {"processing_version": spec.processing_version, "create_by": create_by, "description": ""},
         "acquisition_era": {"acquisition_era_name": spec.acquisition_era, "start_date": now},
-        "primds": {"primary_ds_name": spec.primary_ds_name, "primary_ds_type": spec.primary_ds_type} | made,
+        "primds": {"primary_ds_name": primary, "primary_ds_type": spec.primary_ds_type} | made,
         "dataset": {
             "dataset": spec.dataset,
-            "processed_ds_name": spec.processed_ds_name,
-            "data_tier_name": spec.data_tier,
+            "processed_ds_name": processed,
+            "data_tier_name": tier,
             "physics_group_name": spec.physics_group,
-            "dataset_access_type": spec.access_type,
+            "dataset_access_type": "PRODUCTION",
             "prep_id": spec.prep_id,
         }
         | made

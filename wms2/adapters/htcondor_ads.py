@@ -6,6 +6,7 @@ Attribute names are HTCondor's own or the stamps below, which every job of WMS2 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -31,7 +32,7 @@ DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJ
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason"]
 STRAY_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom"]
-SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory"]
+SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
 
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
 _HISTORY_MARGIN_SECONDS = 3600
@@ -113,7 +114,7 @@ def all_dagmans(instance: str) -> str:
 
 def node_jobs(dag_id: str, instance: str) -> str:
     """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
-    return f"JobUniverse != 7 && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
 
 
 def strays(instance: str, known_dag_ids: Iterable[str]) -> str:
@@ -174,39 +175,38 @@ def _needed(ad: Ad, name: str) -> Any:
 
 def _dagman_ad(ad: Ad, outer: Ad, parent: int | None) -> DagmanAd:
     return DagmanAd(
-        cluster=int(_needed(ad, "ClusterId")),
+        **_job(ad, outer),
         parent_cluster=parent,
         node=str(ad.get("DAGNodeName") or ""),
-        dag_id=str(outer.get(DAG_ID) or ""),
-        request_name=str(outer.get(REQUEST) or ""),
-        fence=_number(outer.get(FENCE)),
-        job_status=int(_needed(ad, "JobStatus")),
         hold_reason=str(ad.get("HoldReason") or "") if _needed(ad, "JobStatus") == JobStatus.HELD else "",
         job_starts=_number(ad.get("NumJobStarts")) or 0,
-        queued_at_seconds=int(_needed(ad, "QDate")),
         status_since_seconds=int(_needed(ad, "EnteredCurrentStatus")),
-        in_recovery=bool(ad.get("DAG_InRecovery")),
-        **_counters(ad),
     )
 
 
 def history_ad(ad: Ad) -> HistoryAd:
     """One ad of the history."""
     removed = _needed(ad, "JobStatus") == JobStatus.REMOVED
-    by_signal = bool(ad.get("ExitBySignal"))
     return HistoryAd(
-        cluster=int(_needed(ad, "ClusterId")),
-        dag_id=str(ad.get(DAG_ID) or ""),
-        request_name=str(ad.get(REQUEST) or ""),
-        fence=_number(ad.get(FENCE)),
-        job_status=int(_needed(ad, "JobStatus")),
+        **_job(ad, ad),
         # A job that was held, released and removed still has the exit code of its earlier run.
-        exit_code=None if removed or by_signal else _number(ad.get("ExitCode")),
+        exit_code=None if removed or ad.get("ExitBySignal") else _number(ad.get("ExitCode")),
         remove_reason=str(ad.get("RemoveReason") or "") if removed else "",
-        queued_at_seconds=int(_needed(ad, "QDate")),
-        in_recovery=bool(ad.get("DAG_InRecovery")),
-        **_counters(ad),
     )
+
+
+def _job(ad: Ad, stamped: Ad) -> dict[str, Any]:
+    """The fields of a ``DagmanJob``, with the stamps of its own ad or its outer's."""
+    return {
+        "cluster": int(_needed(ad, "ClusterId")),
+        "dag_id": str(stamped.get(DAG_ID) or ""),
+        "request_name": str(stamped.get(REQUEST) or ""),
+        "fence": _number(stamped.get(FENCE)),
+        "job_status": int(_needed(ad, "JobStatus")),
+        "queued_at_seconds": int(_needed(ad, "QDate")),
+        "in_recovery": bool(ad.get("DAG_InRecovery")),
+        **{field: _number(ad.get(attribute)) for field, attribute in _COUNTERS.items()},
+    }
 
 
 def schedd_ad(ad: Ad) -> ScheddAd:
@@ -226,24 +226,16 @@ def version_of(text: str) -> str:
 
 
 def site_slots(ads: Iterable[Ad]) -> list[SiteSlots]:
-    """Totals per site. Dynamic slots are parts of a partitionable one, whose ``Cpus`` and ``Memory`` are what is left."""
-    totals: dict[str, list[int]] = {}
+    """Totals per site. Dynamic slots are parts of a partitionable one, whose ``Cpus`` are what is left."""
+    totals, unused = Counter[str](), Counter[str]()
     for ad in ads:
-        kind = ad.get("SlotType")
-        if kind == "Dynamic":
+        if ad.get("SlotType") == "Dynamic":
             continue
-        free, free_memory = _amount(ad, "Cpus"), _amount(ad, "Memory")
-        cpus, memory = _amount(ad, "TotalSlotCpus", free), _amount(ad, "TotalSlotMemory", free_memory)
-        if kind != "Partitionable" and ad.get("State") != "Unclaimed":
-            free, free_memory = 0, 0
-        total = totals.setdefault(str(ad.get(SITE_ATTRIBUTE) or UNKNOWN_SITE), [0, 0, 0, 0, 0])
-        for place, amount in enumerate((1, cpus, free, memory, free_memory)):
-            total[place] += amount
-    return [SiteSlots(site, *numbers) for site, numbers in sorted(totals.items())]
-
-
-def _counters(ad: Ad) -> dict[str, int | None]:
-    return {field: _number(ad.get(attribute)) for field, attribute in _COUNTERS.items()}
+        site, free = str(ad.get(SITE_ATTRIBUTE) or UNKNOWN_SITE), _amount(ad, "Cpus")
+        totals[site] += _amount(ad, "TotalSlotCpus", free)
+        if ad.get("SlotType") == "Partitionable" or ad.get("State") == "Unclaimed":
+            unused[site] += free
+    return [SiteSlots(site, cpus, unused[site]) for site, cpus in sorted(totals.items())]
 
 
 def _amount(ad: Ad, attribute: str, default: int | None = None) -> int:

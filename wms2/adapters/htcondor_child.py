@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import classad2
@@ -28,7 +28,7 @@ Call = Mapping[str, Any]
 
 
 class Client:
-    """Connections to one collector and one schedd, made when first needed."""
+    """Connections to one collector and one schedd, made when first needed; a public method for each ``op`` of a call."""
 
     def __init__(self, schedd_name: str, collector: str, token_dir: str) -> None:
         if token_dir:
@@ -39,7 +39,7 @@ class Client:
         self._collector = htcondor2.Collector(collector)
         self._location: Any = None
 
-    def schedd(self) -> Any:
+    def _schedd(self) -> Any:
         """The schedd, by its address in the collector."""
         if self._location is None:
             self._location = self._collector.locate(htcondor2.DaemonType.Schedd, self._schedd_name)
@@ -49,22 +49,22 @@ class Client:
 
     def query(self, call: Call) -> list[dict[str, Any]]:
         """Job ads in the queue."""
-        return [plain(ad) for ad in self.schedd().query(call["constraint"], call["projection"])]
+        return [plain(ad) for ad in self._schedd().query(call["constraint"], call["projection"])]
 
     def history(self, call: Call) -> list[dict[str, Any]]:
         """Job ads that left the queue, latest first, at most ``limit``; none from the first on that ``since`` is true of."""
-        found = self.schedd().history(call["constraint"], call["projection"], call["limit"], call.get("since"))
+        found = self._schedd().history(call["constraint"], call["projection"], call["limit"], call.get("since"))
         return [plain(ad) for ad in found]
 
     def act(self, call: Call) -> dict[str, Any]:
         """Remove, hold or release what matches; the totals."""
         action = getattr(htcondor2.JobAction, call["action"])
         # A plain string as the reason is dropped by the bindings; a pair is not.
-        return plain(self.schedd().act(action, call["constraint"], (call["reason"], 0)))
+        return plain(self._schedd().act(action, call["constraint"], (call["reason"], 0)))
 
     def edit(self, call: Call) -> int:
         """Set one attribute; the number of jobs changed. The bindings raise when nothing matches."""
-        return int(self.schedd().edit(call["constraint"], call["attribute"], call["value"]))
+        return int(self._schedd().edit(call["constraint"], call["attribute"], call["value"]))
 
     def schedd_ad(self, call: Call) -> dict[str, Any]:
         """The schedd's own ad, asked of the schedd itself: the collector may hold an old one."""
@@ -82,7 +82,7 @@ class Client:
     def submit(self, call: Call) -> int:
         """Submit a DAG; its cluster."""
         # Locate first: nothing is written into the directory when there is no schedd to take it.
-        return submit_dag(self.schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"])
+        return submit_dag(self._schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"])
 
 
 def plain(ad: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,17 +109,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """Make the calls."""
     try:
         client = Client(question["schedd"], question["collector"], question["token_dir"])
-        operations: dict[str, Callable[[Call], Any]] = {
-            "query": client.query,
-            "history": client.history,
-            "act": client.act,
-            "edit": client.edit,
-            "schedd_ad": client.schedd_ad,
-            "collector_ad": client.collector_ad,
-            "slots": client.slots,
-            "submit": client.submit,
-        }
-        return {"results": [operations[call["op"]](call) for call in question["calls"]]}
+        return {"results": [getattr(client, call["op"])(call) for call in question["calls"]]}
     except Refused as error:
         return {"error": {"kind": "rejected", "detail": str(error)}}
     except htcondor2.HTCondorException as error:

@@ -79,19 +79,15 @@ class OutputConfig:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
-    """A dataset to be created in DBS. ``primary_ds_type``: mc, data, cosmic or test."""
+    """A dataset to be created in DBS, as PRODUCTION. ``primary_ds_type``: mc, data, cosmic or test."""
 
     dataset: str
-    primary_ds_name: str
     primary_ds_type: str
-    processed_ds_name: str
-    data_tier: str
     acquisition_era: str
     processing_version: int
     physics_group: str
     output_configs: tuple[OutputConfig, ...]
     prep_id: str = ""
-    access_type: str = "PRODUCTION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,41 +231,41 @@ class DagCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DagmanAd(DagCounters):
+class DagmanJob(DagCounters):
+    """What is known of a DAGMan job wherever it is found; its ``WMS2_*`` stamps."""
+
+    cluster: int
+    dag_id: str
+    request_name: str
+    fence: int | None
+    job_status: int
+    queued_at_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagmanAd(DagmanJob):
     """A DAGMan job in the queue: a DAG's (``parent_cluster`` None) or a running work unit's.
 
     ``node`` is the unit's node in the outer DAG, e.g. ``mg_000001``; an inner DAGMan is given its outer's ``dag_id``,
     ``request_name`` and ``fence``. Idle with ``job_starts`` above 0: it was killed and will start again in recovery mode.
     """
 
-    cluster: int
     parent_cluster: int | None
     node: str
-    dag_id: str
-    request_name: str
-    fence: int | None
-    job_status: int
     hold_reason: str
     job_starts: int
-    queued_at_seconds: int
     status_since_seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryAd(DagCounters):
+class HistoryAd(DagmanJob):
     """How an outer DAGMan ended, from the schedd's history.
 
     ``exit_code`` is None when it was removed or died by a signal; ``remove_reason`` is "" unless it was removed.
     """
 
-    cluster: int
-    dag_id: str
-    request_name: str
-    fence: int | None
-    job_status: int
     exit_code: int | None
     remove_reason: str
-    queued_at_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +307,8 @@ class StrayJobs:
 
 @dataclass(frozen=True, slots=True)
 class SiteSlots:
-    """A site's slots in the pool, summed over its partitionable and static slots (dynamic ones are parts of those)."""
+    """A site's cores in the pool, summed over its partitionable and static slots (dynamic ones are parts of those)."""
 
     site: str
-    slots: int
     cpus: int
     free_cpus: int
-    memory_mb: int
-    free_memory_mb: int

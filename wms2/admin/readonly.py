@@ -85,16 +85,10 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
         return queryset.none(), False
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Rows come from services."""
+        """Rows come from services, are changed by verbs, and are never deleted by hand."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Rows are changed by verbs."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Rows are never deleted by hand."""
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Everybody whom the admin lets in."""

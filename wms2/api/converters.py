@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from django.urls import register_converter
+from django.urls.converters import StringConverter
 
 
-class NameConverter:
+class NameConverter(StringConverter):
     """Names of requests and sites: letters, digits, ``.``, ``_`` and ``-`` (intake's rule for request names)."""
 
     regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-
-    def to_python(self, value: str) -> str:
-        """As it is."""
-        return value
-
-    def to_url(self, value: str) -> str:
-        """As it is."""
-        return value
 
 
 class ScheddConverter(NameConverter):
