@@ -85,7 +85,8 @@ class Circuits:
 
 
 def _standing(kept: Counts, name: str) -> Standing:
-    return Standing(kept.read(f"failures:{name}")[0], kept.read(f"open:{name}")[1])
+    (failures, _), (_, pause_seconds) = kept.read(f"failures:{name}", f"open:{name}")
+    return Standing(failures, pause_seconds)
 
 
 _circuits = Circuits(KeptHere())

@@ -30,8 +30,8 @@ class Counts(Protocol):
     def add(self, key: str, seconds: float, by: int = 1, *, anew: bool = False) -> tuple[int, float]:
         """Change a number; what it is then, and for how long. The first change begins the ``seconds``; ``anew``: each does."""
 
-    def read(self, key: str) -> tuple[int, float]:
-        """The number, and for how long it is kept; zeros when it is not there."""
+    def read(self, *keys: str) -> list[tuple[int, float]]:
+        """Each number, and for how long it is kept; zeros when it is not there."""
 
     def drop(self, *keys: str) -> None:
         """Forget them."""
@@ -60,7 +60,7 @@ class KeptHere:
             return fn(self)
 
     def add(self, key: str, seconds: float, by: int = 1, *, anew: bool = False) -> tuple[int, float]:
-        number, left = self.read(key)
+        ((number, left),) = self.read(key)
         if not left:
             self._kept.pop(key, None)
         left = seconds if anew or not left else left
@@ -69,17 +69,17 @@ class KeptHere:
             del self._kept[next(iter(self._kept))]
         return number + by, left
 
-    def read(self, key: str) -> tuple[int, float]:
-        number, until = self._kept.get(key, (0, 0.0))
-        left = max(0.0, until - self.clock())
-        return (number, left) if left else (0, 0.0)
+    def read(self, *keys: str) -> list[tuple[int, float]]:
+        now = self.clock()
+        kept = (self._kept.get(key, (0, 0.0)) for key in keys)
+        return [(number, until - now) if until > now else (0, 0.0) for number, until in kept]
 
     def drop(self, *keys: str) -> None:
         for key in keys:
             self._kept.pop(key, None)
 
     def keys(self, start: str) -> list[str]:
-        return [key for key in self._kept if key.startswith(start) and self.read(key)[1]]
+        return [key for key in self._kept if key.startswith(start) and self.read(key) != [(0, 0.0)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,12 @@ class _InBroker:
             _, number, *_, left = pipe.pttl(name).execute()
         return int(number), max(0, left) / 1000
 
-    def read(self, key: str) -> tuple[int, float]:
+    def read(self, *keys: str) -> list[tuple[int, float]]:
         with self.client.pipeline(transaction=False) as pipe:
-            number, left = pipe.get(f"{self.prefix}:{key}").pttl(f"{self.prefix}:{key}").execute()
-        return int(number or 0), max(0, left) / 1000
+            for key in keys:
+                pipe.get(f"{self.prefix}:{key}").pttl(f"{self.prefix}:{key}")
+            found = pipe.execute()
+        return [(int(number or 0), max(0, left) / 1000) for number, left in zip(found[::2], found[1::2], strict=True)]
 
     def drop(self, *keys: str) -> None:
         self.client.delete(*(f"{self.prefix}:{key}" for key in keys))
