@@ -93,7 +93,7 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
     with django_assert_num_queries(14):  # one of them is the database's clock
         assert ours() == before
     labels = {label for _, pairs in before for label, _ in pairs}
-    assert labels <= {"status", "kind", "state", "schedd", "service", "operation", "outcome", "type", "le", "step"}
+    assert labels <= {"status", "kind", "state", "schedd", "service", "operation", "outcome", "type", "le", "step", "way"}
 
 
 def test_schedds_of_two_pools_with_one_name_are_one_sample(reader: APIClient) -> None:
