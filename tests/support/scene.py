@@ -13,8 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import layout
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
-from requests_app.lifecycle.leader import LEASE
-from requests_app.models import HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import LEADER_LEASE, HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
 from sites_app.models import QueueChange, Schedd, Site
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
 from tests.support.scene_failures import failures
@@ -74,7 +73,7 @@ def build(directory: Path) -> Scene:
     QueueChange.objects.create(schedd=silent, old_birthdate=1_700_000_000, new_birthdate=1_760_000_000, seen_at=now)
     cycle = {"cycle_started_at": now.isoformat(), "cycle_ended_at": now.isoformat(), "seconds": 0.4, "requests": 9}
     Lease.objects.update_or_create(
-        name=LEASE,
+        name=LEADER_LEASE,
         defaults={"owner": "worker-1", "epoch": 3, "acquired_at": now, "heartbeat_at": now, "data": cycle,
                   "expires_at": now + timedelta(hours=6)},
     )  # fmt: skip
