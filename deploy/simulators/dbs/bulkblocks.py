@@ -15,7 +15,7 @@ from typing import Any
 from deploy.simulators.dbs import errors
 from deploy.simulators.dbs.context import Caller, failing_as, find_id, find_or_insert, require_id, require_text
 from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, check_dataset, insert_block, insert_dataset, link_config
-from deploy.simulators.dbs.errors import DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.files import FILE_FIELDS, check_file, insert_file, insert_parent, link_file_config
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import (
@@ -64,48 +64,48 @@ class _Mode:
         cause = _inserting(errors.left_out("primary dataset type", "primary_ds_type", function="dbs.primarydstypes.Insert"))
         if self.concurrent:
             message = f"{_request()} unable to find primary_ds_type_id for primary ds type='{name}'"
-            return cause.wrapped(errors.PRIMARY_TYPE_MISSING, message, function="dbs.bulkblocks.getPrimaryDatasetTypeID")
-        return cause.wrapped(errors.GET_PRIMARY_TYPE_ID, f"unable to find primary_ds_type_id for {name}", function=_SEQUENTIAL)
+            return cause.wrapped(Code.PRIMARY_TYPE_MISSING, message, function="dbs.bulkblocks.getPrimaryDatasetTypeID")
+        return cause.wrapped(Code.GET_PRIMARY_TYPE_ID, f"unable to find primary_ds_type_id for {name}", function=_SEQUENTIAL)
 
     def dataset(self, record: dict[str, Any], error: DbsError) -> DbsError:
         if not self.concurrent:
             return error.wrapped(
-                errors.INSERT_DATASET, f"unable to insert dataset record {record['dataset']}", function=_SEQUENTIAL
+                Code.INSERT_DATASET, f"unable to insert dataset record {record['dataset']}", function=_SEQUENTIAL
             )
         author = record["create_by"]
         printed = f"{{1 {record['dataset']} 1 1 1 1 2 1 1 1 0 {record['prep_id']} 1 {author} 1 {record['last_modified_by']}}}"
         message = f"{_request()} unable to insert dataset='{printed}'"
-        return _inserting(error).wrapped(errors.DATASET_MISSING, message, function="dbs.bulkblocks.getDatasetID")
+        return _inserting(error).wrapped(Code.DATASET_MISSING, message, function="dbs.bulkblocks.getDatasetID")
 
     def block(self, name: str, cause: DbsError) -> DbsError:
         if self.concurrent:
             cause = _inserting(cause)
             message = f"{_request()} unable to find block_id for {name}, error {cause.text()}"
-            return cause.wrapped(errors.GET_BLOCK_ID, message, function=_CONCURRENT)
-        return cause.wrapped(errors.INSERT_BLOCK, f"unable to insert block record {name}", function=_SEQUENTIAL)
+            return cause.wrapped(Code.GET_BLOCK_ID, message, function=_CONCURRENT)
+        return cause.wrapped(Code.INSERT_BLOCK, f"unable to insert block record {name}", function=_SEQUENTIAL)
 
     def file_type(self, name: str) -> DbsError:
         cause = _inserting(errors.left_out("file data type", "file_type", function="dbs.filedatatypes.Insert"))
         if self.concurrent:
             message = f"{_request()} unable to find file_type_id for {{2 {name}}}, error {cause.text()}"
-            return cause.wrapped(errors.FILE_TYPE_MISSING, message, function=_CONCURRENT)
-        return cause.wrapped(errors.GET_FILE_TYPE_ID, f"unable to find file_type_id for {name}", function=_SEQUENTIAL)
+            return cause.wrapped(Code.FILE_TYPE_MISSING, message, function=_CONCURRENT)
+        return cause.wrapped(Code.GET_FILE_TYPE_ID, f"unable to find file_type_id for {name}", function=_SEQUENTIAL)
 
     def file(self, lfn: str, cause: DbsError) -> DbsError:
         if self.concurrent:  # whatever the cause was, it is lost here
             function, reason = "dbs.bulkblocks.insertFilesViaChunks", "concurrency error"
-            cause = DbsError(errors.INSERT_FILE, "unable to insert file record", function=function, reason=reason)
+            cause = DbsError(Code.INSERT_FILE, "unable to insert file record", function=function, reason=reason)
             message = f"{_request()} unable to insert files, error {cause.text()}"
-            return cause.wrapped(errors.INSERT_FILE, message, function=_CONCURRENT)
-        return cause.wrapped(errors.INSERT_FILE, f"unable to insert File record {lfn}", function=_SEQUENTIAL)
+            return cause.wrapped(Code.INSERT_FILE, message, function=_CONCURRENT)
+        return cause.wrapped(Code.INSERT_FILE, f"unable to insert File record {lfn}", function=_SEQUENTIAL)
 
     def parent_dataset(self, name: str) -> DbsError:
         if self.concurrent:
-            cause = DbsError(errors.QUERY, "", function="dbs.GetID", reason=errors.NO_ROWS)
+            cause = DbsError(Code.QUERY, "", function="dbs.GetID", reason=errors.NO_ROWS)
             message = f"{_request()} unable to find dataset_id for {name}, error {cause.text()}"
-            return cause.wrapped(errors.DATASET_PARENT_MISSING, message, function=_CONCURRENT)
+            return cause.wrapped(Code.DATASET_PARENT_MISSING, message, function=_CONCURRENT)
         message = f"unable to find dataset_id for {name}"
-        return errors.no_row(errors.GET_PARENT_DATASET_ID, message, function=_SEQUENTIAL)
+        return errors.no_row(Code.GET_PARENT_DATASET_ID, message, function=_SEQUENTIAL)
 
 
 def _request() -> str:
@@ -114,7 +114,7 @@ def _request() -> str:
 
 
 def _inserting(cause: DbsError) -> DbsError:
-    return cause.wrapped(errors.INSERT, "", function="dbs.GetRecID")
+    return cause.wrapped(Code.INSERT, "", function="dbs.GetRecID")
 
 
 def post_bulkblock(db: sqlite3.Connection, body: Any, caller: Caller, *, concurrent: bool) -> None:
@@ -130,7 +130,7 @@ def post_bulkblock(db: sqlite3.Connection, body: Any, caller: Caller, *, concurr
     block_id = find_id(db, "block", block["block_name"])
     if block_id is not None and concurrent:
         message = f"Block {block['block_name']} already exists"
-        raise DbsError(errors.BLOCK_EXISTS, message, function="dbs.bulkblocks.checkBlockExist", reason="nil")
+        raise DbsError(Code.BLOCK_EXISTS, message, function="dbs.bulkblocks.checkBlockExist", reason="nil")
     dataset_id = _dataset(db, parts, caller, mode)
     if block_id is None:
         block_id = _block(db, block, dataset_id, caller, mode)
@@ -177,7 +177,7 @@ def _block(db: sqlite3.Connection, block: dict[str, Any], dataset_id: int, calle
     block = {**block, "last_modified_by": block["last_modified_by"] or block["create_by"]}
     try:
         require_text(block, "block_name", "origin_site_name", what="blocks", function="dbs.blocks.Insert")
-        with failing_as(errors.INSERT, "unable to insert block record", function="dbs.blocks.Insert"):
+        with failing_as(Code.INSERT, "unable to insert block record", function="dbs.blocks.Insert"):
             return insert_block(db, block, dataset_id, caller)
     except DbsError as error:
         raise mode.block(block["block_name"], error) from error
@@ -200,7 +200,7 @@ def _files(
             raise mode.file(lfn, error) from error
         known = find_id(db, "file", lfn)
         if known is not None and mode.concurrent:
-            raise mode.file(lfn, DbsError(errors.INSERT_FILE, "", function=mode.function))
+            raise mode.file(lfn, DbsError(Code.INSERT_FILE, "", function=mode.function))
         file_ids[lfn] = insert_file(db, record, dataset_id, block_id, caller) if known is None else known
     return file_ids
 
@@ -213,14 +213,14 @@ def _parents(
         lfn = parent["logical_file_name"] or parent["this_logical_file_name"]
         if lfn not in file_ids:
             reason = "unable to locate LFN file id"
-            raise DbsError(errors.INSERT_BULKBLOCK, f"no file id found for '{lfn}'", function=mode.function, reason=reason)
+            raise DbsError(Code.INSERT_BULKBLOCK, f"no file id found for '{lfn}'", function=mode.function, reason=reason)
         name = parent["parent_logical_file_name"]
         message = f"unable to find parent lfn {name}"
-        insert_parent(db, file_ids[lfn], name, message, code=errors.FILE_PARENT_MISSING, function=_CONCURRENT)
+        insert_parent(db, file_ids[lfn], name, message, code=Code.FILE_PARENT_MISSING, function=_CONCURRENT)
     for record in decode_list(_BLOCK_PARENT_FIELDS, parts["block_parent_list"], record="BlockParent", function=mode.function):
         name = record["parent_block_name"] or record["parent_block"]
         message = f"unable to find block_id for {name}"
-        parent_id = require_id(db, "block", name, message, code=errors.GET_BLOCK_ID, function=mode.function)
+        parent_id = require_id(db, "block", name, message, code=Code.GET_BLOCK_ID, function=mode.function)
         db.execute("INSERT OR IGNORE INTO block_parents VALUES (?, ?)", (block_id, parent_id))
     names = [name for name in parts["dataset_parent_list"] if isinstance(name, str)]
     names += [

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.simulators.dbs.errors import DbsError, left_out, no_row
+from deploy.simulators.dbs.errors import Code, DbsError, left_out, no_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def find_id(db: sqlite3.Connection, kind: str, name: str | int) -> int | None:
     return None if row is None else int(row[0])
 
 
-def require_id(db: sqlite3.Connection, kind: str, name: str | int, message: str, *, code: int, function: str) -> int:
+def require_id(db: sqlite3.Connection, kind: str, name: str | int, message: str, *, code: Code, function: str) -> int:
     """The id of the object called ``name``.
 
     Raises:
@@ -63,7 +63,7 @@ def require_id(db: sqlite3.Connection, kind: str, name: str | int, message: str,
 
 
 @contextmanager
-def failing_as(code: int, message: str, *, function: str) -> Iterator[None]:
+def failing_as(code: Code, message: str, *, function: str) -> Iterator[None]:
     """A database that does not take the change is reported under this code; only the reason says that it is in trouble.
 
     Raises:

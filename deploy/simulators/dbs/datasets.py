@@ -9,9 +9,8 @@ only; POST of a dataset drops its ``prep_id`` and takes the first configuration 
 import sqlite3
 from typing import Any
 
-from deploy.simulators.dbs import errors
 from deploy.simulators.dbs.context import Caller, failing_as, find_id, require_id, require_text
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, config_by_label
@@ -67,7 +66,7 @@ def post_dataset(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
         check_dataset(record)
     except DbsError as error:
         message = f"unable to insert dataset record {_as_go(record)}"
-        raise error.wrapped(errors.INSERT_DATASET, message, function=function) from error
+        raise error.wrapped(Code.INSERT_DATASET, message, function=function) from error
     dataset_id = insert_dataset(db, {**record, "prep_id": ""}, parents, caller)
     for config_id in config_ids:
         link_config(db, dataset_id, config_id)
@@ -78,32 +77,32 @@ _PARENTS = {
     "primary_ds_id": (
         "primary_dataset",
         "primary_ds_name",
-        errors.GET_PRIMARY_DATASET_ID,
+        Code.GET_PRIMARY_DATASET_ID,
         "unable to find primary_ds_id for%!(EXTRA string={})",
     ),
-    "data_tier_id": ("data_tier", "data_tier_name", errors.GET_DATA_TIER_ID, "unable to find data_tier id for {}"),
+    "data_tier_id": ("data_tier", "data_tier_name", Code.GET_DATA_TIER_ID, "unable to find data_tier id for {}"),
     "dataset_access_type_id": (
         "access_type",
         "dataset_access_type",
-        errors.GET_ACCESS_TYPE_ID,
+        Code.GET_ACCESS_TYPE_ID,
         "unable to find dataset_access_type_id for {}",
     ),
     "acquisition_era_id": (
         "acquisition_era",
         "acquisition_era_name",
-        errors.GET_ACQUISITION_ERA_ID,
+        Code.GET_ACQUISITION_ERA_ID,
         "unable to find acquisition_era_id for {}",
     ),
     "processing_era_id": (
         "processing_era",
         "processing_version",
-        errors.GET_PROCESSING_ERA_ID,
+        Code.GET_PROCESSING_ERA_ID,
         "unable to find processing_era_id for %!s(int64={})",
     ),
     "physics_group_id": (
         "physics_group",
         "physics_group_name",
-        errors.GET_PHYSICS_GROUP_ID,
+        Code.GET_PHYSICS_GROUP_ID,
         "unable to find physics_group_id for {}",
     ),
 }
@@ -159,12 +158,12 @@ def put_dataset(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) 
     function = "dbs.datasets.UpdateDatasets"
     dataset, access_type = params.get("dataset"), params.get("dataset_access_type")
     if not isinstance(dataset, str) or not dataset:
-        raise DbsError(PARAMETERS, "invalid dataset parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid dataset parameter", function=function)
     if not isinstance(access_type, str) or not access_type:
-        raise DbsError(PARAMETERS, "invalid dataset_access_type parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid dataset_access_type parameter", function=function)
     message = f"unable to find dataset_access_type_id for {access_type}"
-    type_id = require_id(db, "access_type", access_type, message, code=errors.GET_ACCESS_TYPE_ID, function=function)
-    with failing_as(errors.UPDATE_DATASET, "unable to update dataset record", function=function):
+    type_id = require_id(db, "access_type", access_type, message, code=Code.GET_ACCESS_TYPE_ID, function=function)
+    with failing_as(Code.UPDATE_DATASET, "unable to update dataset record", function=function):
         db.execute(
             "UPDATE datasets SET dataset_access_type_id = ?, is_dataset_valid = ?, last_modification_date = ?,"
             " last_modified_by = ? WHERE dataset = ?",
@@ -185,12 +184,12 @@ def post_block(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
     if find_id(db, "block", record["block_name"]) is not None:
         return
     name, unknown = record["block_name"].partition("#")[0], "unable to get dataset id for given block"
-    dataset_id = require_id(db, "dataset", name, unknown, code=errors.GET_DATASET_ID, function=function)
+    dataset_id = require_id(db, "dataset", name, unknown, code=Code.GET_DATASET_ID, function=function)
     try:
         require_text(record, "block_name", "origin_site_name", what="blocks", function="dbs.blocks.Insert")
     except DbsError as error:
-        raise error.wrapped(errors.INSERT_BLOCK, "unable to insert block record", function=function) from error
-    with failing_as(errors.INSERT_BLOCK, "unable to insert block record", function=function):
+        raise error.wrapped(Code.INSERT_BLOCK, "unable to insert block record", function=function) from error
+    with failing_as(Code.INSERT_BLOCK, "unable to insert block record", function=function):
         insert_block(db, record, dataset_id, caller)
 
 
@@ -220,16 +219,16 @@ def put_block(db: sqlite3.Connection, params: dict[str, str], caller: Caller) ->
     """
     function = "dbs.blocks.UpdateBlocks"
     if not params.get("block_name"):
-        raise DbsError(PARAMETERS, "invalid block_name parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid block_name parameter", function=function)
     value: str | int
     if "origin_site_name" in params:
         if not params["origin_site_name"]:
-            raise DbsError(PARAMETERS, "invalid origin_site_name parameter", function=function)
+            raise DbsError(Code.PARAMETERS, "invalid origin_site_name parameter", function=function)
         column, value = "origin_site_name", params["origin_site_name"]
     else:
         column, value = "open_for_writing", _go_atoi(params.get("open_for_writing", "0"))
         _check_open_flag(value, function=function)
-    with failing_as(errors.UPDATE_BLOCK, "unable to update block record", function=function):
+    with failing_as(Code.UPDATE_BLOCK, "unable to update block record", function=function):
         db.execute(
             f"UPDATE blocks SET {column} = ?, last_modification_date = ?, last_modified_by = ? WHERE block_name = ?",
             (value, caller.at, caller.create_by, params["block_name"]),
@@ -243,4 +242,4 @@ def _go_atoi(text: str) -> int:
 
 def _check_open_flag(value: int | str, *, function: str) -> None:
     if value not in (0, 1):
-        raise DbsError(PARAMETERS, "invalid open_for_writing parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid open_for_writing parameter", function=function)

@@ -4,7 +4,7 @@
 import sqlite3
 from typing import Any
 
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.storage import Storage
 
 
@@ -15,7 +15,7 @@ def blockdump(storage: Storage, block_name: str | None) -> dict[str, Any]:
         DbsError: 118, no block name.
     """
     if not block_name:
-        raise DbsError(PARAMETERS, "no list is allowed for provided key: block_name", function="dbs.blockdump.BlockDump")
+        raise DbsError(Code.PARAMETERS, "no list is allowed for provided key: block_name", function="dbs.blockdump.BlockDump")
     block = storage.row("SELECT * FROM blocks WHERE block_name = ?", (block_name,))
     dataset = storage.row(
         "SELECT d.*, p.primary_ds_name, p.creation_date AS p_creation_date, p.create_by AS p_create_by, pt.primary_ds_type,"

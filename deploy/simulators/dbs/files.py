@@ -12,7 +12,7 @@ from typing import Any
 
 from deploy.simulators.dbs import errors
 from deploy.simulators.dbs.context import Caller, failing_as, find_id, find_or_insert, require_id, require_text
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, config_by_label
@@ -70,25 +70,23 @@ def _post_file(db: sqlite3.Connection, record: dict[str, Any], caller: Caller) -
     if find_id(db, "file", record["logical_file_name"]) is not None:
         return
     block, dataset, message = record["block_name"], record["dataset"], "unable to insert file record"
-    block_id = require_id(
-        db, "block", block, f"unable to find block_id for {block}", code=errors.GET_BLOCK_ID, function=_FUNCTION
-    )
+    block_id = require_id(db, "block", block, f"unable to find block_id for {block}", code=Code.GET_BLOCK_ID, function=_FUNCTION)
     unknown = f"unable to find dataset_id for {dataset}"
-    dataset_id = require_id(db, "dataset", dataset, unknown, code=errors.GET_DATASET_ID, function=_FUNCTION)
+    dataset_id = require_id(db, "dataset", dataset, unknown, code=Code.GET_DATASET_ID, function=_FUNCTION)
     if not record["file_type"]:
         cause = errors.left_out("file data type", "file_type", function="dbs.filedatatypes.Insert")
-        raise cause.wrapped(errors.INSERT_FILE_TYPE, "unable to insert file data types record", function=_FUNCTION)
+        raise cause.wrapped(Code.INSERT_FILE_TYPE, "unable to insert file data types record", function=_FUNCTION)
     try:
         check_file(record)
     except DbsError as error:
-        raise error.wrapped(errors.INSERT_FILE, message, function=_FUNCTION) from error
+        raise error.wrapped(Code.INSERT_FILE, message, function=_FUNCTION) from error
     configs = decode_list(OUTPUT_CONFIG_FIELDS, record["file_output_config"], record="OutputConfigRecord", function=_FUNCTION)
     config_ids = [config_by_label(db, config["output_module_label"], function=_FUNCTION) for config in configs]
-    with failing_as(errors.INSERT_FILE, message, function=_FUNCTION):
+    with failing_as(Code.INSERT_FILE, message, function=_FUNCTION):
         file_id = insert_file(db, record, dataset_id, block_id, caller)
     for parent in decode_list(PARENT_FIELDS, record["file_parent_list"], record="FileParentRecord", function=_FUNCTION):
         lfn = parent["file_parent_lfn"]
-        insert_parent(db, file_id, lfn, f"unable to get file id for {lfn}", code=errors.GET_FILE_ID, function=_FUNCTION)
+        insert_parent(db, file_id, lfn, f"unable to get file id for {lfn}", code=Code.GET_FILE_ID, function=_FUNCTION)
     for config_id in config_ids:
         link_file_config(db, file_id, config_id)
     update_block_counts(db, block_id)
@@ -139,7 +137,7 @@ def insert_file(db: sqlite3.Connection, record: dict[str, Any], dataset_id: int,
     return file_id
 
 
-def insert_parent(db: sqlite3.Connection, file_id: int, parent_lfn: str, message: str, *, code: int, function: str) -> None:
+def insert_parent(db: sqlite3.Connection, file_id: int, parent_lfn: str, message: str, *, code: Code, function: str) -> None:
     """A file's parent, which must be in DBS; the parent's block and dataset become parents of the file's.
 
     Raises:
@@ -178,14 +176,14 @@ def put_files(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) ->
     function = "dbs.files.UpdateFiles"
     valid = params.get("is_file_valid")
     if isinstance(valid, bool) or not str(valid).lstrip("-").isdigit():
-        raise DbsError(PARAMETERS, "invalid is_file_valid parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid is_file_valid parameter", function=function)
     lfn, dataset = params.get("logical_file_name"), params.get("dataset")
     where, values = "1", []
     if isinstance(lfn, str) and lfn:
         where, values = "logical_file_name = ?", [lfn]
     elif isinstance(dataset, str) and dataset:
         where, values = "dataset_id = (SELECT dataset_id FROM datasets WHERE dataset = ?)", [dataset]
-    with failing_as(errors.UPDATE_FILE, "unable to update file record", function=function):
+    with failing_as(Code.UPDATE_FILE, "unable to update file record", function=function):
         db.execute(
             f"UPDATE files SET is_file_valid = ?, last_modification_date = ?, last_modified_by = ? WHERE {where}",
             (int(str(valid)), caller.at, caller.create_by, *values),
@@ -201,12 +199,12 @@ def post_file_parents(db: sqlite3.Connection, body: Any) -> None:
     function = "dbs.fileparents.InsertFileParents"
     record = decode({"block_name": str, "child_parent_id_list": list}, body, record="FileParentBlockRecord", function=function)
     unknown = f"unable to find block_id for {record['block_name']}"
-    block_id = require_id(db, "block", record["block_name"], unknown, code=errors.GET_BLOCK_ID, function=function)
+    block_id = require_id(db, "block", record["block_name"], unknown, code=Code.GET_BLOCK_ID, function=function)
     for pair in record["child_parent_id_list"]:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(number, int) for number in pair)):
-            raise DbsError(errors.UNMARSHAL, f"pair {pair}", function=function, reason="json: cannot unmarshal into [2]int64")
+            raise DbsError(Code.UNMARSHAL, f"pair {pair}", function=function, reason="json: cannot unmarshal into [2]int64")
         child = db.execute("SELECT block_id FROM files WHERE file_id = ?", (pair[0],)).fetchone()
         parent = db.execute("SELECT 1 FROM files WHERE file_id = ?", (pair[1],)).fetchone()
         if child is None or child[0] != block_id or parent is None:
-            raise DbsError(PARAMETERS, f"pair {pair} does not belong to block {record['block_name']}", function=function)
+            raise DbsError(Code.PARAMETERS, f"pair {pair} does not belong to block {record['block_name']}", function=function)
         db.execute("INSERT OR IGNORE INTO file_parents VALUES (?, ?)", tuple(pair))

@@ -6,7 +6,7 @@
 import re
 from re import Pattern
 
-from deploy.simulators.dbs.errors import PARAMETERS, VALIDATION, DbsError, bad_value
+from deploy.simulators.dbs.errors import Code, DbsError, bad_value
 
 _WORD = r"[a-zA-Z0-9\-_]+"
 _TIER = r"[A-Z0-9\-_]+"
@@ -95,4 +95,4 @@ def check_query_name(key: str, value: str) -> None:
         problem, checker = f"unable to match '{key}' value '{value}'", "dbs.validator.Check"
     else:
         return
-    raise DbsError(PARAMETERS, problem, function=checker).wrapped(VALIDATION, "not str type", function="dbs.Validate")
+    raise DbsError(Code.PARAMETERS, problem, function=checker).wrapped(Code.VALIDATION, "not str type", function="dbs.Validate")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.names import check_query_name
 
 Params = dict[str, list[str]]
@@ -76,7 +76,7 @@ def parse_query(api: str, query: Iterable[tuple[str, str]]) -> Params:
     for name, text in query:
         if name not in ACCEPTED[api]:
             message = f"parameter '{name}' is not accepted by '{api}' API"
-            raise DbsError(PARAMETERS, message, function="dbs.parameters.CheckQueryParameters")
+            raise DbsError(Code.PARAMETERS, message, function="dbs.parameters.CheckQueryParameters")
         values = [text] if name == "lumi_list" else _split(text)
         for value in values:
             check_query_name(name, value)
@@ -139,7 +139,7 @@ def run_condition(column: str, values: list[str]) -> Condition:
         elif text.strip().isdigit():
             singles.append(int(text))
         else:
-            raise DbsError(PARAMETERS, f"invalid run input parameter {text}", function="dbs.ParseRuns")
+            raise DbsError(Code.PARAMETERS, f"invalid run input parameter {text}", function="dbs.ParseRuns")
     if singles:
         parts.append(f"{column} IN (SELECT value FROM json_each(?))")
         binds.append(json.dumps(singles))
@@ -155,13 +155,13 @@ def lumi_condition(column: str, text: str) -> Condition:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise DbsError(PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
+        raise DbsError(Code.PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
     parts: list[str] = []
     binds: list[Any] = []
     for item in value if isinstance(value, list) else [None]:
         pair = [item, item] if isinstance(item, int) else item
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(number, int) for number in pair)):
-            raise DbsError(PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis")
+            raise DbsError(Code.PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis")
         parts.append(f"{column} BETWEEN ? AND ?")
         binds += pair
     if not parts:
@@ -178,6 +178,6 @@ def date_conditions(params: Params, alias: str) -> list[Condition]:
             if text is None or text == "0":
                 continue
             if not text.isdigit():
-                raise DbsError(PARAMETERS, f"invalid {name} parameter {text}", function="dbs.dates")
+                raise DbsError(Code.PARAMETERS, f"invalid {name} parameter {text}", function="dbs.dates")
             found.append((f"{column} {operator} ?", [int(text)]))
     return found

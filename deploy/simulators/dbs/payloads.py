@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deploy.simulators.dbs.errors import UNMARSHAL, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 
 _ZERO: dict[type, Any] = {str: "", int: 0, float: 0.0, list: [], dict: {}}
 _GO_NAME: dict[type, str] = {str: "string", int: "int64", float: "float64", list: "slice", dict: "struct"}
@@ -26,7 +26,7 @@ def parse_json(body: bytes, *, function: str, message: str) -> Any:
         return json.loads(body)
     except ValueError as error:
         reason = f"invalid JSON: {error}" if body else "unexpected end of JSON input"
-        raise DbsError(UNMARSHAL, message, function=function, reason=reason) from error
+        raise DbsError(Code.UNMARSHAL, message, function=function, reason=reason) from error
 
 
 def decode(fields: Fields, value: Any, *, record: str, function: str, message: str = "") -> dict[str, Any]:
@@ -37,7 +37,7 @@ def decode(fields: Fields, value: Any, *, record: str, function: str, message: s
     """
     if not isinstance(value, dict):
         raise DbsError(
-            UNMARSHAL,
+            Code.UNMARSHAL,
             message,
             function=function,
             reason=f"json: cannot unmarshal {_json_name(value)} into Go value of type {record}",
@@ -58,7 +58,7 @@ def decode_list(fields: Fields, values: Any, *, record: str, function: str, mess
         return []
     if not isinstance(values, list):
         raise DbsError(
-            UNMARSHAL,
+            Code.UNMARSHAL,
             message,
             function=function,
             reason=f"json: cannot unmarshal {_json_name(values)} into Go value of type []{record}",
@@ -74,7 +74,7 @@ def _field(name: str, kind: type, value: Any, *, record: str, function: str, mes
     if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
         return value
     reason = f"json: cannot unmarshal {_json_name(value)} into Go struct field {record}.{name} of type {_GO_NAME[kind]}"
-    raise DbsError(UNMARSHAL, message, function=function, reason=reason)
+    raise DbsError(Code.UNMARSHAL, message, function=function, reason=reason)
 
 
 def _json_name(value: Any) -> str:

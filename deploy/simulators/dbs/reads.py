@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.simulators.dbs.errors import PARAMETERS, QUERY, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.params import (
     Condition,
     Params,
@@ -112,7 +112,7 @@ def blocks(params: Params) -> Query:
     """
     if not any(params.get(name) for name in ("dataset", "block_name", "data_tier_name", "logical_file_name", "origin_site_name")):
         raise DbsError(
-            PARAMETERS,
+            Code.PARAMETERS,
             "Blocks API requires one of the following: [dataset block_name data_tier_name logical_file_name]",
             function="dbs.blocks.Blocks",
         )
@@ -169,16 +169,20 @@ def files(params: Params) -> Query:
     """
     function = "dbs.files.Files"
     if not any(params.get(name) for name in ("dataset", "block_name", "logical_file_name")):
-        raise DbsError(PARAMETERS, "Files API with empty parameter map", function=function)
+        raise DbsError(Code.PARAMETERS, "Files API with empty parameter map", function=function)
     runs, lumi_list, names = params.get("run_num", []), single(params, "lumi_list"), params.get("logical_file_name", [])
     if runs == ["1"] and lumi_list is None and not names:
-        raise DbsError(PARAMETERS, "files API does not support run_num=1 when no lumi and lfns list provided", function=function)
+        raise DbsError(
+            Code.PARAMETERS, "files API does not support run_num=1 when no lumi and lfns list provided", function=function
+        )
     if sum((len(runs) > 1, lumi_list is not None, len(names) > 1)) > 1:
-        raise DbsError(PARAMETERS, "cannot supply more than one list (lfn, run_num or lumi) at one query", function=function)
+        raise DbsError(Code.PARAMETERS, "cannot supply more than one list (lfn, run_num or lumi) at one query", function=function)
     sum_over_lumi = single(params, "sumOverLumi") == "1"
     if sum_over_lumi and (len(runs) != 1 or "-" in runs[0] or len(names) > 1):
         raise DbsError(
-            PARAMETERS, "When sumOverLumi=1, no lfn list or run_num list is allowed, and run_num is required", function=function
+            Code.PARAMETERS,
+            "When sumOverLumi=1, no lfn list or run_num list is allowed, and run_num is required",
+            function=function,
         )
     by_name = {"dataset": "d.dataset", "block_name": "b.block_name", "logical_file_name": "f.logical_file_name"}
     conditions = _named(params, {**by_name, "origin_site_name": "b.origin_site_name"})
@@ -215,10 +219,10 @@ def filelumis(params: Params) -> Query:
     """
     function = "dbs.filelumis.FileLumis"
     if not params.get("block_name") and not params.get("logical_file_name"):
-        query = DbsError(QUERY, "query error", function="dbs.executeAll", reason="no such column: FL.RUN_NUM")
-        raise query.wrapped(QUERY, "unable to query filelumis", function=function)
+        query = DbsError(Code.QUERY, "query error", function="dbs.executeAll", reason="no such column: FL.RUN_NUM")
+        raise query.wrapped(Code.QUERY, "unable to query filelumis", function=function)
     if len(params.get("run_num", [])) > 1 and len(params.get("logical_file_name", [])) > 1:
-        raise DbsError(PARAMETERS, "filelumis API supports single list of lfns or run numbers", function=function)
+        raise DbsError(Code.PARAMETERS, "filelumis API supports single list of lfns or run numbers", function=function)
     conditions = _named(params, {"logical_file_name": "f.logical_file_name", "block_name": "b.block_name"})
     if params.get("run_num"):
         conditions.append(run_condition("l.run_num", params["run_num"]))
@@ -233,7 +237,7 @@ def _relation(api: str, columns: str, tables: str, filters: dict[str, str]) -> C
 
     def query(params: Params) -> Query:
         if not any(params.get(name) for name in filters):
-            raise DbsError(PARAMETERS, f"{' or '.join(filters)} is required for {api} api", function=f"dbs.{api}")
+            raise DbsError(Code.PARAMETERS, f"{' or '.join(filters)} is required for {api} api", function=f"dbs.{api}")
         return _select(columns, tables, _named(params, filters))
 
     return query
@@ -282,7 +286,9 @@ datasetchildren = _relation(
 def blockorigin(params: Params) -> Query:
     """Blocks by the site they were made at."""
     if not any(params.get(name) for name in ("dataset", "block_name", "origin_site_name")):
-        raise DbsError(PARAMETERS, "origin_site_name, dataset or block_name is required", function="dbs.blockorigin.BlockOrigin")
+        raise DbsError(
+            Code.PARAMETERS, "origin_site_name, dataset or block_name is required", function="dbs.blockorigin.BlockOrigin"
+        )
     columns = (
         "b.block_name, b.origin_site_name, d.dataset, b.open_for_writing, b.file_count, b.block_size, b.creation_date,"
         " b.create_by, b.last_modification_date, b.last_modified_by"

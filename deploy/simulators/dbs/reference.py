@@ -10,7 +10,7 @@ from typing import Any
 
 from deploy.simulators.dbs import errors
 from deploy.simulators.dbs.context import LOOKUPS, Caller, find_id, require_id, require_text
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode
 
@@ -130,7 +130,7 @@ def config_by_label(db: sqlite3.Connection, label: str, *, function: str) -> int
     row = db.execute(sql, (label,)).fetchone()
     if row is None:
         message = f"unable to get output_module_config for {label}"
-        raise errors.no_row(errors.GET_OUTPUT_CONFIG_ID, message, function=function)
+        raise errors.no_row(Code.GET_OUTPUT_CONFIG_ID, message, function=function)
     return int(row[0])
 
 
@@ -194,18 +194,18 @@ def _refused(api: str, cause: DbsError) -> DbsError:
     """A refused value in the layers that the API wraps it in."""
     if api == "datatiers":
         text = "unable to insert data tier record"
-        invalid = DbsError(errors.VALIDATION, cause.message, function="dbs.tiers.Insert", reason=_innermost(cause).text())
-        inner = invalid.wrapped(errors.INSERT, text, function="dbs.insertRecord")
-        return inner.wrapped(errors.INSERT_DATA_TIER, text, function="dbs.tiers.InsertDataTiers")
+        invalid = DbsError(Code.VALIDATION, cause.message, function="dbs.tiers.Insert", reason=_innermost(cause).text())
+        inner = invalid.wrapped(Code.INSERT, text, function="dbs.insertRecord")
+        return inner.wrapped(Code.INSERT_DATA_TIER, text, function="dbs.tiers.InsertDataTiers")
     if api == "outputconfigs":
         text, function = "unable to insert output config record", "dbs.outputconfigs.InsertOutputConfigs"
-        inner = cause.wrapped(errors.INSERT_OUTPUT_CONFIG, text, function=function)
-        return inner.wrapped(errors.INSERT_OUTPUT_CONFIG, text, function=function)
+        inner = cause.wrapped(Code.INSERT_OUTPUT_CONFIG, text, function=function)
+        return inner.wrapped(Code.INSERT_OUTPUT_CONFIG, text, function=function)
     return cause
 
 
 def _innermost(cause: DbsError) -> DbsError:
-    return DbsError(errors.VALIDATION, cause.message, function="dbs.CheckPattern")
+    return DbsError(Code.VALIDATION, cause.message, function="dbs.CheckPattern")
 
 
 def update_acquisition_era(db: sqlite3.Connection, params: dict[str, str], caller: Caller) -> None:
@@ -217,9 +217,9 @@ def update_acquisition_era(db: sqlite3.Connection, params: dict[str, str], calle
     function = "dbs.acquisitioneras.UpdateAcquisitionEras"
     name, end_date = params.get("acquisition_era_name", ""), params.get("end_date", "")
     if not name or not end_date.isdigit():
-        raise DbsError(PARAMETERS, "invalid acquisition_era_name or end_date parameter", function=function)
+        raise DbsError(Code.PARAMETERS, "invalid acquisition_era_name or end_date parameter", function=function)
     message = f"unable to find acquisition_era_id for {name}"
-    era_id = require_id(db, "acquisition_era", name, message, code=errors.GET_ACQUISITION_ERA_ID, function=function)
+    era_id = require_id(db, "acquisition_era", name, message, code=Code.GET_ACQUISITION_ERA_ID, function=function)
     db.execute(
         "UPDATE acquisition_eras SET end_date = ?, create_by = ? WHERE acquisition_era_id = ?",
         (int(end_date), caller.create_by, era_id),

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from deploy.simulators.dbs import bulkblocks, datasets, errors, files, reads, reference
+from deploy.simulators.dbs import bulkblocks, datasets, files, reads, reference
 from deploy.simulators.dbs.context import Caller
 from deploy.simulators.dbs.dump import blockdump
-from deploy.simulators.dbs.errors import DbsError, error_response
+from deploy.simulators.dbs.errors import Code, DbsError, error_response
 from deploy.simulators.dbs.generate import generate, read_specification
 from deploy.simulators.dbs.params import Params, parse_payload, parse_query
 from deploy.simulators.dbs.payloads import parse_json
@@ -57,7 +57,7 @@ class DbsService:
         except DbsError as error:
             return error_response(error, request)
         except sqlite3.OperationalError as error:  # a locked file, where no door has a code of its own for it
-            trouble = DbsError(errors.INSERT, "unable to insert record", function=f"dbs.{api}", reason=str(error))
+            trouble = DbsError(Code.INSERT, "unable to insert record", function=f"dbs.{api}", reason=str(error))
             return error_response(trouble, request)
 
     def _route(self, request: Request, role: Role, api: str) -> Response:
@@ -91,19 +91,19 @@ class DbsService:
         try:
             first = next(rows, None)  # a query that fails must fail before the answer begins
         except sqlite3.Error as error:
-            raise DbsError(errors.QUERY, "fail to query", function=f"dbs.{api}", reason=str(error)) from error
+            raise DbsError(Code.QUERY, "fail to query", function=f"dbs.{api}", reason=str(error)) from error
         return _streamed(request, rows if first is None else itertools.chain((first,), rows))
 
     def _post(self, request: Request, api: str) -> Response:
         content_type = request.header("Content-Type")
         if content_type != "application/json":
             message = f"unsupported Content-Type: '{content_type}'"
-            raise DbsError(errors.CONTENT_TYPE, message, function="web.DBSPostHandler", reason="content-type error", status=415)
+            raise DbsError(Code.CONTENT_TYPE, message, function="web.DBSPostHandler", reason="content-type error", status=415)
         try:
             raw = request.plain_body()
         except BadRequestBody as error:
             message = "unable to get gzip reader"
-            raise DbsError(errors.READER, message, function="web.DBSPostHandler", reason=str(error), status=500) from error
+            raise DbsError(Code.READER, message, function="web.DBSPostHandler", reason=str(error), status=500) from error
         if api in LOOKUP_POSTS:
             return self._answer(request, LOOKUP_POSTS[api], self._lookup(api, raw))
         function, message = _DECODERS.get(api, (f"dbs.{api}", ""))
@@ -190,13 +190,11 @@ def _decode_object(raw: bytes) -> dict[str, Any]:
     except ValueError as error:
         message = "unable to decode HTTP post payload"
         raise DbsError(
-            errors.DECODE, message, function="web.parsePayload", reason=str(error) if raw else "EOF", status=500
+            Code.DECODE, message, function="web.parsePayload", reason=str(error) if raw else "EOF", status=500
         ) from error
     if not isinstance(value, dict):
         reason = "json: cannot unmarshal into Go value of type dbs.Record"
-        raise DbsError(
-            errors.DECODE, "unable to decode HTTP post payload", function="web.parsePayload", reason=reason, status=500
-        )
+        raise DbsError(Code.DECODE, "unable to decode HTTP post payload", function="web.parsePayload", reason=reason, status=500)
     return value
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deploy.simulators.dbs import reads
-from deploy.simulators.dbs.errors import PARAMETERS, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.params import Params, name_condition, run_condition, single
 from deploy.simulators.dbs.reads import Query
 
@@ -22,11 +22,11 @@ def blocksummaries(params: Params) -> Query:
     function = "dbs.blocksummaries.BlockSummaries"
     blocks, datasets = params.get("block_name", []), params.get("dataset", [])
     if not blocks and not datasets:
-        raise DbsError(PARAMETERS, "block_name or dataset is required for blocksummaries api", function=function)
+        raise DbsError(Code.PARAMETERS, "block_name or dataset is required for blocksummaries api", function=function)
     if len(datasets) > 1:
-        raise DbsError(PARAMETERS, "Unsupported list of dataset", function=function)
+        raise DbsError(Code.PARAMETERS, "Unsupported list of dataset", function=function)
     if any("*" in name for name in blocks + datasets):
-        raise DbsError(PARAMETERS, "wild-card value is not allowed", function=function)
+        raise DbsError(Code.PARAMETERS, "wild-card value is not allowed", function=function)
     column, names = ("d.dataset", datasets) if datasets else ("b.block_name", blocks)
     where, values = name_condition(column, names)
     events = "(SELECT coalesce(sum(f.event_count), 0) FROM files f WHERE f.block_id = b.block_id)"
@@ -49,7 +49,7 @@ def filesummaries(params: Params) -> Query:
     """
     if not params.get("dataset") and not params.get("block_name"):
         raise DbsError(
-            PARAMETERS, "block_name or dataset is required for filesummaries api", function="dbs.filesummaries.FileSummaries"
+            Code.PARAMETERS, "block_name or dataset is required for filesummaries api", function="dbs.filesummaries.FileSummaries"
         )
     column, names = ("d.dataset", params["dataset"]) if params.get("dataset") else ("b.block_name", params["block_name"])
     where, values = name_condition(column, names)
@@ -101,7 +101,9 @@ def runs(params: Params) -> Query:
     """
     filters = {"dataset": "d.dataset", "block_name": "b.block_name", "logical_file_name": "f.logical_file_name"}
     if not any(params.get(name) for name in filters):
-        raise DbsError(PARAMETERS, "dataset, block_name or logical_file_name is required for runs api", function="dbs.runs.Runs")
+        raise DbsError(
+            Code.PARAMETERS, "dataset, block_name or logical_file_name is required for runs api", function="dbs.runs.Runs"
+        )
     conditions = [name_condition(column, params[name]) for name, column in filters.items() if params.get(name)]
     if params.get("run_num"):
         conditions.append(run_condition("l.run_num", params["run_num"]))
