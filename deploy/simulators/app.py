@@ -6,7 +6,7 @@ from typing import Any
 
 from deploy.simulators.configcache import DEFAULT_DATABASE, CouchService
 from deploy.simulators.cric import CricService
-from deploy.simulators.dbs.generate import SeedRefused
+from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.service import BulkblocksMode, DbsService
 from deploy.simulators.httpd import BadRequestBody, Request, Response, json_response, text_response
 from deploy.simulators.reqmgr2.service import Neighbours, ReqMgr2Service
@@ -58,7 +58,7 @@ class Application:
             return text_response("POST only\n", status=405)
         try:
             return json_response(self._apply_seed(json.loads(request.plain_body())))
-        except (SeedRefused, ValueError, KeyError, TypeError, BadRequestBody) as error:
+        except (DbsError, ValueError, KeyError, TypeError, BadRequestBody) as error:
             return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)
 
     def _apply_seed(self, seed: Any) -> dict[str, Any]:

@@ -13,37 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy.simulators.dbs import errors
-from deploy.simulators.dbs.context import Caller, failing_as, find_id, find_or_insert, require_id, require_text
-from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, check_dataset, insert_block, insert_dataset, link_config
+from deploy.simulators.dbs.context import Caller, Record, failing_as, find_id, find_or_insert, link, require_id, require_text
+from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, check_dataset, insert_block, insert_dataset
 from deploy.simulators.dbs.errors import Code, DbsError
-from deploy.simulators.dbs.files import FILE_FIELDS, check_file, insert_file, insert_parent, link_file_config
+from deploy.simulators.dbs.files import FILE_FIELDS, check_file, insert_file, insert_parent
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
-from deploy.simulators.dbs.reference import (
-    FIELDS,
-    OUTPUT_CONFIG_FIELDS,
-    find_output_config,
-    insert_acquisition_era,
-    insert_data_tier,
-    insert_output_config,
-    insert_primary_dataset,
-    insert_processing_era,
-)
+from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, REFERENCES, find_output_config, insert
 
 _SEQUENTIAL = "dbs.bulkblocks.InsertBulkBlocks"
 _CONCURRENT = "dbs.bulkblocks.InsertBulkBlocksConcurrently"
 _BODY_FIELDS: Fields = {
-    "dataset_conf_list": list,
-    "file_conf_list": list,
-    "files": list,
-    "processing_era": dict,
-    "primds": dict,
-    "dataset": dict,
-    "acquisition_era": dict,
-    "block": dict,
-    "file_parent_list": list,
-    "block_parent_list": list,
-    "dataset_parent_list": list,
-    "ds_parent_list": list,
+    **dict.fromkeys(("processing_era", "primds", "dataset", "acquisition_era", "block"), dict),
+    **dict.fromkeys(("dataset_conf_list", "file_conf_list", "files", "file_parent_list", "block_parent_list"), list),
+    **dict.fromkeys(("dataset_parent_list", "ds_parent_list"), list),
 }
 _FILE_CONFIG_FIELDS: Fields = {**OUTPUT_CONFIG_FIELDS, "lfn": str}
 _FILE_PARENT_FIELDS: Fields = {"logical_file_name": str, "this_logical_file_name": str, "parent_logical_file_name": str}
@@ -67,7 +49,7 @@ class _Mode:
             return cause.wrapped(Code.PRIMARY_TYPE_MISSING, message, function="dbs.bulkblocks.getPrimaryDatasetTypeID")
         return cause.wrapped(Code.GET_PRIMARY_TYPE_ID, f"unable to find primary_ds_type_id for {name}", function=_SEQUENTIAL)
 
-    def dataset(self, record: dict[str, Any], error: DbsError) -> DbsError:
+    def dataset(self, record: Record, error: DbsError) -> DbsError:
         if not self.concurrent:
             return error.wrapped(
                 Code.INSERT_DATASET, f"unable to insert dataset record {record['dataset']}", function=_SEQUENTIAL
@@ -138,27 +120,28 @@ def post_bulkblock(db: sqlite3.Connection, body: Any, caller: Caller, *, concurr
     for config in decode_list(_FILE_CONFIG_FIELDS, parts["file_conf_list"], record="FileConfig", function=mode.function):
         config_id = find_output_config(db, config)
         if config["lfn"] in file_ids and config_id is not None:
-            link_file_config(db, file_ids[config["lfn"]], config_id)
+            link(db, "file_configs", file_ids[config["lfn"]], config_id)
     _parents(db, parts, file_ids, block_id, dataset_id, mode)
 
 
-def _dataset(db: sqlite3.Connection, parts: dict[str, Any], caller: Caller, mode: _Mode) -> int:
+def _dataset(db: sqlite3.Connection, parts: Record, caller: Caller, mode: _Mode) -> int:
     """The dataset's id, made with its reference data when new."""
     function = mode.function
-    primary = decode(FIELDS["primarydatasets"], parts["primds"], record="PrimaryDataset", function=function)
+    primary = decode(REFERENCES["primarydatasets"].fields, parts["primds"], record="PrimaryDataset", function=function)
     if not primary["primary_ds_type"]:
         raise mode.primary_type(primary["primary_ds_type"])
     configs = decode_list(OUTPUT_CONFIG_FIELDS, parts["dataset_conf_list"], record="DatasetConfig", function=function)
-    config_ids = [insert_output_config(db, config, caller) for config in configs]
-    era = decode(FIELDS["acquisitioneras"], parts["acquisition_era"], record="AcquisitionEra", function=function)
-    processing = decode(FIELDS["processingeras"], parts["processing_era"], record="ProcessingEra", function=function)
+    config_ids = [insert(db, "outputconfigs", config, caller) for config in configs]
+    era = decode(REFERENCES["acquisitioneras"].fields, parts["acquisition_era"], record="AcquisitionEra", function=function)
+    processing = decode(REFERENCES["processingeras"].fields, parts["processing_era"], record="ProcessingEra", function=function)
     dataset = decode(DATASET_FIELDS, parts["dataset"], record="Dataset", function=function)
+    tier = {"data_tier_name": dataset["data_tier_name"], "creation_date": 0, "create_by": ""}
     parents = {
-        "primary_ds_id": insert_primary_dataset(db, primary, caller),
-        "data_tier_id": insert_data_tier(db, {"data_tier_name": dataset["data_tier_name"]}, caller),
+        "primary_ds_id": insert(db, "primarydatasets", primary, caller),
+        "data_tier_id": insert(db, "datatiers", tier, caller),
         "dataset_access_type_id": find_or_insert(db, "access_type", dataset["dataset_access_type"]),
-        "acquisition_era_id": insert_acquisition_era(db, era, caller),
-        "processing_era_id": insert_processing_era(db, processing, caller),
+        "acquisition_era_id": insert(db, "acquisitioneras", era, caller),
+        "processing_era_id": insert(db, "processingeras", processing, caller),
         "physics_group_id": find_or_insert(db, "physics_group", dataset["physics_group_name"]),
     }
     dataset_id = find_id(db, "dataset", dataset["dataset"])
@@ -168,12 +151,14 @@ def _dataset(db: sqlite3.Connection, parts: dict[str, Any], caller: Caller, mode
         except DbsError as error:
             raise mode.dataset(dataset, error) from error
         dataset_id = insert_dataset(db, dataset, parents, caller)
+    known = {row[0] for row in db.execute("SELECT output_mod_config_id FROM dataset_configs WHERE dataset_id = ?", (dataset_id,))}
     for config_id in config_ids:
-        link_config(db, dataset_id, config_id)
+        if config_id not in known:  # what is there is not written again: a locked database is met at the block only
+            link(db, "dataset_configs", dataset_id, config_id)
     return dataset_id
 
 
-def _block(db: sqlite3.Connection, block: dict[str, Any], dataset_id: int, caller: Caller, mode: _Mode) -> int:
+def _block(db: sqlite3.Connection, block: Record, dataset_id: int, caller: Caller, mode: _Mode) -> int:
     block = {**block, "last_modified_by": block["last_modified_by"] or block["create_by"]}
     try:
         require_text(block, "block_name", "origin_site_name", what="blocks", function="dbs.blocks.Insert")
@@ -206,7 +191,7 @@ def _files(
 
 
 def _parents(
-    db: sqlite3.Connection, parts: dict[str, Any], file_ids: dict[str, int], block_id: int, dataset_id: int, mode: _Mode
+    db: sqlite3.Connection, parts: Record, file_ids: dict[str, int], block_id: int, dataset_id: int, mode: _Mode
 ) -> None:
     """Parentage of files (with that of their blocks and datasets), of the block and of the dataset."""
     for parent in decode_list(_FILE_PARENT_FIELDS, parts["file_parent_list"], record="FileParentRecord", function=mode.function):
@@ -221,7 +206,7 @@ def _parents(
         name = record["parent_block_name"] or record["parent_block"]
         message = f"unable to find block_id for {name}"
         parent_id = require_id(db, "block", name, message, code=Code.GET_BLOCK_ID, function=mode.function)
-        db.execute("INSERT OR IGNORE INTO block_parents VALUES (?, ?)", (block_id, parent_id))
+        link(db, "block_parents", block_id, parent_id)
     names = [name for name in parts["dataset_parent_list"] if isinstance(name, str)]
     names += [
         record["parent_dataset"]
@@ -232,4 +217,4 @@ def _parents(
         found = find_id(db, "dataset", name)
         if found is None:
             raise mode.parent_dataset(name)
-        db.execute("INSERT OR IGNORE INTO dataset_parents VALUES (?, ?)", (dataset_id, found))
+        link(db, "dataset_parents", dataset_id, found)

@@ -1,4 +1,4 @@
-"""What one DBS call knows about its caller and its time, and look-ups by name that every write needs."""
+"""What one DBS call knows about its caller and its time, and the rows by name that every write needs."""
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
 
 import sqlite3
@@ -10,6 +10,8 @@ from typing import Any
 
 from deploy.simulators.dbs.errors import Code, DbsError, left_out, no_row
 
+Record = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -18,13 +20,12 @@ class Caller:
     create_by: str
     at: int = field(default_factory=lambda: int(time.time()))
 
-    def author(self, given: Any) -> str:
-        """The name in the record, else the caller's."""
-        return str(given) if given else self.create_by
-
-    def date(self, given: Any) -> int:
-        """The date in the record, else now."""
-        return int(given) if given else self.at
+    def signed(self, record: Record) -> Record:
+        """The record with its author and dates: those that it names, else the caller and now. It is always modified now."""
+        values = {"creation_date": record.get("creation_date") or self.at}
+        values |= {name: str(record.get(name) or self.create_by) for name in ("create_by", "last_modified_by")}
+        values["last_modification_date"] = self.at
+        return {**record, **{name: value for name, value in values.items() if name in record}}
 
 
 # table, id column, name column: only these constants are put into SQL text
@@ -41,6 +42,17 @@ LOOKUPS = {
     "file": ("files", "file_id", "logical_file_name"),
     "file_type": ("file_data_types", "file_type_id", "file_type"),
 }
+
+
+def insert_row(db: sqlite3.Connection, table: str, columns: Record) -> int:
+    """A new row; returns its id."""
+    sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
+    return int(db.execute(sql, tuple(columns.values())).lastrowid or 0)
+
+
+def link(db: sqlite3.Connection, table: str, this_id: int, other_id: int) -> None:
+    """A pair of a table of pairs, once."""
+    db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", (this_id, other_id))
 
 
 def find_id(db: sqlite3.Connection, kind: str, name: str | int) -> int | None:
@@ -62,6 +74,13 @@ def require_id(db: sqlite3.Connection, kind: str, name: str | int, message: str,
     return found
 
 
+def find_or_insert(db: sqlite3.Connection, kind: str, name: str | int, **columns: Any) -> int:
+    """The id of the object called ``name``; made of ``columns`` when missing (``bulkblocks`` does so with reference data)."""
+    found = find_id(db, kind, name)
+    table, _, name_column = LOOKUPS[kind]
+    return insert_row(db, table, {name_column: name, **columns}) if found is None else found
+
+
 @contextmanager
 def failing_as(code: Code, message: str, *, function: str) -> Iterator[None]:
     """A database that does not take the change is reported under this code; only the reason says that it is in trouble.
@@ -75,16 +94,7 @@ def failing_as(code: Code, message: str, *, function: str) -> Iterator[None]:
         raise DbsError(code, message, function=function, reason=str(error)) from error
 
 
-def find_or_insert(db: sqlite3.Connection, kind: str, name: str | int) -> int:
-    """The id of a row that has nothing but a name; it is made when missing (``bulkblocks`` does so with reference data)."""
-    found = find_id(db, kind, name)
-    if found is not None:
-        return found
-    table, _, name_column = LOOKUPS[kind]
-    return int(db.execute(f"INSERT INTO {table} ({name_column}) VALUES (?)", (name,)).lastrowid or 0)
-
-
-def require_text(record: dict[str, Any], *names: str, what: str, function: str) -> None:
+def require_text(record: Record, *names: str, what: str, function: str) -> None:
     """Fields that must not be empty.
 
     Raises:

@@ -9,28 +9,20 @@ only; POST of a dataset drops its ``prep_id`` and takes the first configuration 
 import sqlite3
 from typing import Any
 
-from deploy.simulators.dbs.context import Caller, failing_as, find_id, require_id, require_text
-from deploy.simulators.dbs.errors import Code, DbsError
+from deploy.simulators.dbs.context import Caller, Record, failing_as, find_id, insert_row, link, require_id, require_text
+from deploy.simulators.dbs.errors import Code, DbsError, bad_parameter
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, config_by_label
 
+AUTHOR_FIELDS: Fields = {"creation_date": int, "create_by": str, "last_modification_date": int, "last_modified_by": str}
 DATASET_FIELDS: Fields = {
-    "dataset": str,
-    "primary_ds_name": str,
-    "processed_ds_name": str,
-    "data_tier_name": str,
-    "acquisition_era_name": str,
-    "dataset_access_type": str,
+    **dict.fromkeys(("dataset", "primary_ds_name", "processed_ds_name", "data_tier_name", "acquisition_era_name"), str),
+    **dict.fromkeys(("dataset_access_type", "physics_group_name", "prep_id"), str),
     "processing_version": int,
-    "physics_group_name": str,
     "xtcrosssection": float,
-    "prep_id": str,
-    "creation_date": int,
-    "create_by": str,
-    "last_modification_date": int,
-    "last_modified_by": str,
     "output_configs": list,
+    **AUTHOR_FIELDS,
 }
 BLOCK_FIELDS: Fields = {
     "block_name": str,
@@ -38,10 +30,7 @@ BLOCK_FIELDS: Fields = {
     "origin_site_name": str,
     "block_size": int,
     "file_count": int,
-    "creation_date": int,
-    "create_by": str,
-    "last_modification_date": int,
-    "last_modified_by": str,
+    **AUTHOR_FIELDS,
 }
 _VALID_ACCESS_TYPES = ("VALID", "PRODUCTION")
 
@@ -69,46 +58,36 @@ def post_dataset(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
         raise error.wrapped(Code.INSERT_DATASET, message, function=function) from error
     dataset_id = insert_dataset(db, {**record, "prep_id": ""}, parents, caller)
     for config_id in config_ids:
-        link_config(db, dataset_id, config_id)
+        link(db, "dataset_configs", dataset_id, config_id)
 
 
 # column: kind, key of the body, code and message when there is no such row (with what Go's own formatting makes of two of them)
 _PARENTS = {
     "primary_ds_id": (
-        "primary_dataset",
-        "primary_ds_name",
-        Code.GET_PRIMARY_DATASET_ID,
+        *("primary_dataset", "primary_ds_name", Code.GET_PRIMARY_DATASET_ID),
         "unable to find primary_ds_id for%!(EXTRA string={})",
     ),
     "data_tier_id": ("data_tier", "data_tier_name", Code.GET_DATA_TIER_ID, "unable to find data_tier id for {}"),
     "dataset_access_type_id": (
-        "access_type",
-        "dataset_access_type",
-        Code.GET_ACCESS_TYPE_ID,
+        *("access_type", "dataset_access_type", Code.GET_ACCESS_TYPE_ID),
         "unable to find dataset_access_type_id for {}",
     ),
     "acquisition_era_id": (
-        "acquisition_era",
-        "acquisition_era_name",
-        Code.GET_ACQUISITION_ERA_ID,
+        *("acquisition_era", "acquisition_era_name", Code.GET_ACQUISITION_ERA_ID),
         "unable to find acquisition_era_id for {}",
     ),
     "processing_era_id": (
-        "processing_era",
-        "processing_version",
-        Code.GET_PROCESSING_ERA_ID,
+        *("processing_era", "processing_version", Code.GET_PROCESSING_ERA_ID),
         "unable to find processing_era_id for %!s(int64={})",
     ),
     "physics_group_id": (
-        "physics_group",
-        "physics_group_name",
-        Code.GET_PHYSICS_GROUP_ID,
+        *("physics_group", "physics_group_name", Code.GET_PHYSICS_GROUP_ID),
         "unable to find physics_group_id for {}",
     ),
 }
 
 
-def check_dataset(record: dict[str, Any]) -> None:
+def check_dataset(record: Record) -> None:
     """The names DBS asks of every dataset.
 
     Raises:
@@ -119,34 +98,16 @@ def check_dataset(record: dict[str, Any]) -> None:
         check_new_name(name, record[name], "dataset", function="dbs.datasets.Insert")
 
 
-def _as_go(record: dict[str, Any]) -> str:
+def _as_go(record: Record) -> str:
     """The record as the server prints it, ids and dates as ones."""
     return f"{{1 {record['dataset']} 1 1 1 1 2 1 1 1 0  1 {record['create_by']} 1 {record['last_modified_by']}}}"
 
 
-def insert_dataset(db: sqlite3.Connection, record: dict[str, Any], parents: dict[str, int], caller: Caller) -> int:
+def insert_dataset(db: sqlite3.Connection, record: Record, parents: dict[str, int], caller: Caller) -> int:
     """The row of a new dataset; returns its id."""
-    columns: dict[str, Any] = {
-        "dataset": record["dataset"],
-        "is_dataset_valid": int(record["dataset_access_type"] in _VALID_ACCESS_TYPES),
-        "processed_ds_name": record["processed_ds_name"],
-        "xtcrosssection": record["xtcrosssection"],
-        "prep_id": record["prep_id"],
-        "creation_date": caller.date(record["creation_date"]),
-        "create_by": caller.author(record["create_by"]),
-        "last_modification_date": caller.at,
-        "last_modified_by": caller.author(record["last_modified_by"]),
-        **parents,
-    }
-    sql = f"INSERT INTO datasets ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
-    return int(db.execute(sql, tuple(columns.values())).lastrowid or 0)
-
-
-def link_config(db: sqlite3.Connection, dataset_id: int, config_id: int) -> None:
-    """The dataset was made with this output config."""
-    link = (dataset_id, config_id)
-    if db.execute("SELECT 1 FROM dataset_configs WHERE dataset_id = ? AND output_mod_config_id = ?", link).fetchone() is None:
-        db.execute("INSERT INTO dataset_configs VALUES (?, ?)", link)
+    own = {name: record[name] for name in ("dataset", "processed_ds_name", "xtcrosssection", "prep_id", *AUTHOR_FIELDS)}
+    is_valid = int(record["dataset_access_type"] in _VALID_ACCESS_TYPES)
+    return insert_row(db, "datasets", {**caller.signed(own), "is_dataset_valid": is_valid, **parents})
 
 
 def put_dataset(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) -> None:
@@ -156,11 +117,10 @@ def put_dataset(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) 
         DbsError: 118 a field is missing; 408 no such access type.
     """
     function = "dbs.datasets.UpdateDatasets"
-    dataset, access_type = params.get("dataset"), params.get("dataset_access_type")
-    if not isinstance(dataset, str) or not dataset:
-        raise DbsError(Code.PARAMETERS, "invalid dataset parameter", function=function)
-    if not isinstance(access_type, str) or not access_type:
-        raise DbsError(Code.PARAMETERS, "invalid dataset_access_type parameter", function=function)
+    for name in ("dataset", "dataset_access_type"):
+        if not isinstance(params.get(name), str) or not params[name]:
+            raise bad_parameter(f"invalid {name} parameter", function=function)
+    dataset, access_type = params["dataset"], params["dataset_access_type"]
     message = f"unable to find dataset_access_type_id for {access_type}"
     type_id = require_id(db, "access_type", access_type, message, code=Code.GET_ACCESS_TYPE_ID, function=function)
     with failing_as(Code.UPDATE_DATASET, "unable to update dataset record", function=function):
@@ -193,22 +153,9 @@ def post_block(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
         insert_block(db, record, dataset_id, caller)
 
 
-def insert_block(db: sqlite3.Connection, record: dict[str, Any], dataset_id: int, caller: Caller) -> int:
+def insert_block(db: sqlite3.Connection, record: Record, dataset_id: int, caller: Caller) -> int:
     """The row of a new block; returns its id."""
-    columns: dict[str, Any] = {
-        "block_name": record["block_name"],
-        "dataset_id": dataset_id,
-        "open_for_writing": record["open_for_writing"],
-        "origin_site_name": record["origin_site_name"],
-        "block_size": record["block_size"],
-        "file_count": record["file_count"],
-        "creation_date": caller.date(record["creation_date"]),
-        "create_by": caller.author(record["create_by"]),
-        "last_modification_date": caller.at,
-        "last_modified_by": caller.author(record["last_modified_by"]),
-    }
-    sql = f"INSERT INTO blocks ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
-    return int(db.execute(sql, tuple(columns.values())).lastrowid or 0)
+    return insert_row(db, "blocks", {**caller.signed(record), "dataset_id": dataset_id})
 
 
 def put_block(db: sqlite3.Connection, params: dict[str, str], caller: Caller) -> None:
@@ -219,27 +166,15 @@ def put_block(db: sqlite3.Connection, params: dict[str, str], caller: Caller) ->
     """
     function = "dbs.blocks.UpdateBlocks"
     if not params.get("block_name"):
-        raise DbsError(Code.PARAMETERS, "invalid block_name parameter", function=function)
-    value: str | int
-    if "origin_site_name" in params:
-        if not params["origin_site_name"]:
-            raise DbsError(Code.PARAMETERS, "invalid origin_site_name parameter", function=function)
-        column, value = "origin_site_name", params["origin_site_name"]
-    else:
-        column, value = "open_for_writing", _go_atoi(params.get("open_for_writing", "0"))
-        _check_open_flag(value, function=function)
+        raise bad_parameter("invalid block_name parameter", function=function)
+    column = "origin_site_name" if "origin_site_name" in params else "open_for_writing"
+    value: str | int = params.get(column, "0")
+    if column == "open_for_writing":  # dbs2go only logs a number it cannot read and goes on with 0: ``no`` closes the block
+        value = int(value) if str(value).lstrip("+-").isdigit() else 0
+    if value not in (0, 1) if column == "open_for_writing" else not value:
+        raise bad_parameter(f"invalid {column} parameter", function=function)
     with failing_as(Code.UPDATE_BLOCK, "unable to update block record", function=function):
         db.execute(
             f"UPDATE blocks SET {column} = ?, last_modification_date = ?, last_modified_by = ? WHERE block_name = ?",
             (value, caller.at, caller.create_by, params["block_name"]),
         )
-
-
-def _go_atoi(text: str) -> int:
-    """dbs2go only logs a number it cannot read and goes on with 0: ``open_for_writing=no`` closes the block."""
-    return int(text) if text.lstrip("+-").isdigit() else 0
-
-
-def _check_open_flag(value: int | str, *, function: str) -> None:
-    if value not in (0, 1):
-        raise DbsError(Code.PARAMETERS, "invalid open_for_writing parameter", function=function)

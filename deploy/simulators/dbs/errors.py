@@ -88,6 +88,11 @@ class DbsError(Exception):
         return DbsError(code, message, function=function, reason=self.text(), status=self.status)
 
 
+def bad_parameter(message: str, *, function: str, reason: str = INVALID_PARAMETER) -> DbsError:
+    """A parameter that is missing, unknown or without sense."""
+    return DbsError(Code.PARAMETERS, message, function=function, reason=reason)
+
+
 def no_row(code: Code, message: str, *, function: str) -> DbsError:
     """A look-up by name found nothing."""
     return DbsError(Code.QUERY, "", function="dbs.GetID", reason=NO_ROWS).wrapped(code, message, function=function)

@@ -11,36 +11,35 @@ import sqlite3
 from typing import Any
 
 from deploy.simulators.dbs import errors
-from deploy.simulators.dbs.context import Caller, failing_as, find_id, find_or_insert, require_id, require_text
-from deploy.simulators.dbs.errors import Code, DbsError
+from deploy.simulators.dbs.context import (
+    Caller,
+    Record,
+    failing_as,
+    find_id,
+    find_or_insert,
+    insert_row,
+    link,
+    require_id,
+    require_text,
+)
+from deploy.simulators.dbs.datasets import AUTHOR_FIELDS
+from deploy.simulators.dbs.errors import Code, DbsError, bad_parameter
 from deploy.simulators.dbs.names import check_new_name
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
 from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, config_by_label
 from deploy.simulators.storage import Storage
 
 FILE_FIELDS: Fields = {
-    "logical_file_name": str,
-    "is_file_valid": int,
-    "file_type": str,
-    "check_sum": str,
-    "file_size": int,
-    "event_count": int,
-    "adler32": str,
-    "md5": str,
+    **dict.fromkeys(("logical_file_name", "file_type", "check_sum", "adler32", "md5"), str),
+    **dict.fromkeys(("is_file_valid", "file_size", "event_count"), int),
     "auto_cross_section": float,
-    "creation_date": int,
-    "create_by": str,
-    "last_modification_date": int,
-    "last_modified_by": str,
+    **AUTHOR_FIELDS,
     "file_lumi_list": list,
 }
 POSTED_FILE_FIELDS: Fields = {
     **FILE_FIELDS,
-    "dataset": str,
-    "block_name": str,
-    "file_parent_list": list,
-    "file_output_config": list,
-    "file_output_config_list": list,
+    **dict.fromkeys(("dataset", "block_name"), str),
+    **dict.fromkeys(("file_parent_list", "file_output_config", "file_output_config_list"), list),
 }
 LUMI_FIELDS: Fields = {"run_num": int, "lumi_section_num": int, "event_count": int}
 PARENT_FIELDS: Fields = {"file_parent_lfn": str}
@@ -66,7 +65,7 @@ def post_files(storage: Storage, body: Any, caller: Caller) -> None:
             _post_file(db, record, caller)
 
 
-def _post_file(db: sqlite3.Connection, record: dict[str, Any], caller: Caller) -> None:
+def _post_file(db: sqlite3.Connection, record: Record, caller: Caller) -> None:
     if find_id(db, "file", record["logical_file_name"]) is not None:
         return
     block, dataset, message = record["block_name"], record["dataset"], "unable to insert file record"
@@ -88,11 +87,11 @@ def _post_file(db: sqlite3.Connection, record: dict[str, Any], caller: Caller) -
         lfn = parent["file_parent_lfn"]
         insert_parent(db, file_id, lfn, f"unable to get file id for {lfn}", code=Code.GET_FILE_ID, function=_FUNCTION)
     for config_id in config_ids:
-        link_file_config(db, file_id, config_id)
+        link(db, "file_configs", file_id, config_id)
     update_block_counts(db, block_id)
 
 
-def check_file(record: dict[str, Any]) -> None:
+def check_file(record: Record) -> None:
     """The values DBS asks of every file.
 
     Raises:
@@ -105,31 +104,17 @@ def check_file(record: dict[str, Any]) -> None:
     check_new_name("logical_file_name", record["logical_file_name"], "file", function=function)
 
 
-def insert_file(db: sqlite3.Connection, record: dict[str, Any], dataset_id: int, block_id: int, caller: Caller) -> int:
+def insert_file(db: sqlite3.Connection, record: Record, dataset_id: int, block_id: int, caller: Caller) -> int:
     """The row of a new file and its lumis; returns its id.
 
     Raises:
         sqlite3.IntegrityError: the LFN exists (in another block).
     """
-    columns: dict[str, Any] = {
-        "logical_file_name": record["logical_file_name"],
-        "is_file_valid": record["is_file_valid"],
-        "dataset_id": dataset_id,
-        "block_id": block_id,
-        "file_type_id": find_or_insert(db, "file_type", record["file_type"]),
-        "check_sum": record["check_sum"],
-        "event_count": record["event_count"],
-        "file_size": record["file_size"],
-        "adler32": record["adler32"],
-        "md5": record["md5"],
-        "auto_cross_section": record["auto_cross_section"],
-        "creation_date": caller.date(record["creation_date"]),
-        "create_by": caller.author(record["create_by"] or record["last_modified_by"]),
-        "last_modification_date": caller.at,
-        "last_modified_by": caller.author(record["last_modified_by"]),
-    }
-    sql = f"INSERT INTO files ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
-    file_id = int(db.execute(sql, tuple(columns.values())).lastrowid or 0)
+    own = {name: record[name] for name in FILE_FIELDS if name not in ("file_type", "file_lumi_list")}
+    own["create_by"] = own["create_by"] or own["last_modified_by"]
+    type_id = find_or_insert(db, "file_type", record["file_type"])
+    ids = {"dataset_id": dataset_id, "block_id": block_id, "file_type_id": type_id}
+    file_id = insert_row(db, "files", {**caller.signed(own), **ids})
     lumis = decode_list(LUMI_FIELDS, record["file_lumi_list"], record="FileLumi", function="dbs.filelumis.Insert")
     # a count of 0 is not told from none, so it reads back as null
     rows = [(file_id, lumi["run_num"], lumi["lumi_section_num"], lumi["event_count"] or None) for lumi in lumis]
@@ -144,15 +129,10 @@ def insert_parent(db: sqlite3.Connection, file_id: int, parent_lfn: str, message
         DbsError: ``code`` and ``message``, it is not there.
     """
     parent_id = require_id(db, "file", parent_lfn, message, code=code, function=function)
-    db.execute("INSERT OR IGNORE INTO file_parents VALUES (?, ?)", (file_id, parent_id))
+    link(db, "file_parents", file_id, parent_id)
     pair = "FROM files c, files p WHERE c.file_id = ? AND p.file_id = ?"
     for table, column in (("block_parents", "block_id"), ("dataset_parents", "dataset_id")):
         db.execute(f"INSERT OR IGNORE INTO {table} SELECT c.{column}, p.{column} {pair}", (file_id, parent_id))
-
-
-def link_file_config(db: sqlite3.Connection, file_id: int, config_id: int) -> None:
-    """The output config a file was made with."""
-    db.execute("INSERT OR IGNORE INTO file_configs VALUES (?, ?)", (file_id, config_id))
 
 
 def update_block_counts(db: sqlite3.Connection, block_id: int) -> None:
@@ -176,7 +156,7 @@ def put_files(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) ->
     function = "dbs.files.UpdateFiles"
     valid = params.get("is_file_valid")
     if isinstance(valid, bool) or not str(valid).lstrip("-").isdigit():
-        raise DbsError(Code.PARAMETERS, "invalid is_file_valid parameter", function=function)
+        raise bad_parameter("invalid is_file_valid parameter", function=function)
     lfn, dataset = params.get("logical_file_name"), params.get("dataset")
     where, values = "1", []
     if isinstance(lfn, str) and lfn:
@@ -206,5 +186,5 @@ def post_file_parents(db: sqlite3.Connection, body: Any) -> None:
         child = db.execute("SELECT block_id FROM files WHERE file_id = ?", (pair[0],)).fetchone()
         parent = db.execute("SELECT 1 FROM files WHERE file_id = ?", (pair[1],)).fetchone()
         if child is None or child[0] != block_id or parent is None:
-            raise DbsError(Code.PARAMETERS, f"pair {pair} does not belong to block {record['block_name']}", function=function)
-        db.execute("INSERT OR IGNORE INTO file_parents VALUES (?, ?)", tuple(pair))
+            raise bad_parameter(f"pair {pair} does not belong to block {record['block_name']}", function=function)
+        link(db, "file_parents", *pair)

@@ -6,23 +6,18 @@
 import re
 from re import Pattern
 
-from deploy.simulators.dbs.errors import Code, DbsError, bad_value
+from deploy.simulators.dbs.errors import Code, bad_parameter, bad_value
 
 _WORD = r"[a-zA-Z0-9\-_]+"
 _TIER = r"[A-Z0-9\-_]+"
 
 _WRITER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
     "dataset": (301, (re.compile(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}$"),)),
-    "block_name": (402, (re.compile(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}#[a-zA-Z0-9.\-_]+$"),)),
     "data_tier_name": (99, (re.compile(r"^[A-Z][A-Z0-9\-]{2,99}$"),)),
     "processed_ds_name": (199, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*(-[a-zA-Z0-9_]+){0,2}-v[0-9]*$"),)),
-    "primary_ds_name": (99, (re.compile(r"^[a-zA-Z][a-zA-Z0-9\-_]*$"),)),
-    "primary_ds_type": (99, (re.compile(r"^(mc|data|cosmic|test)$"),)),
     "acquisition_era_name": (120, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$"),)),
     "physics_group_name": (100, (re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9\-_]*$"),)),
     "dataset_access_type": (100, (re.compile(r"^[A-Z_]+$"),)),
-    "global_tag": (255, (re.compile(r"^[a-zA-Z0-9\s.\-_:]{1,100}$"),)),
-    "release_version": (100, (re.compile(r"^CMSSW(_\d+){3}(_[a-zA-Z0-9_]+)?$"),)),
     "logical_file_name": (
         500,
         (
@@ -95,4 +90,4 @@ def check_query_name(key: str, value: str) -> None:
         problem, checker = f"unable to match '{key}' value '{value}'", "dbs.validator.Check"
     else:
         return
-    raise DbsError(Code.PARAMETERS, problem, function=checker).wrapped(Code.VALIDATION, "not str type", function="dbs.Validate")
+    raise bad_parameter(problem, function=checker).wrapped(Code.VALIDATION, "not str type", function="dbs.Validate")

@@ -4,35 +4,31 @@
 import json
 import re
 from collections.abc import Iterable
+from operator import index
 from typing import Any
 
-from deploy.simulators.dbs.errors import Code, DbsError
+from deploy.simulators.dbs.errors import bad_parameter
 from deploy.simulators.dbs.names import check_query_name
 
 Params = dict[str, list[str]]
 Condition = tuple[str, list[Any]]
 
-_DATES = ("min_cdate", "max_cdate", "min_ldate", "max_ldate", "cdate", "ldate")
+_FILES = ("dataset", "block_name", "logical_file_name")
+_CONFIG = ("release_version", "pset_hash", "app_name", "output_module_label", "global_tag")
+_DATES = ("min_cdate", "max_cdate", "min_ldate", "max_ldate")
 
+# what the simulator's clients ask by; the real server takes more
 ACCEPTED: dict[str, tuple[str, ...]] = {
     "datasets": (
-        *("dataset", "parent_dataset", "release_version", "pset_hash", "app_name", "output_module_label", "global_tag"),
-        *("processing_version", "acquisition_era_name", "run_num", "physics_group_name", "logical_file_name", "primary_ds_name"),
-        *("primary_ds_type", "processed_ds_name", "data_tier_name", "dataset_access_type", "prep_id", "create_by"),
-        *("last_modified_by", *_DATES, "detail", "dataset_id", "is_dataset_valid"),
+        *("dataset", "primary_ds_name", "data_tier_name", "acquisition_era_name", "processing_version", "prep_id"),
+        *("dataset_access_type", "logical_file_name", "run_num", "detail", *_CONFIG, *_DATES),
     ),
-    "blocks": (
-        *("dataset", "block_name", "data_tier_name", "origin_site_name", "logical_file_name", "run_num", *_DATES),
-        *("open_for_writing", "detail"),
-    ),
-    "files": (
-        *("dataset", "block_name", "logical_file_name", "release_version", "pset_hash", "app_name", "output_module_label"),
-        *("run_num", "origin_site_name", "lumi_list", "detail", "validFileOnly", "sumOverLumi"),
-    ),
+    "blocks": (*_FILES, "data_tier_name", "origin_site_name", "run_num", "detail", *_DATES),
+    "files": (*_FILES, *_CONFIG, "run_num", "origin_site_name", "lumi_list", "detail", "validFileOnly", "sumOverLumi"),
     "filelumis": ("logical_file_name", "block_name", "run_num", "validFileOnly"),
-    "fileparents": ("logical_file_name", "block_name", "block_id"),
-    "filechildren": ("logical_file_name", "block_name", "block_id"),
-    "filesummaries": ("block_name", "dataset", "run_num", "validFileOnly", "sumOverLumi"),
+    "fileparents": ("logical_file_name", "block_name"),
+    "filechildren": ("logical_file_name",),
+    "filesummaries": ("block_name", "dataset"),
     "blocksummaries": ("block_name", "dataset", "detail"),
     "blockparents": ("block_name",),
     "blockchildren": ("block_name",),
@@ -40,27 +36,14 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     "blockdump": ("block_name",),
     "datasetparents": ("dataset",),
     "datasetchildren": ("dataset",),
-    "outputconfigs": (
-        *(
-            "dataset",
-            "logical_file_name",
-            "release_version",
-            "pset_hash",
-            "app_name",
-            "output_module_label",
-            "block_id",
-            "global_tag",
-        ),
-    ),
-    "runs": ("run_num", "logical_file_name", "block_name", "dataset"),
+    "outputconfigs": ("dataset", "logical_file_name", *_CONFIG),
+    "runs": _FILES,
     "datatiers": ("data_tier_name",),
     "physicsgroups": ("physics_group_name",),
     "datasetaccesstypes": ("dataset_access_type",),
     "primarydatasets": ("primary_ds_name", "primary_ds_type"),
-    "primarydstypes": ("primary_ds_type", "dataset"),
     "acquisitioneras": ("acquisition_era_name",),
     "processingeras": ("processing_version",),
-    "releaseversions": ("release_version", "dataset", "logical_file_name"),
 }
 
 _RUN_RANGE = re.compile(r"^(\d+)-(\d+)$")
@@ -76,7 +59,7 @@ def parse_query(api: str, query: Iterable[tuple[str, str]]) -> Params:
     for name, text in query:
         if name not in ACCEPTED[api]:
             message = f"parameter '{name}' is not accepted by '{api}' API"
-            raise DbsError(Code.PARAMETERS, message, function="dbs.parameters.CheckQueryParameters")
+            raise bad_parameter(message, function="dbs.parameters.CheckQueryParameters")
         values = [text] if name == "lumi_list" else _split(text)
         for value in values:
             check_query_name(name, value)
@@ -139,7 +122,7 @@ def run_condition(column: str, values: list[str]) -> Condition:
         elif text.strip().isdigit():
             singles.append(int(text))
         else:
-            raise DbsError(Code.PARAMETERS, f"invalid run input parameter {text}", function="dbs.ParseRuns")
+            raise bad_parameter(f"invalid run input parameter {text}", function="dbs.ParseRuns")
     if singles:
         parts.append(f"{column} IN (SELECT value FROM json_each(?))")
         binds.append(json.dumps(singles))
@@ -153,31 +136,22 @@ def lumi_condition(column: str, text: str) -> Condition:
         DbsError: 118, it is neither.
     """
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DbsError(Code.PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
-    parts: list[str] = []
-    binds: list[Any] = []
-    for item in value if isinstance(value, list) else [None]:
-        pair = [item, item] if isinstance(item, int) else item
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(number, int) for number in pair)):
-            raise DbsError(Code.PARAMETERS, f"invalid lumi_list {text}", function="dbs.FlatLumis")
-        parts.append(f"{column} BETWEEN ? AND ?")
-        binds += pair
-    if not parts:
-        return "1", []
-    return "(" + " OR ".join(parts) + ")", binds
+        spans = ((item, item) if isinstance(item, int) else item for item in json.loads(text))
+        pairs = [(index(first), index(last)) for first, last in spans]
+    except (ValueError, TypeError) as error:
+        raise bad_parameter(f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
+    ranges = " OR ".join(f"{column} BETWEEN ? AND ?" for _ in pairs)
+    return f"({ranges or 1})", [number for pair in pairs for number in pair]
 
 
 def date_conditions(params: Params, alias: str) -> list[Condition]:
-    """Creation and modification dates: exact, from, to. A bound of 0 is no bound."""
+    """Creation and modification dates from and to. A bound of 0 is no bound."""
     found: list[Condition] = []
     for short, column in (("cdate", f"{alias}.creation_date"), ("ldate", f"{alias}.last_modification_date")):
-        for name, operator in ((short, "="), (f"min_{short}", ">="), (f"max_{short}", "<=")):
-            text = single(params, name)
-            if text is None or text == "0":
-                continue
+        for name, operator in ((f"min_{short}", ">="), (f"max_{short}", "<=")):
+            text = single(params, name) or "0"
             if not text.isdigit():
-                raise DbsError(Code.PARAMETERS, f"invalid {name} parameter {text}", function="dbs.dates")
-            found.append((f"{column} {operator} ?", [int(text)]))
+                raise bad_parameter(f"invalid {name} parameter {text}", function="dbs.dates")
+            if int(text):
+                found.append((f"{column} {operator} ?", [int(text)]))
     return found

@@ -1,15 +1,15 @@
-"""GET queries of DBS, as SQL. Every function turns parameters into one ``Query`` whose rows are streamed by the service.
+"""GET queries of DBS over datasets, blocks and files, as SQL. Each turns parameters into one ``Query`` that the service streams.
 
 Kept as measured: ``/datasets`` shows only VALID datasets unless told otherwise; ``/filelumis`` gives one record per lumi;
 ``/files`` refuses ``run_num=1`` without lumis or file names.
 """
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.simulators.dbs.errors import Code, DbsError
+from deploy.simulators.dbs.errors import Code, DbsError, bad_parameter
 from deploy.simulators.dbs.params import (
     Condition,
     Params,
@@ -30,15 +30,31 @@ class Query:
     values: tuple[Any, ...]
 
 
-def _select(columns: str, tables: str, conditions: list[Condition], *, distinct: bool = False, tail: str = "") -> Query:
-    where = " AND ".join(text for text, _ in conditions)
-    values = tuple(value for _, binds in conditions for value in binds)
+def select(columns: str, tables: str, conditions: list[Condition], *, distinct: bool = False, tail: str = "") -> Query:
+    """The rows of ``tables`` that meet all conditions."""
+    where, values = joined(conditions)
     sql = f"SELECT {'DISTINCT ' if distinct else ''}{columns} FROM {tables}" + (f" WHERE {where}" if where else "") + tail
-    return Query(sql, values)
+    return Query(sql, tuple(values))
 
 
-def _named(params: Params, columns: dict[str, str]) -> list[Condition]:
+def joined(conditions: list[Condition]) -> Condition:
+    """All conditions as one."""
+    return " AND ".join(text for text, _ in conditions), [value for _, binds in conditions for value in binds]
+
+
+def named(params: Params, columns: dict[str, str]) -> list[Condition]:
+    """Conditions on those columns whose parameter is there."""
     return [name_condition(column, params[name]) for name, column in columns.items() if params.get(name)]
+
+
+def require_one(params: Params, names: Iterable[str], message: str, *, function: str) -> None:
+    """A query that must say what it is about.
+
+    Raises:
+        DbsError: 118, with ``message``: none of the parameters is there.
+    """
+    if not any(params.get(name) for name in names):
+        raise bad_parameter(message, function=function)
 
 
 _DATASET_DETAIL = (
@@ -55,53 +71,41 @@ _DATASET_TABLES = (
 _DATASET_FILTERS = {
     "dataset": "d.dataset",
     "primary_ds_name": "p.primary_ds_name",
-    "primary_ds_type": "pt.primary_ds_type",
-    "processed_ds_name": "d.processed_ds_name",
     "data_tier_name": "t.data_tier_name",
     "acquisition_era_name": "ae.acquisition_era_name",
     "processing_version": "pe.processing_version",
-    "physics_group_name": "pg.physics_group_name",
     "prep_id": "d.prep_id",
-    "create_by": "d.create_by",
-    "last_modified_by": "d.last_modified_by",
-    "dataset_id": "d.dataset_id",
-    "is_dataset_valid": "d.is_dataset_valid",
 }
-_CONFIG_FILTERS = {
-    "release_version": "c.release_version",
-    "pset_hash": "c.pset_hash",
-    "app_name": "c.app_name",
-    "output_module_label": "c.output_module_label",
-    "global_tag": "c.global_tag",
-}
+CONFIG_FILTERS = {name: f"c.{name}" for name in ("app_name", "release_version", "pset_hash", "output_module_label", "global_tag")}
+FILE_FILTERS = {"dataset": "d.dataset", "block_name": "b.block_name", "logical_file_name": "f.logical_file_name"}
+
+
+def _by_files(column: str, params: Params) -> list[Condition]:
+    """Datasets or blocks, by their id ``column``, that have files of these names, and files of these runs."""
+    conditions = named(params, {"logical_file_name": "f.logical_file_name"})
+    if params.get("run_num"):
+        conditions.append(run_condition("l.run_num", params["run_num"]))
+    source = f"SELECT f.{column.partition('.')[2]} FROM files f LEFT JOIN file_lumis l USING (file_id)"
+    return [(f"{column} IN ({source} WHERE {text})", values) for text, values in conditions]
 
 
 def datasets(params: Params) -> Query:
     """Datasets by name and attributes; ``detail=1`` for all columns, ``dataset_access_type=*`` for all types."""
-    conditions = _named(params, _DATASET_FILTERS) + date_conditions(params, "d")
-    access_type = single(params, "dataset_access_type") or "VALID"
-    if access_type != "*":
+    conditions = named(params, _DATASET_FILTERS) + date_conditions(params, "d") + _by_files("d.dataset_id", params)
+    if single(params, "dataset_access_type") != "*":
         conditions.append(name_condition("at.dataset_access_type", params.get("dataset_access_type") or ["VALID"]))
-    tables, columns = _DATASET_TABLES, _DATASET_DETAIL if is_set(params, "detail") else "d.dataset"
-    if any(params.get(name) for name in _CONFIG_FILTERS):
+    tables = _DATASET_TABLES
+    if any(params.get(name) for name in CONFIG_FILTERS):
         tables += " JOIN dataset_configs dc USING (dataset_id) JOIN output_configs c USING (output_mod_config_id)"
-        conditions += _named(params, _CONFIG_FILTERS)
-    if params.get("parent_dataset"):
-        tables += (
-            " JOIN dataset_parents dp ON dp.this_dataset_id = d.dataset_id"
-            " JOIN datasets pd ON pd.dataset_id = dp.parent_dataset_id"
-        )
-        columns += ", pd.dataset AS parent_dataset"
-        conditions.append(name_condition("pd.dataset", params["parent_dataset"]))
-    if params.get("logical_file_name"):
-        text, values = name_condition("f.logical_file_name", params["logical_file_name"])
-        conditions.append((f"d.dataset_id IN (SELECT f.dataset_id FROM files f WHERE {text})", values))
-    if params.get("run_num"):
-        text, values = run_condition("l.run_num", params["run_num"])
-        conditions.append(
-            (f"d.dataset_id IN (SELECT f.dataset_id FROM files f JOIN file_lumis l USING (file_id) WHERE {text})", values)
-        )
-    return _select(columns, tables, conditions, distinct=True, tail=" ORDER BY d.dataset_id")
+        conditions += named(params, CONFIG_FILTERS)
+    columns = _DATASET_DETAIL if is_set(params, "detail") else "d.dataset"
+    return select(columns, tables, conditions, distinct=True, tail=" ORDER BY d.dataset_id")
+
+
+_BLOCK_DETAIL = (
+    "b.block_id, b.block_name, b.open_for_writing, b.block_size, b.file_count, b.dataset_id, d.dataset,"
+    " b.origin_site_name, b.creation_date, b.create_by, b.last_modification_date, b.last_modified_by"
+)
 
 
 def blocks(params: Params) -> Query:
@@ -110,40 +114,19 @@ def blocks(params: Params) -> Query:
     Raises:
         DbsError: 118, nothing says which blocks.
     """
-    if not any(params.get(name) for name in ("dataset", "block_name", "data_tier_name", "logical_file_name", "origin_site_name")):
-        raise DbsError(
-            Code.PARAMETERS,
-            "Blocks API requires one of the following: [dataset block_name data_tier_name logical_file_name]",
-            function="dbs.blocks.Blocks",
-        )
-    columns = "b.block_name"
-    if is_set(params, "detail"):
-        columns = (
-            "b.block_id, b.block_name, b.open_for_writing, b.block_size, b.file_count, b.dataset_id, d.dataset,"
-            " b.origin_site_name, b.creation_date, b.create_by, b.last_modification_date, b.last_modified_by"
-        )
-    conditions = date_conditions(params, "b") + _named(
-        params,
-        {
-            "dataset": "d.dataset",
-            "block_name": "b.block_name",
-            "data_tier_name": "t.data_tier_name",
-            "origin_site_name": "b.origin_site_name",
-            "open_for_writing": "b.open_for_writing",
-        },
-    )
-    if params.get("logical_file_name"):
-        text, values = name_condition("f.logical_file_name", params["logical_file_name"])
-        conditions.append((f"b.block_id IN (SELECT f.block_id FROM files f WHERE {text})", values))
-    if params.get("run_num"):
-        text, values = run_condition("l.run_num", params["run_num"])
-        conditions.append(
-            (f"b.block_id IN (SELECT f.block_id FROM files f JOIN file_lumis l USING (file_id) WHERE {text})", values)
-        )
-    return _select(
-        columns,
+    message = "Blocks API requires one of the following: [dataset block_name data_tier_name logical_file_name]"
+    names = ("dataset", "block_name", "data_tier_name", "logical_file_name", "origin_site_name")
+    require_one(params, names, message, function="dbs.blocks.Blocks")
+    filters = {
+        "dataset": "d.dataset",
+        "block_name": "b.block_name",
+        "data_tier_name": "t.data_tier_name",
+        "origin_site_name": "b.origin_site_name",
+    }
+    return select(
+        _BLOCK_DETAIL if is_set(params, "detail") else "b.block_name",
         "blocks b JOIN datasets d USING (dataset_id) JOIN data_tiers t USING (data_tier_id)",
-        conditions,
+        named(params, filters) + date_conditions(params, "b") + _by_files("b.block_id", params),
         tail=" ORDER BY b.block_id",
     )
 
@@ -153,12 +136,16 @@ _FILE_DETAIL = (
     " ft.file_type, f.check_sum, {events} AS event_count, f.file_size, f.adler32, f.md5, f.auto_cross_section,"
     " f.creation_date, f.create_by, f.last_modification_date, f.last_modified_by"
 )
-_FILE_TABLES = (
+FILE_TABLES = (
     "files f JOIN file_data_types ft USING (file_type_id) JOIN datasets d ON d.dataset_id = f.dataset_id"
     " JOIN dataset_access_types at ON at.dataset_access_type_id = d.dataset_access_type_id"
     " JOIN blocks b ON b.block_id = f.block_id"
 )
-_VALID_ONLY: list[Condition] = [("f.is_file_valid = 1", []), ("at.dataset_access_type IN ('VALID', 'PRODUCTION')", [])]
+
+
+def _valid_only(params: Params) -> list[Condition]:
+    wanted = "f.is_file_valid = 1 AND at.dataset_access_type IN ('VALID', 'PRODUCTION')"
+    return [(wanted, [])] if single(params, "validFileOnly") == "1" else []
 
 
 def files(params: Params) -> Query:
@@ -168,79 +155,65 @@ def files(params: Params) -> Query:
         DbsError: 118, nothing says which files, run 1 without lumis or names, two lists at once, or sumOverLumi without a run.
     """
     function = "dbs.files.Files"
-    if not any(params.get(name) for name in ("dataset", "block_name", "logical_file_name")):
-        raise DbsError(Code.PARAMETERS, "Files API with empty parameter map", function=function)
+    require_one(params, FILE_FILTERS, "Files API with empty parameter map", function=function)
     runs, lumi_list, names = params.get("run_num", []), single(params, "lumi_list"), params.get("logical_file_name", [])
     if runs == ["1"] and lumi_list is None and not names:
-        raise DbsError(
-            Code.PARAMETERS, "files API does not support run_num=1 when no lumi and lfns list provided", function=function
-        )
+        raise bad_parameter("files API does not support run_num=1 when no lumi and lfns list provided", function=function)
     if sum((len(runs) > 1, lumi_list is not None, len(names) > 1)) > 1:
-        raise DbsError(Code.PARAMETERS, "cannot supply more than one list (lfn, run_num or lumi) at one query", function=function)
+        raise bad_parameter("cannot supply more than one list (lfn, run_num or lumi) at one query", function=function)
     sum_over_lumi = single(params, "sumOverLumi") == "1"
     if sum_over_lumi and (len(runs) != 1 or "-" in runs[0] or len(names) > 1):
-        raise DbsError(
-            Code.PARAMETERS,
-            "When sumOverLumi=1, no lfn list or run_num list is allowed, and run_num is required",
-            function=function,
-        )
-    by_name = {"dataset": "d.dataset", "block_name": "b.block_name", "logical_file_name": "f.logical_file_name"}
-    conditions = _named(params, {**by_name, "origin_site_name": "b.origin_site_name"})
-    if single(params, "validFileOnly") == "1":
-        conditions += _VALID_ONLY
-    if any(params.get(name) for name in _CONFIG_FILTERS):
-        text, values = _join(_named(params, _CONFIG_FILTERS))
+        message = "When sumOverLumi=1, no lfn list or run_num list is allowed, and run_num is required"
+        raise bad_parameter(message, function=function)
+    conditions = named(params, {**FILE_FILTERS, "origin_site_name": "b.origin_site_name"}) + _valid_only(params)
+    if any(params.get(name) for name in CONFIG_FILTERS):
+        text, values = joined(named(params, CONFIG_FILTERS))
         source = "file_configs fc JOIN output_configs c USING (output_mod_config_id)"
         conditions.append((f"f.file_id IN (SELECT fc.file_id FROM {source} WHERE {text})", values))
-    detail = is_set(params, "detail")
-    columns = _FILE_DETAIL.format(events="f.event_count") if detail else "f.logical_file_name"
+    events = "sum(l.event_count)" if sum_over_lumi else "f.event_count"
+    columns = _FILE_DETAIL.format(events=events) if is_set(params, "detail") else "f.logical_file_name"
     if not runs and lumi_list is None:
-        return _select(columns, _FILE_TABLES, conditions, tail=" ORDER BY f.file_id")
+        return select(columns, FILE_TABLES, conditions, tail=" ORDER BY f.file_id")
     if runs:
         conditions.append(run_condition("l.run_num", runs))
     if lumi_list is not None:
         conditions.append(lumi_condition("l.lumi_section_num", lumi_list))
-    tables = _FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id"
-    if sum_over_lumi:
-        columns = _FILE_DETAIL.format(events="sum(l.event_count)") if detail else columns
-        return _select(f"{columns}, l.run_num", tables, conditions, tail=" GROUP BY f.file_id, l.run_num ORDER BY f.file_id")
-    return _select(f"{columns}, l.run_num", tables, conditions, distinct=True, tail=" ORDER BY f.file_id, l.run_num")
-
-
-def _join(conditions: list[Condition]) -> Condition:
-    return " AND ".join(text for text, _ in conditions), [value for _, binds in conditions for value in binds]
+    grouped = " GROUP BY f.file_id, l.run_num" if sum_over_lumi else ""
+    tables, tail = FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id", f"{grouped} ORDER BY f.file_id, l.run_num"
+    return select(f"{columns}, l.run_num", tables, conditions, distinct=not sum_over_lumi, tail=tail)
 
 
 def filelumis(params: Params) -> Query:
     """Lumis of files, one record per lumi.
 
     Raises:
-        DbsError: 103, neither a block nor a file; 118, lists of both runs and files.
+        DbsError: 103, neither a block nor a file.
     """
-    function = "dbs.filelumis.FileLumis"
     if not params.get("block_name") and not params.get("logical_file_name"):
         query = DbsError(Code.QUERY, "query error", function="dbs.executeAll", reason="no such column: FL.RUN_NUM")
-        raise query.wrapped(Code.QUERY, "unable to query filelumis", function=function)
-    if len(params.get("run_num", [])) > 1 and len(params.get("logical_file_name", [])) > 1:
-        raise DbsError(Code.PARAMETERS, "filelumis API supports single list of lfns or run numbers", function=function)
-    conditions = _named(params, {"logical_file_name": "f.logical_file_name", "block_name": "b.block_name"})
+        raise query.wrapped(Code.QUERY, "unable to query filelumis", function="dbs.filelumis.FileLumis")
+    columns = "l.run_num, l.lumi_section_num, l.event_count, f.logical_file_name"
+    conditions = named(params, FILE_FILTERS) + _valid_only(params)
     if params.get("run_num"):
         conditions.append(run_condition("l.run_num", params["run_num"]))
-    if single(params, "validFileOnly") == "1":
-        conditions += _VALID_ONLY
-    columns = "l.run_num, l.lumi_section_num, l.event_count, f.logical_file_name"
-    return _select(columns, _FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id", conditions)
+    return select(columns, FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id", conditions)
 
 
-def _relation(api: str, columns: str, tables: str, filters: dict[str, str]) -> Callable[[Params], Query]:
-    """A query over a parent/child table; one of its filters is required."""
+def table(
+    columns: str, tables: str, filters: dict[str, str], *, needed: str = "", function: str = "", distinct: bool = False
+) -> Callable[[Params], Query]:
+    """A query by names alone; with ``needed``, the words of the refusal, one of them must be there."""
 
     def query(params: Params) -> Query:
-        if not any(params.get(name) for name in filters):
-            raise DbsError(Code.PARAMETERS, f"{' or '.join(filters)} is required for {api} api", function=f"dbs.{api}")
-        return _select(columns, tables, _named(params, filters))
+        if needed:
+            require_one(params, filters, needed, function=function)
+        return select(columns, tables, named(params, filters), distinct=distinct)
 
     return query
+
+
+def _relation(api: str, columns: str, pair: str, filters: dict[str, str]) -> Callable[[Params], Query]:
+    return table(columns, pair, filters, needed=f"{' or '.join(filters)} is required for {api} api", function=f"dbs.{api}")
 
 
 _FILE_PAIR = "file_parents fp JOIN files c ON c.file_id = fp.this_file_id JOIN files p ON p.file_id = fp.parent_file_id"
@@ -250,48 +223,36 @@ _DATASET_PAIR = (
     " JOIN datasets p ON p.dataset_id = dp.parent_dataset_id"
 )
 
-fileparents = _relation(
-    "fileparents",
-    "c.logical_file_name, p.logical_file_name AS parent_logical_file_name, p.file_id AS parent_file_id",
-    _FILE_PAIR + " JOIN blocks b ON b.block_id = c.block_id",
-    {"logical_file_name": "c.logical_file_name", "block_name": "b.block_name", "block_id": "b.block_id"},
-)
-filechildren = _relation(
-    "filechildren",
-    "p.logical_file_name, c.logical_file_name AS child_logical_file_name, c.file_id AS child_file_id",
-    _FILE_PAIR + " JOIN blocks b ON b.block_id = p.block_id",
-    {"logical_file_name": "p.logical_file_name", "block_name": "b.block_name", "block_id": "b.block_id"},
-)
-blockparents = _relation(
-    "blockparents",
-    "c.block_name AS this_block_name, p.block_name AS parent_block_name",
-    _BLOCK_PAIR,
-    {"block_name": "c.block_name"},
-)
-blockchildren = _relation("blockchildren", "c.block_name", _BLOCK_PAIR, {"block_name": "p.block_name"})
-datasetparents = _relation(
-    "datasetparents",
-    "c.dataset AS this_dataset, p.dataset_id AS parent_dataset_id, p.dataset AS parent_dataset",
-    _DATASET_PAIR,
-    {"dataset": "c.dataset"},
-)
-datasetchildren = _relation(
-    "datasetchildren",
-    "c.dataset_id AS child_dataset_id, c.dataset AS child_dataset, p.dataset",
-    _DATASET_PAIR,
-    {"dataset": "p.dataset"},
-)
-
-
-def blockorigin(params: Params) -> Query:
-    """Blocks by the site they were made at."""
-    if not any(params.get(name) for name in ("dataset", "block_name", "origin_site_name")):
-        raise DbsError(
-            Code.PARAMETERS, "origin_site_name, dataset or block_name is required", function="dbs.blockorigin.BlockOrigin"
-        )
-    columns = (
-        "b.block_name, b.origin_site_name, d.dataset, b.open_for_writing, b.file_count, b.block_size, b.creation_date,"
-        " b.create_by, b.last_modification_date, b.last_modified_by"
-    )
-    filters = {"dataset": "d.dataset", "block_name": "b.block_name", "origin_site_name": "b.origin_site_name"}
-    return _select(columns, "blocks b JOIN datasets d USING (dataset_id)", _named(params, filters), tail=" ORDER BY b.block_id")
+RELATIONS = {
+    "fileparents": _relation(
+        "fileparents",
+        "c.logical_file_name, p.logical_file_name AS parent_logical_file_name, p.file_id AS parent_file_id",
+        _FILE_PAIR + " JOIN blocks b ON b.block_id = c.block_id",
+        {"logical_file_name": "c.logical_file_name", "block_name": "b.block_name"},
+    ),
+    "filechildren": _relation(
+        "filechildren",
+        "p.logical_file_name, c.logical_file_name AS child_logical_file_name, c.file_id AS child_file_id",
+        _FILE_PAIR,
+        {"logical_file_name": "p.logical_file_name"},
+    ),
+    "blockparents": _relation(
+        "blockparents",
+        "c.block_name AS this_block_name, p.block_name AS parent_block_name",
+        _BLOCK_PAIR,
+        {"block_name": "c.block_name"},
+    ),
+    "blockchildren": _relation("blockchildren", "c.block_name", _BLOCK_PAIR, {"block_name": "p.block_name"}),
+    "datasetparents": _relation(
+        "datasetparents",
+        "c.dataset AS this_dataset, p.dataset_id AS parent_dataset_id, p.dataset AS parent_dataset",
+        _DATASET_PAIR,
+        {"dataset": "c.dataset"},
+    ),
+    "datasetchildren": _relation(
+        "datasetchildren",
+        "c.dataset_id AS child_dataset_id, c.dataset AS child_dataset, p.dataset",
+        _DATASET_PAIR,
+        {"dataset": "p.dataset"},
+    ),
+}

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from deploy.simulators.dbs import bulkblocks, datasets, files, reads, reference
+from deploy.simulators.dbs import bulkblocks, datasets, files, reference
 from deploy.simulators.dbs.context import Caller
 from deploy.simulators.dbs.dump import blockdump
 from deploy.simulators.dbs.errors import Code, DbsError, error_response
-from deploy.simulators.dbs.generate import generate, read_specification
+from deploy.simulators.dbs.generate import generate
 from deploy.simulators.dbs.params import Params, parse_payload, parse_query
 from deploy.simulators.dbs.payloads import parse_json
 from deploy.simulators.dbs.schema import SCHEMA
@@ -32,7 +32,7 @@ Role = Literal["DBSReader", "DBSWriter"]
 BulkblocksMode = Literal["concurrent", "sequential"]
 
 LOOKUP_POSTS = {"fileArray": "files", "filelumis": "filelumis", "blockparents": "blockparents", "datasetlist": "datasets"}
-REFERENCE_POSTS = tuple(reference.FIELDS)
+REFERENCE_POSTS = tuple(reference.REFERENCES)
 WRITE_POSTS = (*REFERENCE_POSTS, "datasets", "blocks", "files", "bulkblocks", "fileparents")
 PUTS = ("datasets", "blocks", "files", "acquisitioneras")
 VERSION = "wms2-simulator"
@@ -161,7 +161,7 @@ class DbsService:
 
     def has_parents(self, name: str) -> bool:
         """Whether the dataset has a parent dataset."""
-        query = reads.datasetparents({"dataset": [name]})
+        query = QUERIES["datasetparents"]({"dataset": [name]})
         return self.storage.row(query.sql, query.values) is not None
 
     def data_tiers(self) -> set[str]:
@@ -172,16 +172,10 @@ class DbsService:
         """Make one large dataset from its specification; returns the number of files made.
 
         Raises:
-            SeedRefused: the specification is wrong or collides with what is there.
+            ValueError, TypeError: the specification is wrong or collides with what is there.
         """
-        spec = read_specification(
-            str(record.get("dataset", "")),
-            record["generate"],
-            str(record.get("primary_ds_type", "data")),
-            str(record.get("dataset_access_type", "VALID")),
-        )
         with self.storage.writing() as db:
-            return generate(db, spec, Caller("seed"))
+            return generate(db, record)
 
 
 def _decode_object(raw: bytes) -> dict[str, Any]:
