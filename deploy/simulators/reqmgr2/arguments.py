@@ -5,7 +5,7 @@ An argument that is not listed here is refused. ``optional`` counts at creation,
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deploy.simulators.reqmgr2 import lexicon
@@ -26,19 +26,11 @@ class Arg:
     optional: bool = True
     assign_optional: bool = True
     null: bool = False
-    check: Callable[[Any], bool] | None = None
+    check: Callable[[Any], bool] | None = field(default=None, repr=False)
     rule: str = ""
 
 
 Args = dict[str, Arg]
-
-
-def _above_zero(value: Any) -> bool:
-    return bool(value > 0)
-
-
-def _not_negative(value: Any) -> bool:
-    return bool(value >= 0)
 
 
 def _all_values(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -46,20 +38,12 @@ def _all_values(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: all(check(number) for number in (value.values() if isinstance(value, dict) else [value]))
 
 
-def _one_of(*allowed: str) -> Callable[[Any], bool]:
-    return lambda value: value in allowed
-
-
 def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda values: all(check(value) for value in values)
 
 
-def _run_number(value: Any) -> bool:
-    return isinstance(value, int) and value > 0
-
-
 def _positive(kind: Kind, default: Any = None, **rules: Any) -> Arg:
-    return Arg(kind, default, check=_above_zero, rule="value > 0", **rules)
+    return Arg(kind, default, check=lambda value: bool(value > 0), rule="value > 0", **rules)
 
 
 def _at_least(kind: Kind, least: int, default: Any = None, **rules: Any) -> Arg:
@@ -67,11 +51,11 @@ def _at_least(kind: Kind, least: int, default: Any = None, **rules: Any) -> Arg:
 
 
 def _natural(kind: Kind, default: Any = None, **rules: Any) -> Arg:
-    return Arg(kind, default, check=_not_negative, rule="value >= 0", **rules)
+    return Arg(kind, default, check=lambda value: bool(value >= 0), rule="value >= 0", **rules)
 
 
 def _choice(*allowed: str, default: Any, **rules: Any) -> Arg:
-    return Arg(STR, default, check=_one_of(*allowed), rule=f"one of {list(allowed)}", **rules)
+    return Arg(STR, default, check=lambda value: value in allowed, rule=f"one of {list(allowed)}", **rules)
 
 
 _FLAG = Arg(BOOL, False)
@@ -82,46 +66,51 @@ _VERSION = Arg(INT, 1, check=lexicon.processing_version)
 _GPU = _choice("forbidden", "optional", "required", default="forbidden")
 _GPU_PARAMS = Arg(STR, json.dumps(None), check=lexicon.gpu_parameters)
 _SITES = Arg(LIST, [], check=_each(lexicon.cms_site))
-_RUNS = Arg(LIST, [], check=_each(_run_number), rule="each a whole number > 0")
+_RUNS = Arg(LIST, [], check=_each(lambda value: isinstance(value, int) and value > 0), rule="each a whole number > 0")
 _BLOCKS = Arg(LIST, [], check=_each(lexicon.block))
-_ALGORITHM = _choice(*ALGORITHMS, default="EventAwareLumiBased")
 _RELEASE = Arg(check=lexicon.release, rule="a known CMSSW release")
 _ARCHITECTURES = Arg(NON_EMPTY_LIST, check=lexicon.architectures, rule="known architectures")
 _EXTRA_REQUIREMENTS = Arg(STR, "", check=lambda value: len(value) < 10000, rule="shorter than 10000")
 
+_NULL = Arg(null=True)
+_MERGE_LIMITS: Args = {
+    "MinMergeSize": _positive(INT, 2 * GIB),
+    "MaxMergeSize": _positive(INT, 4 * GIB),
+    "MaxWaitTime": _positive(INT, 24 * 3600),
+    "MaxMergeEvents": _positive(INT, 100_000_000),
+}
+_READING: Args = {
+    **dict.fromkeys(("RunBlacklist", "RunWhitelist"), _RUNS),
+    **dict.fromkeys(("BlockBlacklist", "BlockWhitelist"), _BLOCKS),
+    "SplittingAlgo": _choice(*ALGORITHMS, default="EventAwareLumiBased"),
+    "EventsPerJob": _positive(INT, null=True),
+    "LumisPerJob": _positive(INT, 8),
+    "FilesPerJob": _positive(INT, 1),
+}
+
 _BASE_CREATE: Args = {
     "RequestType": Arg(default="StdBase", optional=False),
-    "RequestString": Arg(optional=False),
+    **dict.fromkeys(("RequestString", "GlobalTag", "ConfigCacheID"), Arg(optional=False)),
     "Campaign": Arg(default="", check=lexicon.campaign),
     "CMSSWVersion": replace(_RELEASE, optional=False),
     "ScramArch": replace(_ARCHITECTURES, optional=False),
-    "GlobalTag": Arg(optional=False),
-    "ConfigCacheID": Arg(optional=False),
     "RequestPriority": _PRIORITY,
     "Group": Arg(default="DATAOPS"),
-    "PrepID": Arg(null=True),
-    "OpenRunningTimeout": _natural(INT, 0),
-    "GlobalTagConnect": Arg(null=True),
+    **dict.fromkeys(("PrepID", "GlobalTagConnect", "DQMUploadProxy", "DQMConfigCacheID", "OverrideCatalog"), _NULL),
     "LumiList": Arg(LUMI_LIST, {}),
     "DbsUrl": Arg(default=DEFAULT_DBS_URL, null=True, check=lexicon.service_url),
     "DashboardHost": Arg(default="cms-jobmon.cern.ch"),
     "DashboardPort": _positive(INT, 8884),
     "TimePerEvent": _positive(FLOAT, 12.0),
     "SizePerEvent": _positive(FLOAT, 512.0),
-    "PeriodicHarvestInterval": _natural(INT, 0),
+    **dict.fromkeys(("PeriodicHarvestInterval", "OpenRunningTimeout"), _natural(INT, 0)),
     "DQMHarvestUnit": Arg(default="byRun"),
-    "DQMUploadProxy": Arg(null=True),
     "DQMUploadUrl": Arg(default="https://cmsweb.cern.ch/dqm/dev"),
     "DQMSequences": Arg(LIST, []),
-    "DQMConfigCacheID": Arg(null=True),
-    "EnableHarvesting": _FLAG,
-    "EnableNewStageout": _FLAG,
-    "IncludeParents": _FLAG,
+    **dict.fromkeys(("EnableHarvesting", "EnableNewStageout", "IncludeParents", "DeleteFromSource"), _FLAG),
     "ConfigCacheUrl": Arg(default=DEFAULT_COUCH_URL, check=lexicon.couch_url),
-    "VoGroup": Arg(default="unknown"),
-    "VoRole": Arg(default="unknown"),
+    **dict.fromkeys(("VoGroup", "VoRole"), Arg(default="unknown")),
     "ValidStatus": _choice("PRODUCTION", "VALID", default="PRODUCTION"),
-    "OverrideCatalog": Arg(null=True),
     "RunNumber": Arg(INT, 0),
     "RobustMerge": Arg(BOOL, True),
     "Comments": Arg(default=""),
@@ -129,10 +118,7 @@ _BASE_CREATE: Args = {
     "RequiresGPU": _GPU,
     "GPUParams": _GPU_PARAMS,
     "JobExtraMatchRequirements": _EXTRA_REQUIREMENTS,
-    "MinMergeSize": _positive(INT, 2 * GIB),
-    "MaxMergeSize": _positive(INT, 4 * GIB),
-    "MaxWaitTime": _positive(INT, 24 * 3600),
-    "MaxMergeEvents": _positive(INT, 100_000_000),
+    **_MERGE_LIMITS,
     "AcquisitionEra": replace(_ERA, optional=False),
     "ProcessingString": replace(_STRING, optional=False),
     "ProcessingVersion": _VERSION,
@@ -142,15 +128,11 @@ _BASE_CREATE: Args = {
     "EventStreams": _natural(INT, 0, null=True),
     "MergedLFNBase": Arg(default="/store/data"),
     "UnmergedLFNBase": Arg(default="/store/unmerged"),
-    "DeleteFromSource": _FLAG,
     # set by ReqMgr2 itself
-    "Requestor": Arg(optional=False),
-    "RequestorDN": Arg(optional=False),
+    **dict.fromkeys(("Requestor", "RequestorDN"), Arg(optional=False)),
     "RequestName": Arg(optional=False, check=lexicon.identifier),
-    "RequestStatus": Arg(optional=False, check=_one_of("new"), rule="'new'"),
-    "RequestTransition": Arg(RAW_LIST, optional=False),
-    "PriorityTransition": Arg(RAW_LIST, optional=False),
-    "RequestDate": Arg(RAW_LIST, optional=False),
+    "RequestStatus": Arg(optional=False, check=lambda value: value == "new", rule="'new'"),
+    **dict.fromkeys(("RequestTransition", "PriorityTransition", "RequestDate"), Arg(RAW_LIST, optional=False)),
     "CouchURL": Arg(default=DEFAULT_COUCH_URL, check=lexicon.couch_url),
     "CouchDBName": Arg(default="reqmgr_config_cache", check=lexicon.identifier),
     "CouchWorkloadDBName": Arg(default="reqmgr_workload_cache", check=lexicon.identifier),
@@ -161,14 +143,7 @@ _PROCESSING_CREATE: Args = {
     "InputDataset": Arg(optional=False, check=lexicon.dataset),
     "Scenario": Arg(null=True),
     "PrimaryDataset": Arg(null=True, check=lexicon.primary_dataset),
-    "RunBlacklist": _RUNS,
-    "RunWhitelist": _RUNS,
-    "BlockBlacklist": _BLOCKS,
-    "BlockWhitelist": _BLOCKS,
-    "SplittingAlgo": _ALGORITHM,
-    "EventsPerJob": _positive(INT, null=True),
-    "LumisPerJob": _positive(INT, 8),
-    "FilesPerJob": _positive(INT, 1),
+    **_READING,
 }
 
 _CHAIN_CREATE: Args = {
@@ -217,7 +192,7 @@ _CREATE: dict[str, Args] = {
 
 _ASSIGN: Args = {
     "RequestPriority": replace(_PRIORITY, default=None),
-    "RequestStatus": Arg(assign_optional=False, check=_one_of("assigned"), rule="'assigned'"),
+    "RequestStatus": Arg(assign_optional=False, check=lambda value: value == "assigned", rule="'assigned'"),
     "Team": Arg(ANY_TEXT, "", assign_optional=False, check=lambda value: len(value) > 0, rule="not empty"),
     "AcquisitionEra": _ERA,
     "ProcessingString": _STRING,
@@ -225,25 +200,16 @@ _ASSIGN: Args = {
     "Memory": _positive(FLOAT),
     "Multicore": _positive(INT),
     "EventStreams": _natural(INT, null=True),
-    "SiteBlacklist": _SITES,
+    **dict.fromkeys(("SiteBlacklist", "CustodialSites", "NonCustodialSites"), _SITES),
     "SiteWhitelist": Arg(NON_EMPTY_LIST, [], assign_optional=False, check=_each(lexicon.cms_site)),
-    "CustodialSites": _SITES,
-    "NonCustodialSites": _SITES,
     "SubscriptionPriority": Arg(
         default="Low",
         check=lambda value: value.lower() in ("low", "normal", "high", "reserved"),
         rule="low, normal, high, reserved",
     ),
-    "DeleteFromSource": _FLAG,
-    "UnmergedLFNBase": Arg(),
-    "MergedLFNBase": Arg(),
-    "MinMergeSize": _positive(INT, 2 * GIB),
-    "MaxMergeSize": _positive(INT, 4 * GIB),
-    "MaxWaitTime": _positive(INT, 24 * 3600),
-    "MaxMergeEvents": _positive(INT, 100_000_000),
-    "TrustSitelists": _FLAG,
-    "TrustPUSitelists": _FLAG,
-    "AllowOpportunistic": _FLAG,
+    **dict.fromkeys(("UnmergedLFNBase", "MergedLFNBase"), Arg()),
+    **_MERGE_LIMITS,
+    **dict.fromkeys(("TrustSitelists", "TrustPUSitelists", "AllowOpportunistic", "DeleteFromSource"), _FLAG),
     "SoftTimeout": _positive(INT, 129_600),
     "GracePeriod": _positive(INT, 300),
     "HardTimeout": _positive(INT, 129_900),
@@ -275,15 +241,11 @@ def element_arguments(request_type: str, *, first: bool, generator: bool) -> Arg
     found: Args = {
         "AcquisitionEra": _ERA,
         "Campaign": Arg(check=lexicon.campaign),
-        "BlockBlacklist": _BLOCKS,
-        "BlockWhitelist": _BLOCKS,
         "CMSSWVersion": replace(_RELEASE, null=True),
         "ConfigCacheID": Arg(optional=False),
         "DataPileup": Arg(check=lexicon.dataset),
         "EventStreams": _natural(INT, null=True),
-        "EventsPerJob": _positive(INT, null=True),
         "EventsPerLumi": _positive(INT, null=True),
-        "FilesPerJob": _positive(INT, 1),
         "FilterEfficiency": _positive(FLOAT, 1.0),
         "GlobalTag": Arg(optional=False),
         "IncludeParents": _FLAG,
@@ -292,7 +254,6 @@ def element_arguments(request_type: str, *, first: bool, generator: bool) -> Arg
         "KeepOutput": Arg(BOOL, True),
         "LheInputFiles": _FLAG,
         "LumiList": Arg(LUMI_LIST, {}),
-        "LumisPerJob": _positive(INT, 8),
         "MCPileup": Arg(check=lexicon.dataset),
         "Memory": _positive(FLOAT, null=True),
         "Multicore": _positive(INT, 0),
@@ -303,23 +264,21 @@ def element_arguments(request_type: str, *, first: bool, generator: bool) -> Arg
         "ProcessingString": _STRING,
         "ProcessingVersion": replace(_VERSION, default=None),
         "RequestNumEvents": _positive(INT, optional=not generator),
-        "RunBlacklist": _RUNS,
-        "RunWhitelist": _RUNS,
         "ScramArch": replace(_ARCHITECTURES, null=True),
         "Seeding": _choice("ReproducibleSeeding", "AutomaticSeeding", default="AutomaticSeeding"),
-        "SplittingAlgo": _ALGORITHM,
+        **_READING,
     }
+    name = Arg(optional=False, check=lexicon.task_or_step_name)
     if request_type == "StepChain":
-        found["StepName"] = Arg(optional=False, check=lexicon.task_or_step_name)
-        found["InputStep"] = Arg(optional=first)
-        return found
-    found["TaskName"] = Arg(optional=False, check=lexicon.task_or_step_name)
-    found["InputTask"] = Arg(optional=first)
-    found["GlobalTag"] = Arg()
-    found["PrimaryDataset"] = Arg(optional=not generator, check=lexicon.primary_dataset)
-    found["TransientOutputModules"] = Arg(LIST, [])
-    found["DeterministicPileup"] = _FLAG
-    found["TimePerEvent"] = _positive(FLOAT)
-    found["SizePerEvent"] = _positive(FLOAT)
-    found["JobExtraMatchRequirements"] = _EXTRA_REQUIREMENTS
-    return found
+        return {**found, "StepName": name, "InputStep": Arg(optional=first)}
+    return {
+        **found,
+        "TaskName": name,
+        "InputTask": Arg(optional=first),
+        "GlobalTag": Arg(),
+        "PrimaryDataset": Arg(optional=not generator, check=lexicon.primary_dataset),
+        "TransientOutputModules": Arg(LIST, []),
+        "DeterministicPileup": _FLAG,
+        **dict.fromkeys(("TimePerEvent", "SizePerEvent"), _positive(FLOAT)),
+        "JobExtraMatchRequirements": _EXTRA_REQUIREMENTS,
+    }

@@ -1,6 +1,6 @@
 """Checks of request arguments against their definitions, with ReqMgr2's words for what it refuses."""
 
-from collections.abc import Callable
+import copy
 from typing import Any, Literal
 
 from deploy.simulators.reqmgr2.arguments import Arg, Args
@@ -50,9 +50,7 @@ def check_arguments(arguments: dict[str, Any], definition: Args, moment: Moment)
         needed = (moment == "create" and not arg.optional) or (moment == "assign" and not arg.assign_optional)
         if name not in arguments:
             if needed:
-                raise InvalidSpec(
-                    f"Argument '{name}' is mandatory and must be provided by the user. Its definition is: {_definition(arg)}"
-                )
+                raise InvalidSpec(f"Argument '{name}' is mandatory and must be provided by the user. Its definition is: {arg}")
             continue
         arguments[name] = _checked(name, arguments[name], arg)
 
@@ -65,8 +63,14 @@ def _checked(name: str, value: Any, arg: Arg) -> Any:
     # a map by step or task is not converted, only its rule is applied
     if not isinstance(value, dict) or arg.kind is LUMI_LIST:
         value = _converted(name, value, arg)
-    if arg.check is not None:
-        _apply_rule(name, value, arg.check, arg.rule)
+    try:
+        passed = arg.check is None or arg.check(value)
+    except (LexiconError, TypeError, AttributeError) as error:
+        raise InvalidSpec(str(error)) from error
+    if not passed:
+        raise InvalidSpec(
+            f"Argument '{name}' with value {value!r}, doesn't pass the validate function.\nIt's definition is:\n{arg.rule}"
+        )
     return value
 
 
@@ -79,28 +83,6 @@ def _converted(name: str, value: Any, arg: Arg) -> Any:
             f"Argument '{name}' with value {value!r}, has an incorrect data type: {type(value)}."
             f" It must be convertible by {arg.kind.name} (Error: {detail})"
         ) from error
-
-
-def _apply_rule(name: str, value: Any, check: Callable[[Any], bool], rule: str) -> None:
-    try:
-        passed = check(value)
-    except (LexiconError, TypeError, AttributeError) as error:
-        raise InvalidSpec(str(error)) from error
-    if not passed:
-        raise InvalidSpec(
-            f"Argument '{name}' with value {value!r}, doesn't pass the validate function.\nIt's definition is:\n{rule}"
-        )
-
-
-def _definition(arg: Arg) -> dict[str, Any]:
-    return {
-        "default": arg.default,
-        "type": arg.kind.name,
-        "optional": arg.optional,
-        "assign_optional": arg.assign_optional,
-        "null": arg.null,
-        "validate": arg.rule or None,
-    }
 
 
 def check_site_lists(arguments: dict[str, Any]) -> None:
@@ -138,10 +120,4 @@ def set_defaults(arguments: dict[str, Any], definition: Args, *, skip_none: bool
     """Fill in what was not sent; at assignment (``skip_none``) only defaults other than None."""
     for name, arg in definition.items():
         if name not in arguments and not (skip_none and arg.default is None):
-            arguments[name] = (
-                list(arg.default)
-                if isinstance(arg.default, list)
-                else dict(arg.default)
-                if isinstance(arg.default, dict)
-                else arg.default
-            )
+            arguments[name] = copy.deepcopy(arg.default)

@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.simulators.reqmgr2.arguments import Args, create_arguments, element_arguments
 from deploy.simulators.reqmgr2.checking import InvalidSpec, check_arguments, refuse_unknown, set_defaults
-from deploy.simulators.reqmgr2.kinds import FLOAT, INT, NON_EMPTY_LIST, to_bool
+from deploy.simulators.reqmgr2.kinds import to_bool
 from deploy.simulators.reqmgr2.outputs import FindConfig, compute, load_modules
 from deploy.simulators.reqmgr2.states import REQUEST_TYPES, START
 
@@ -182,10 +182,15 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
         definition = element_arguments(request_type, first=first, generator=first and "InputDataset" not in element)
         refuse_unknown(element, definition)
         check_arguments(element, definition, "create")
-        _refuse_empty(element, definition)
         modules = load_modules(around.find_config, element["ConfigCacheID"]) if element["ConfigCacheID"] else ()
         if request_type == "StepChain" and _keeps_output(element):
-            _refuse_same_output(label, [(module.name, module.tier) for module in modules], seen)
+            for module in modules:
+                if (module.name, module.tier) in seen:
+                    raise InvalidSpec(
+                        "StepChain cannot save output of different steps using the same output module AND datatier(s).\n"
+                        f"{label} re-using outputModule: {module.name} and datatier: {module.tier}"
+                    )
+                seen.add((module.name, module.tier))
 
 
 def _keeps_output(element: Mapping[str, Any]) -> bool:
@@ -195,26 +200,6 @@ def _keeps_output(element: Mapping[str, Any]) -> bool:
         raise InvalidSpec(str(error)) from error
 
 
-def _refuse_empty(element: Mapping[str, Any], definition: Args) -> None:
-    """A null that the definition allows still fails where ReqMgr2 converts the values of steps and tasks a second time."""
-    for name, arg in definition.items():
-        if name in element and element[name] is None and arg.kind in (INT, FLOAT, NON_EMPTY_LIST):
-            try:
-                arg.kind.convert(None)
-            except (TypeError, ValueError) as error:
-                raise InvalidSpec(str(error)) from error
-
-
-def _refuse_same_output(label: str, modules: list[tuple[str, str]], seen: set[tuple[str, str]]) -> None:
-    for name, tier in modules:
-        if (name, tier) in seen:
-            raise InvalidSpec(
-                "StepChain cannot save output of different steps using the same output module AND datatier(s).\n"
-                f"{label} re-using outputModule: {name} and datatier: {tier}"
-            )
-        seen.add((name, tier))
-
-
 def _check_rereco(document: Mapping[str, Any], around: Surroundings) -> None:
     modules = load_modules(around.find_config, document["ConfigCacheID"])
     pairs = [(module.tier, module.filter_name) for module in modules]
@@ -222,17 +207,6 @@ def _check_rereco(document: Mapping[str, Any], around: Surroundings) -> None:
         raise InvalidSpec("No DataTier in output module.").as_printed_exception("ConfigCacheException")
     if len(set(pairs)) != len(pairs):
         raise InvalidSpec("Duplicate dataTier/filterName combination.").as_printed_exception("ConfigCacheException")
-    skimmed: set[str] = set()
-    number = 1
-    while f"SkimName{number}" in document:
-        source = _needed(document, f"SkimInput{number}")
-        if source not in [module.name for module in modules]:
-            raise InvalidSpec(f"Processing config does not have the following output module: {source}.")
-        load_modules(around.find_config, _needed(document, f"Skim{number}ConfigCacheID"))
-        skimmed.add(source)
-        number += 1
-    if set(document.get("TransientOutputModules") or []) - skimmed:
-        raise InvalidSpec("A transient output module was specified but no skim was defined for it")
 
 
 def _derive_splitting(element: dict[str, Any], document: Mapping[str, Any]) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
+
+Check = Callable[[Any], bool]
 
 
 class LexiconError(ValueError):
@@ -25,27 +27,35 @@ def match(pattern: str, value: Any, max_length: int | None = None) -> bool:
     return True
 
 
-def _each(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else [value]
+def _named(pattern: str, max_length: int | None = None) -> Check:
+    return lambda value: match(pattern, value, max_length)
 
 
-def acquisition_era(value: Any) -> bool:
-    """Letters, digits, underscores, a letter first; also as a map by step."""
-    if not value:
-        raise LexiconError("AcqEra cannot be empty or None.")
-    return all(match(r"[a-zA-Z][a-zA-Z0-9_]*$", item) for item in _each(value))
+def _each(check: Check, empty: str = "") -> Check:
+    """One value, or a map of values by step; with ``empty``, what is said of neither."""
+
+    def all_pass(value: Any) -> bool:
+        if empty and not value:
+            raise LexiconError(f"{empty} cannot be empty or None.")
+        return all(check(item) for item in (value.values() if isinstance(value, dict) else [value]))
+
+    return all_pass
 
 
-def processing_string(value: Any) -> bool:
-    """Letters, digits, underscores; also as a map by step."""
-    if not value:
-        raise LexiconError("ProcStr cannot be empty or None.")
-    return all(match(r"[a-zA-Z0-9_]{1,100}$", item) for item in _each(value))
+_DATASET = r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9\.\-_]{1,199}/[A-Z0-9\-]{1,99}"
 
-
-def processing_version(value: Any) -> bool:
-    """A whole number; also as a map by step."""
-    return all(match(r"^[0-9]+$", str(item)) for item in _each(value))
+acquisition_era = _each(_named(r"[a-zA-Z][a-zA-Z0-9_]*$"), "AcqEra")
+processing_string = _each(_named(r"[a-zA-Z0-9_]{1,100}$"), "ProcStr")
+processing_version = _each(lambda value: match(r"^[0-9]+$", str(value)))
+dataset = _named(_DATASET + "$")
+block = _named(_DATASET + r"#[a-zA-Z0-9\.\-_]{1,99}$")
+cms_site = _named(r"^T[0-3]_[A-Z]{2}((_[A-Za-z0-9]+)+)_*$")
+identifier = _named(r"[a-zA-Z0-9\s\.\-_]{1,100}$")
+task_or_step_name = _named(r"^[a-zA-Z][a-zA-Z0-9\-_]*$", 50)
+# an http(s) URL with a port or ending in /couchdb
+couch_url = _named(r"https?://(([a-zA-Z0-9:@\.\-_]){0,100})([a-z0-9\.]+)(:\d+|/couchdb)")
+# ReqMgr2 also calls the DBS behind it; the simulator does not
+service_url = _named(r"^https?://[^\s/]+(/\S*)?$")
 
 
 def campaign(value: Any) -> bool:
@@ -58,50 +68,11 @@ def primary_dataset(value: Any) -> bool:
     return bool(value) and match(r"^[a-zA-Z][a-zA-Z0-9\-_]*$", value, 99)
 
 
-def dataset(value: Any) -> bool:
-    """``/primary/processed/TIER``."""
-    return match(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9\.\-_]{1,199}/[A-Z0-9\-]{1,99}$", value)
-
-
 def processed_dataset(value: str) -> bool:
     """``era[-filter]-string-vN``."""
     if not value or value.startswith("None"):
         raise LexiconError("ProcDataset cannot be empty or start with None.")
     return match(r"[a-zA-Z0-9\.\-_]+", value, 199) and match(r"[a-zA-Z][a-zA-Z0-9_]*(\-[a-zA-Z0-9_]+){0,2}-v[0-9]*$", value)
-
-
-def block(value: Any) -> bool:
-    """``/primary/processed/TIER#uuid``."""
-    if not isinstance(value, str) or value.count("/") != 3:
-        raise LexiconError("need to have / between the 3 parts which construct block name")
-    if value.split("/")[3].count("#") != 1:
-        raise LexiconError("need to have # in the last parts of block")
-    return dataset(value.partition("#")[0]) and match(r"#[a-zA-Z0-9\.\-_]+", "#" + value.partition("#")[2], 100)
-
-
-def cms_site(value: Any) -> bool:
-    """``T<n>_<CC>_<name>``."""
-    return match(r"^T[0-3]_[A-Z]{2}((_[A-Za-z0-9]+)+)$", value.rstrip("_") if isinstance(value, str) else value)
-
-
-def identifier(value: Any) -> bool:
-    """Letters, digits, spaces, dots, dashes, underscores, at most 100."""
-    return match(r"[a-zA-Z0-9\s\.\-_]{1,100}$", value)
-
-
-def task_or_step_name(value: Any) -> bool:
-    """A StepName or TaskName."""
-    return match(r"^[a-zA-Z][a-zA-Z0-9\-_]*$", value, 50)
-
-
-def couch_url(value: Any) -> bool:
-    """An http(s) URL with a port or ending in /couchdb."""
-    return match(r"https?://(([a-zA-Z0-9:@\.\-_]){0,100})([a-z0-9\.]+)(:\d+|/couchdb)", value)
-
-
-def service_url(value: Any) -> bool:
-    """An http(s) URL. (ReqMgr2 also calls the DBS behind it; the simulator does not.)"""
-    return match(r"^https?://[^\s/]+(/\S*)?$", value)
 
 
 def release(value: Any) -> bool:
@@ -111,9 +82,7 @@ def release(value: Any) -> bool:
 
 def architectures(values: Any) -> bool:
     """ScramArch values, by their form."""
-    return all(
-        isinstance(value, str) and re.match(r"^[a-z0-9]+_[a-z0-9]+_(gcc|llvm)[a-z0-9]+$", value) is not None for value in values
-    )
+    return all(isinstance(value, str) and re.match(r"^[a-z0-9]+_[a-z0-9]+_(gcc|llvm)[a-z0-9]+$", value) for value in values)
 
 
 def dashboard_activity(value: Any) -> bool:
@@ -143,17 +112,8 @@ def gpu_parameters(value: Any) -> bool:
         data = json.loads(value)
     except (TypeError, ValueError) as error:
         raise LexiconError("GPUParams is not a valid JSON object") from error
-    if data is None:
-        return True
-    if not isinstance(data, dict):
-        raise LexiconError("GPUParams is not a dictionary encoded as JSON object")
-    if not mandatory <= set(data):
-        raise LexiconError(
-            "GPUParams does not contain all the mandatory arguments."
-            f" Mandatory args: {mandatory}, while args provided are: {set(data)}"
-        )
-    if set(data) - mandatory - optional:
-        raise LexiconError(f"GPUParams contains arguments that are not supported. Args provided: {set(data)}")
+    if data is not None and not (isinstance(data, dict) and mandatory <= set(data) <= mandatory | optional):
+        raise LexiconError(f"GPUParams is no object with the arguments {mandatory} and perhaps {optional}: {data}")
     return True
 
 
