@@ -1,6 +1,7 @@
 """All simulated services under one port: paths to services, health, and the simulator's own door for seeding."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from deploy.simulators.cric import CricService
 from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.service import BulkblocksMode, DbsService
 from deploy.simulators.httpd import BadRequestBody, Request, Response, json_response, text_response
-from deploy.simulators.reqmgr2.service import Neighbours, ReqMgr2Service
+from deploy.simulators.reqmgr2.creation import Surroundings
+from deploy.simulators.reqmgr2.service import ReqMgr2Service
 
 
 class Application:
@@ -19,13 +21,13 @@ class Application:
         self.couch = CouchService(state_dir / "couchdb.sqlite")
         self.dbs = DbsService(state_dir / "dbs.sqlite", bulkblocks_mode)
         self.cric = CricService(state_dir / "cric.sqlite")
-        neighbours = Neighbours(
+        around = Surroundings(
             find_config=lambda identifier: self.couch.find(DEFAULT_DATABASE, identifier),
             dataset_exists=self.dbs.dataset_exists,
             has_parents=self.dbs.has_parents,
             data_tiers=self.dbs.data_tiers,
         )
-        self.reqmgr2 = ReqMgr2Service(state_dir / "reqmgr2.sqlite", neighbours)
+        self.reqmgr2 = ReqMgr2Service(state_dir / "reqmgr2.sqlite", around)
 
     def handle(self, request: Request) -> Response:
         """Answer one request, whichever service it is for."""
@@ -46,22 +48,14 @@ class Application:
             case ["healthz"]:
                 return json_response({"status": "ok"})
             case ["admin", "seed"]:
-                return self._seed(request)
+                return _admin(request, self._seed)
             case ["admin", "dbs-lock"]:
-                return self._lock(request)
+                return _admin(request, self._lock)
             case _:
                 return text_response(f"no simulated service at {request.path}\n", status=404)
 
-    def _seed(self, request: Request) -> Response:
+    def _seed(self, seed: Any) -> dict[str, Any]:
         """POST /admin/seed: ``{dbs: {datasets: [{dataset, generate}]}, cric: {table: rows}, reqmgr2: {requests: [doc]}}``."""
-        if request.method != "POST":
-            return text_response("POST only\n", status=405)
-        try:
-            return json_response(self._apply_seed(json.loads(request.plain_body())))
-        except (DbsError, ValueError, KeyError, TypeError, BadRequestBody) as error:
-            return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)
-
-    def _apply_seed(self, seed: Any) -> dict[str, Any]:
         if not isinstance(seed, dict) or set(seed) - {"dbs", "cric", "reqmgr2"}:
             raise ValueError("expected an object with some of: dbs, cric, reqmgr2")
         done: dict[str, Any] = {}
@@ -74,18 +68,23 @@ class Application:
             done["reqmgr2"] = done.get("reqmgr2", 0) + 1
         return done
 
-    def _lock(self, request: Request) -> Response:
+    def _lock(self, wish: Any) -> dict[str, Any]:
         """POST /admin/dbs-lock ``{locked: true|false}``: a fault. DBS's database refuses every write until it is opened again."""
-        if request.method != "POST":
-            return text_response("POST only\n", status=405)
-        try:
-            locked = json.loads(request.plain_body())["locked"]
-        except (ValueError, KeyError, TypeError, BadRequestBody) as error:
-            return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)
-        self.dbs.storage.lock(locked=locked is True)
-        return json_response({"locked": locked is True})
+        locked = wish["locked"] is True
+        self.dbs.storage.lock(locked=locked)
+        return {"locked": locked}
 
     def close(self) -> None:
         """Close all databases."""
         for storage in (self.couch.storage, self.dbs.storage, self.cric.storage, self.reqmgr2.store.storage):
             storage.close()
+
+
+def _admin(request: Request, act: Callable[[Any], dict[str, Any]]) -> Response:
+    """A POST to the simulator itself."""
+    if request.method != "POST":
+        return text_response("POST only\n", status=405)
+    try:
+        return json_response(act(json.loads(request.plain_body())))
+    except (DbsError, ValueError, KeyError, TypeError, BadRequestBody) as error:
+        return json_response({"problem": f"{type(error).__name__}: {error}"}, status=400)

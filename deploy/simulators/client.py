@@ -4,10 +4,10 @@ Speaks only what the real ReqMgr2 takes too.
 """
 
 import json
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from typing import Any
+
+import requests
 
 TIMEOUT_SECONDS = 120.0
 PLACEHOLDER = "OVERRIDE-ME"
@@ -45,21 +45,14 @@ class Caller:
             CallFailed: refused, or no answer.
         """
         headers = {"Accept": "application/json", "Content-Type": content_type, "Cms-Authn-Login": self.login}
-        if not self.url.startswith(("http://", "https://")):
-            raise CallFailed(f"{self.url!r} is not an http(s) URL")
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-            self.url.rstrip("/") + path, data=data, headers=headers, method=method
-        )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-                body = response.read()
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")
-            detail = error.headers.get("X-Error-Detail") or text
-            raise CallFailed(f"{method} {path}: HTTP {error.code}: {detail}", error.code, text) from error
-        except urllib.error.URLError as error:
-            raise CallFailed(f"{method} {path}: no answer from {self.url}: {error.reason}") from error
-        return json.loads(body) if body.strip() else None
+            answer = requests.request(method, self.url.rstrip("/") + path, data=data, headers=headers, timeout=TIMEOUT_SECONDS)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise CallFailed(f"{method} {path}: no answer from {self.url}: {error}") from error
+        if not answer.ok:
+            detail = answer.headers.get("X-Error-Detail") or answer.text
+            raise CallFailed(f"{method} {path}: HTTP {answer.status_code}: {detail}", answer.status_code, answer.text)
+        return answer.json() if answer.text.strip() else None
 
 
 def submit(caller: Caller, pair: dict[str, Any], team: str | None = None) -> str:

@@ -29,7 +29,6 @@ COLUMNS = {
     "data_processing": ("phedex_name", "psn_name"),
     "people": ("username", "email", "forename", "surname", "dn"),
 }
-SITE_PRESETS = {"site-names": "site_names", "data-processing": "data_processing"}
 DEFAULT_ROWS = Path(__file__).with_name("cric_rows.json")
 
 
@@ -68,30 +67,23 @@ class CricService:
 
     def handle_sites(self, request: Request) -> Response:
         """``?json&preset=site-names|data-processing[&rcsite_state=ANY]``; without a preset a dict by site."""
-        query = dict(request.query)
-        if "json" not in query:
-            return _html_page()
-        state = query.get("rcsite_state", "ACTIVE")
-        preset = query.get("preset", "")
-        if not preset:
-            return self._sites(state)
-        if preset not in SITE_PRESETS:
-            return text_response(f"preset '{preset}' is not known\n", status=400)
-        table = SITE_PRESETS[preset]
-        where, values = ("", ()) if state == "ANY" else (" WHERE rcsite_state = ?", (state,))
-        return self._table(table, where, values)
+        return self._handle(request, {"site-names": "site_names", "data-processing": "data_processing"})
 
     def handle_people(self, request: Request) -> Response:
         """``?json&preset=people``."""
-        query = dict(request.query)
-        if "json" not in query:
-            return _html_page()
-        if query.get("preset") != "people":
-            return text_response(f"preset '{query.get('preset', '')}' is not known\n", status=400)
-        return self._table("people", "", ())
+        return self._handle(request, {"people": "people"})
 
-    def _table(self, table: str, where: str, values: tuple[str, ...]) -> Response:
-        columns = COLUMNS[table]
+    def _handle(self, request: Request, presets: dict[str, str]) -> Response:
+        query = dict(request.query)
+        if "json" not in query:  # CRIC shows a page to a query that does not ask for JSON
+            return text_response("<html><body>Add ?json to the query.</body></html>\n", content_type="text/html; charset=utf-8")
+        preset, state = query.get("preset", ""), query.get("rcsite_state", "ACTIVE")
+        if not preset and "people" not in presets:
+            return self._sites(state)
+        if preset not in presets:
+            return text_response(f"preset '{preset}' is not known\n", status=400)
+        table, columns = presets[preset], COLUMNS[presets[preset]]
+        where, values = ("", ()) if table == "people" or state == "ANY" else (" WHERE rcsite_state = ?", (state,))
         rows = self.storage.rows(f"SELECT {', '.join(columns)} FROM {table}{where} ORDER BY {', '.join(columns)}", values)
         return json_response({"desc": {"columns": list(columns)}, "result": [list(row) for row in rows]})
 
@@ -104,8 +96,3 @@ class CricService:
                 if state in ("ANY", row["rcsite_state"])
             }
         )
-
-
-def _html_page() -> Response:
-    """CRIC shows a page to a query that does not ask for JSON."""
-    return text_response("<html><body>Add ?json to the query.</body></html>\n", content_type="text/html; charset=utf-8")

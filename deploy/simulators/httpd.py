@@ -11,6 +11,7 @@ import time
 import urllib.parse
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -105,21 +106,21 @@ class SimulatorServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: Handler, log: TextIO | None) -> None:
         self.handler = handler
         self._log = log
-        self._log_lock = threading.Lock()
         self._running = 0
         self._idle = threading.Condition()
         super().__init__(address, _HttpRequestHandler)
 
-    def begin(self) -> None:
-        """A request starts."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """One request is in progress."""
         with self._idle:
             self._running += 1
-
-    def end(self) -> None:
-        """A request is over."""
-        with self._idle:
-            self._running -= 1
-            self._idle.notify_all()
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
 
     def wait_idle(self, timeout_seconds: float) -> bool:
         """Wait until no request is in progress; False when the time is over first."""
@@ -128,11 +129,9 @@ class SimulatorServer(ThreadingHTTPServer):
 
     def log_line(self, line: str) -> None:
         """One line to the request log, if there is one."""
-        if self._log is None:
-            return
-        with self._log_lock:
-            self._log.write(line + "\n")
-            self._log.flush()
+        if self._log is not None:
+            with self._idle:
+                print(line, file=self._log, flush=True)
 
 
 class _HttpRequestHandler(BaseHTTPRequestHandler):
@@ -149,27 +148,25 @@ class _HttpRequestHandler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         server = cast(SimulatorServer, self.server)
         started = time.monotonic()
-        server.begin()
-        status, sent = 0, 0
-        try:
-            request = self._read()
-            response = server.handler(request)
-            status = response.status
-            sent = self._write(response)
-        except BadRequestBody as error:
-            status = 400
-            self.close_connection = True
-            sent = self._write(text_response(f"{error}\n", status=400))
-        except (BrokenPipeError, ConnectionResetError):
-            status = 499  # the client went away: nobody is left to answer
-            self.close_connection = True
-        finally:
-            server.end()
+        with server.running():
+            status, sent = self._answer(server)
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             spent_ms = (time.monotonic() - started) * 1000
             server.log_line(
                 f'{stamp} {self.command} {self.path} {status} {sent}B {spent_ms:.1f}ms "{self.headers.get("User-Agent", "-")}"'
             )
+
+    def _answer(self, server: SimulatorServer) -> tuple[int, int]:
+        """The status and the bytes of the answer."""
+        try:
+            response = server.handler(self._read())
+            return response.status, self._write(response)
+        except BadRequestBody as error:
+            self.close_connection = True
+            return 400, self._write(text_response(f"{error}\n", status=400))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+            return 499, 0  # the client went away: nobody is left to answer
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve
 

@@ -47,8 +47,8 @@ def post_dataset(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
     if find_id(db, "dataset", record["dataset"]) is not None:
         return
     parents = {
-        column: require_id(db, kind, record[key], message.format(record[key]), code=code, function=function)
-        for column, (kind, key, code, message) in _PARENTS.items()
+        column: require_id(db, kind, record[key], f"unable to find {words}".format(record[key]), code=code, function=function)
+        for column, (kind, key, code, words) in _PARENTS.items()
     }
     config_ids = [config_by_label(db, config["output_module_label"], function=function) for config in configs]
     try:
@@ -63,27 +63,17 @@ def post_dataset(db: sqlite3.Connection, body: Any, caller: Caller) -> None:
 
 # column: kind, key of the body, code and message when there is no such row (with what Go's own formatting makes of two of them)
 _PARENTS = {
-    "primary_ds_id": (
-        *("primary_dataset", "primary_ds_name", Code.GET_PRIMARY_DATASET_ID),
-        "unable to find primary_ds_id for%!(EXTRA string={})",
-    ),
-    "data_tier_id": ("data_tier", "data_tier_name", Code.GET_DATA_TIER_ID, "unable to find data_tier id for {}"),
-    "dataset_access_type_id": (
-        *("access_type", "dataset_access_type", Code.GET_ACCESS_TYPE_ID),
-        "unable to find dataset_access_type_id for {}",
-    ),
-    "acquisition_era_id": (
-        *("acquisition_era", "acquisition_era_name", Code.GET_ACQUISITION_ERA_ID),
-        "unable to find acquisition_era_id for {}",
-    ),
+    "primary_ds_id": ("primary_dataset", "primary_ds_name", Code.GET_PRIMARY_DATASET_ID, "primary_ds_id for%!(EXTRA string={})"),
+    "data_tier_id": ("data_tier", "data_tier_name", Code.GET_DATA_TIER_ID, "data_tier id for {}"),
+    "dataset_access_type_id": ("access_type", "dataset_access_type", Code.GET_ACCESS_TYPE_ID, "dataset_access_type_id for {}"),
+    "acquisition_era_id": ("acquisition_era", "acquisition_era_name", Code.GET_ACQUISITION_ERA_ID, "acquisition_era_id for {}"),
     "processing_era_id": (
-        *("processing_era", "processing_version", Code.GET_PROCESSING_ERA_ID),
-        "unable to find processing_era_id for %!s(int64={})",
+        "processing_era",
+        "processing_version",
+        Code.GET_PROCESSING_ERA_ID,
+        "processing_era_id for %!s(int64={})",
     ),
-    "physics_group_id": (
-        *("physics_group", "physics_group_name", Code.GET_PHYSICS_GROUP_ID),
-        "unable to find physics_group_id for {}",
-    ),
+    "physics_group_id": ("physics_group", "physics_group_name", Code.GET_PHYSICS_GROUP_ID, "physics_group_id for {}"),
 }
 
 

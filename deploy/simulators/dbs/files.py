@@ -170,7 +170,7 @@ def put_files(db: sqlite3.Connection, params: dict[str, Any], caller: Caller) ->
         )
 
 
-def post_file_parents(db: sqlite3.Connection, body: Any) -> None:
+def post_file_parents(db: sqlite3.Connection, body: Any, _caller: Caller) -> None:
     """POST /fileparents ``{block_name, child_parent_id_list: [[child id, parent id], ..]}``: parentage added later (StepChain).
 
     Raises:

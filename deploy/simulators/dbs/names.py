@@ -11,53 +11,48 @@ from deploy.simulators.dbs.errors import Code, bad_parameter, bad_value
 _WORD = r"[a-zA-Z0-9\-_]+"
 _TIER = r"[A-Z0-9\-_]+"
 
-_WRITER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
-    "dataset": (301, (re.compile(r"^/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}$"),)),
-    "data_tier_name": (99, (re.compile(r"^[A-Z][A-Z0-9\-]{2,99}$"),)),
-    "processed_ds_name": (199, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*(-[a-zA-Z0-9_]+){0,2}-v[0-9]*$"),)),
-    "acquisition_era_name": (120, (re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$"),)),
-    "physics_group_name": (100, (re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9\-_]*$"),)),
-    "dataset_access_type": (100, (re.compile(r"^[A-Z_]+$"),)),
-    "logical_file_name": (
+_Rule = tuple[int, tuple[Pattern[str], ...]]
+
+
+def _rule(max_length: int, *patterns: str) -> _Rule:
+    return max_length, tuple(re.compile(f"^{pattern}$") for pattern in patterns)
+
+
+_WRITER: dict[str, _Rule] = {
+    "dataset": _rule(301, r"/[a-zA-Z0-9\-_]{1,99}/[a-zA-Z0-9.\-_]{1,199}/[A-Z0-9\-]{1,50}"),
+    "data_tier_name": _rule(99, r"[A-Z][A-Z0-9\-]{2,99}"),
+    "processed_ds_name": _rule(199, r"[a-zA-Z][a-zA-Z0-9_]*(-[a-zA-Z0-9_]+){0,2}-v[0-9]*"),
+    "acquisition_era_name": _rule(120, r"[a-zA-Z][a-zA-Z0-9_]*"),
+    "physics_group_name": _rule(100, r"[a-zA-Z0-9][a-zA-Z0-9\-_]*"),
+    "dataset_access_type": _rule(100, r"[A-Z_]+"),
+    "logical_file_name": _rule(
         500,
-        (
-            # /store/<kind>/<era>/<primary>/<tier>/<processing>[/run in three parts]/<counter>/<file>;
-            # backfill and unmerged have one level more
-            re.compile(rf"^/[a-z]+/[a-z0-9]+/{_WORD}/{_WORD}/{_TIER}/{_WORD}((/[0-9]+){{3}})?/[0-9]+/{_WORD}\.root$"),
-            re.compile(rf"^/[a-z]+/[a-z0-9]+/[a-z0-9]+/{_WORD}/{_WORD}/{_TIER}/{_WORD}((/[0-9]+){{3}})?/[0-9]+/{_WORD}\.root$"),
-            re.compile(rf"^/store/(temp/)*(user|group)/[a-zA-Z0-9.\-_]+/[a-zA-Z]{_WORD}/({_WORD}/)+{_WORD}\.root$"),
-            re.compile(rf"^/store/mc/{_WORD}/{_WORD}/{_WORD}/{_WORD}(/{_WORD})*/{_WORD}\.root$"),
-            re.compile(rf"^/store/results/{_WORD}/{_WORD}/{_WORD}/{_TIER}/{_WORD}/[0-9]+/{_WORD}\.root$"),
-            re.compile(rf"^/store/lhe/({_WORD}/)*[0-9]+/{_WORD}\.lhe(\.xz)?$"),
-        ),
+        # /store/<kind>/<era>/<primary>/<tier>/<processing>[/run in three parts]/<counter>/<file>;
+        # backfill and unmerged have one level more
+        rf"/[a-z]+/[a-z0-9]+(/[a-z0-9]+)?/{_WORD}/{_WORD}/{_TIER}/{_WORD}((/[0-9]+){{3}})?/[0-9]+/{_WORD}\.root",
+        rf"/store/(temp/)*(user|group)/[a-zA-Z0-9.\-_]+/[a-zA-Z]{_WORD}/({_WORD}/)+{_WORD}\.root",
+        rf"/store/mc/{_WORD}/{_WORD}/{_WORD}/{_WORD}(/{_WORD})*/{_WORD}\.root",
+        rf"/store/results/{_WORD}/{_WORD}/{_WORD}/{_TIER}/{_WORD}/[0-9]+/{_WORD}\.root",
+        rf"/store/lhe/({_WORD}/)*[0-9]+/{_WORD}\.lhe(\.xz)?",
     ),
 }
 
-_READER: dict[str, tuple[int, tuple[Pattern[str], ...]]] = {
-    "dataset": (
-        301,
-        (re.compile(r"^/(\*|[a-zA-Z0-9*][a-zA-Z0-9_\-*]*)(/(\*|[a-zA-Z0-9_.\-*]{1,199}))?(/(\*|[A-Z0-9\-*]{1,50}))?$"),),
-    ),
-    "block_name": (
-        402,
-        (
-            re.compile(
-                r"^/(\*|[a-zA-Z0-9*][a-zA-Z0-9_\-*]*)/(\*|[a-zA-Z0-9_.\-*]{1,199})/(\*|[A-Z0-9\-*]{1,99})#(\*|[a-zA-Z0-9.\-_*]{1,100})$"
-            ),
-        ),
-    ),
-    "logical_file_name": (500, (re.compile(r"^/store/[A-Za-z0-9._\-/*]+$"),)),
-    "data_tier_name": (99, (re.compile(r"^[A-Z0-9\-*]{1,99}$"),)),
-    "primary_ds_name": (99, (re.compile(r"^[a-zA-Z0-9\-_*]+$"),)),
-    "processing_version": (20, (re.compile(r"^[0-9*]+$"),)),
-    "release_version": (100, (re.compile(r"^(CMSSW(_\d+){3}(_[a-zA-Z0-9_]+)?|[A-Za-z0-9_]*\*[A-Za-z0-9_*]*)$"),)),
+_READER_PRIMARY, _READER_PROCESSED = r"/(\*|[a-zA-Z0-9*][a-zA-Z0-9_\-*]*)", r"/(\*|[a-zA-Z0-9_.\-*]{1,199})"
+_READER: dict[str, _Rule] = {
+    "dataset": _rule(301, rf"{_READER_PRIMARY}({_READER_PROCESSED})?(/(\*|[A-Z0-9\-*]{{1,50}}))?"),
+    "block_name": _rule(402, rf"{_READER_PRIMARY}{_READER_PROCESSED}/(\*|[A-Z0-9\-*]{{1,99}})#(\*|[a-zA-Z0-9.\-_*]{{1,100}})"),
+    "logical_file_name": _rule(500, r"/store/[A-Za-z0-9._\-/*]+"),
+    "data_tier_name": _rule(99, r"[A-Z0-9\-*]{1,99}"),
+    "primary_ds_name": _rule(99, r"[a-zA-Z0-9\-_*]+"),
+    "processing_version": _rule(20, r"[0-9*]+"),
+    "release_version": _rule(100, r"(CMSSW(_\d+){3}(_[a-zA-Z0-9_]+)?|[A-Za-z0-9_]*\*[A-Za-z0-9_*]*)"),
 }
 
 BLOCK_HASH_MAX_LENGTH = 36
 ALL_DATASETS = "/*/*/*"
 
 
-def _matches(rule: tuple[int, tuple[Pattern[str], ...]], value: str) -> bool:
+def _matches(rule: _Rule, value: str) -> bool:
     length, patterns = rule
     return len(value) <= length and any(pattern.match(value) for pattern in patterns)
 

@@ -36,12 +36,7 @@ def decode(fields: Fields, value: Any, *, record: str, function: str, message: s
         DbsError: code 122, the value is no object or a field has another type.
     """
     if not isinstance(value, dict):
-        raise DbsError(
-            Code.UNMARSHAL,
-            message,
-            function=function,
-            reason=f"json: cannot unmarshal {_json_name(value)} into Go value of type {record}",
-        )
+        raise _mismatch(value, f"value of type {record}", function=function, message=message)
     return {
         name: _field(name, kind, value.get(name), record=record, function=function, message=message)
         for name, kind in fields.items()
@@ -57,12 +52,7 @@ def decode_list(fields: Fields, values: Any, *, record: str, function: str, mess
     if values is None:
         return []
     if not isinstance(values, list):
-        raise DbsError(
-            Code.UNMARSHAL,
-            message,
-            function=function,
-            reason=f"json: cannot unmarshal {_json_name(values)} into Go value of type []{record}",
-        )
+        raise _mismatch(values, f"value of type []{record}", function=function, message=message)
     return [decode(fields, value, record=record, function=function, message=message) for value in values]
 
 
@@ -73,8 +63,12 @@ def _field(name: str, kind: type, value: Any, *, record: str, function: str, mes
         return float(value)
     if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
         return value
-    reason = f"json: cannot unmarshal {_json_name(value)} into Go struct field {record}.{name} of type {_GO_NAME[kind]}"
-    raise DbsError(Code.UNMARSHAL, message, function=function, reason=reason)
+    raise _mismatch(value, f"struct field {record}.{name} of type {_GO_NAME[kind]}", function=function, message=message)
+
+
+def _mismatch(value: Any, target: str, *, function: str, message: str) -> DbsError:
+    reason = f"json: cannot unmarshal {_json_name(value)} into Go {target}"
+    return DbsError(Code.UNMARSHAL, message, function=function, reason=reason)
 
 
 def _json_name(value: Any) -> str:

@@ -82,7 +82,7 @@ def config_by_label(db: sqlite3.Connection, label: str, *, function: str) -> int
     return int(row[0])
 
 
-def post(db: sqlite3.Connection, api: str, body: Any, caller: Caller) -> None:
+def post(api: str, db: sqlite3.Connection, body: Any, caller: Caller) -> None:
     """POST of one reference object.
 
     Raises:

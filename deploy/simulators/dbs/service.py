@@ -4,7 +4,8 @@
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,9 +33,20 @@ Role = Literal["DBSReader", "DBSWriter"]
 BulkblocksMode = Literal["concurrent", "sequential"]
 
 LOOKUP_POSTS = {"fileArray": "files", "filelumis": "filelumis", "blockparents": "blockparents", "datasetlist": "datasets"}
-REFERENCE_POSTS = tuple(reference.REFERENCES)
-WRITE_POSTS = (*REFERENCE_POSTS, "datasets", "blocks", "files", "bulkblocks", "fileparents")
-PUTS = ("datasets", "blocks", "files", "acquisitioneras")
+# writes of one transaction; ``files`` makes one for each file, ``bulkblocks`` knows two modes
+_POSTS: dict[str, Callable[[sqlite3.Connection, Any, Caller], None]] = {
+    **{api: partial(reference.post, api) for api in reference.REFERENCES},
+    "datasets": datasets.post_dataset,
+    "blocks": datasets.post_block,
+    "fileparents": files.post_file_parents,
+}
+WRITE_POSTS = (*_POSTS, "files", "bulkblocks")
+_PUTS = {
+    "datasets": datasets.put_dataset,
+    "blocks": datasets.put_block,
+    "files": files.put_files,
+    "acquisitioneras": reference.update_acquisition_era,
+}
 VERSION = "wms2-simulator"
 _DECODERS = {
     "datasets": ("dbs.datasets.InsertDatasets", "unable to decode dataset record"),
@@ -65,7 +77,7 @@ class DbsService:
             return self._get(request, api)
         if request.method == "POST" and (api in LOOKUP_POSTS or (role == "DBSWriter" and api in WRITE_POSTS)):
             return self._post(request, api)
-        if request.method == "PUT" and role == "DBSWriter" and api in PUTS:
+        if request.method == "PUT" and role == "DBSWriter" and api in _PUTS:
             return self._put(request, api)
         known = api in QUERIES or api in LOOKUP_POSTS or api in WRITE_POSTS
         return Response(status=405) if known else text_response("404 page not found\n", status=404)
@@ -110,22 +122,13 @@ class DbsService:
         body, caller = parse_json(raw, function=function, message=message), _caller(request)
         if api == "files":
             files.post_files(self.storage, body, caller)
-        else:
-            with self.storage.writing() as db:
-                self._write(db, api, body, caller)
+            return _records(request, [])
+        with self.storage.writing() as db:
+            if api == "bulkblocks":
+                bulkblocks.post_bulkblock(db, body, caller, concurrent=self._mode == "concurrent")
+            else:
+                _POSTS[api](db, body, caller)
         return _records(request, [])
-
-    def _write(self, db: sqlite3.Connection, api: str, body: Any, caller: Caller) -> None:
-        if api in REFERENCE_POSTS:
-            reference.post(db, api, body, caller)
-        elif api == "datasets":
-            datasets.post_dataset(db, body, caller)
-        elif api == "blocks":
-            datasets.post_block(db, body, caller)
-        elif api == "fileparents":
-            files.post_file_parents(db, body)
-        else:
-            bulkblocks.post_bulkblock(db, body, caller, concurrent=self._mode == "concurrent")
 
     @staticmethod
     def _lookup(api: str, raw: bytes) -> Params:
@@ -139,16 +142,8 @@ class DbsService:
         params: dict[str, Any] = dict(reversed(request.query))
         if api in ("datasets", "files"):
             params.update(_decode_object(request.plain_body()))
-        caller = _caller(request)
         with self.storage.writing() as db:
-            if api == "datasets":
-                datasets.put_dataset(db, params, caller)
-            elif api == "files":
-                files.put_files(db, params, caller)
-            elif api == "blocks":
-                datasets.put_block(db, params, caller)
-            else:
-                reference.update_acquisition_era(db, params, caller)
+            _PUTS[api](db, params, _caller(request))
         return _records(request, [])
 
     def _metrics(self) -> str:
@@ -180,15 +175,12 @@ class DbsService:
 
 def _decode_object(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(raw)
+        value, reason = json.loads(raw), "json: cannot unmarshal into Go value of type dbs.Record"
     except ValueError as error:
-        message = "unable to decode HTTP post payload"
-        raise DbsError(
-            Code.DECODE, message, function="web.parsePayload", reason=str(error) if raw else "EOF", status=500
-        ) from error
+        value, reason = None, str(error) if raw else "EOF"
     if not isinstance(value, dict):
-        reason = "json: cannot unmarshal into Go value of type dbs.Record"
-        raise DbsError(Code.DECODE, "unable to decode HTTP post payload", function="web.parsePayload", reason=reason, status=500)
+        message = "unable to decode HTTP post payload"
+        raise DbsError(Code.DECODE, message, function="web.parsePayload", reason=reason, status=500)
     return value
 
 

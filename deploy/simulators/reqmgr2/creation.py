@@ -28,13 +28,13 @@ class Requestor:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What ReqMgr2 asks of its neighbours: ConfigCache, DBS, and its own CouchDB's address."""
+    """What ReqMgr2 asks of its neighbours: ConfigCache, DBS, and its own CouchDB's address (as the caller sees it)."""
 
     find_config: FindConfig
     dataset_exists: Callable[[str], bool]
     has_parents: Callable[[str], bool]
     data_tiers: Callable[[], set[str]]
-    couch_url: str
+    couch_url: str = ""
 
 
 def create(sent: dict[str, Any], requestor: Requestor, around: Surroundings) -> dict[str, Any]:

@@ -14,13 +14,6 @@ class Kind:
     convert: Callable[[Any], Any]
 
 
-def _by(kind: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
-        return kind(value)
-
-    return convert
-
-
 def to_list(value: Any) -> list[Any]:
     """A list as it is; a comma separated text as a list."""
     if isinstance(value, list):
@@ -78,12 +71,12 @@ def _same_text(value: Any) -> str:
 
 
 STR = Kind("str", _same_text)
-INT = Kind("int", _by(int))
-FLOAT = Kind("float", _by(float))
+INT = Kind("int", int)
+FLOAT = Kind("float", float)
 LIST = Kind("makeList", to_list)
 NON_EMPTY_LIST = Kind("makeNonEmptyList", _to_non_empty_list)
 BOOL = Kind("strToBool", to_bool)
 LUMI_LIST = Kind("makeLumiList", _to_lumi_list)
-DICT = Kind("dict", _by(dict))
-RAW_LIST = Kind("list", _by(list))
+DICT = Kind("dict", dict)
+RAW_LIST = Kind("list", list)
 ANY_TEXT = Kind("safeStr", _to_text)

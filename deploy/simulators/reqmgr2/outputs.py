@@ -58,22 +58,13 @@ def load_modules(find_config: FindConfig, config_id: Any) -> tuple[OutputModule,
     if document is None:
         text = f"Failure to load ConfigCache while validating workload: Document with id {config_id} not found in couch"
         raise InvalidSpec(text).as_printed_exception("ConfigCacheException")
-    process = (document.get("pset_tweak_details") or {}).get("process")
-    if not isinstance(process, dict):
-        raise InvalidSpec("Could not find process field in PSet while getting output modules!").as_printed_exception(
-            "ConfigCacheException"
-        )
-    if "outputModules_" not in process:
-        text = "Could not find outputModules_ in psetTweaks['process'] while getting output modules.\n'outputModules_'"
-        raise InvalidSpec(text).as_printed_exception("ConfigCacheException")
-    found = []
-    for name in process["outputModules_"]:
-        if name not in process:
-            text = f"Could not find outputModule {name} in psetTweaks['process']"
-            raise InvalidSpec(text).as_printed_exception("ConfigCacheException")
-        facts = process[name].get("dataset") or {}
-        found.append(OutputModule(name=name, tier=facts.get("dataTier") or "", filter_name=facts.get("filterName") or ""))
-    return tuple(found)
+    try:
+        process = document["pset_tweak_details"]["process"]
+        facts = {name: process[name].get("dataset") or {} for name in process["outputModules_"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        text = f"Could not find {error} in psetTweaks['process'] while getting output modules."
+        raise InvalidSpec(text).as_printed_exception("ConfigCacheException") from error
+    return tuple(OutputModule(name, fact.get("dataTier") or "", fact.get("filterName") or "") for name, fact in facts.items())
 
 
 def elements(document: Mapping[str, Any], find_config: FindConfig) -> list[Element]:

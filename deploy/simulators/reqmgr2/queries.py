@@ -12,7 +12,6 @@ from deploy.simulators.reqmgr2.checking import InvalidSpec
 from deploy.simulators.reqmgr2.states import ACTIVE
 from deploy.simulators.reqmgr2.store import Document, RequestStore
 
-_SINGLE = ("detail", "_nostale", "date_range", "common_dict")
 _FALSE = ("false", "False", "FALSE")
 # parameter and the couch view it is looked up in
 _VIEWS = {

@@ -6,7 +6,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +16,6 @@ from deploy.simulators.httpd import BadRequestBody, Request, Response
 from deploy.simulators.reqmgr2 import queries
 from deploy.simulators.reqmgr2.checking import InvalidSpec
 from deploy.simulators.reqmgr2.creation import Requestor, Surroundings, clone, create
-from deploy.simulators.reqmgr2.outputs import FindConfig
 from deploy.simulators.reqmgr2.states import REQUEST_TYPES, TRANSITIONS
 from deploy.simulators.reqmgr2.store import Document, RequestStore, UnknownRequest
 from deploy.simulators.reqmgr2.updates import update
@@ -40,22 +39,12 @@ class RestError(Exception):
         self.allow = allow
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """How ReqMgr2 reaches ConfigCache and DBS."""
-
-    find_config: FindConfig
-    dataset_exists: Callable[[str], bool]
-    has_parents: Callable[[str], bool]
-    data_tiers: Callable[[], set[str]]
-
-
 class ReqMgr2Service:
     """State and HTTP handling of ReqMgr2."""
 
-    def __init__(self, path: Path, neighbours: Neighbours) -> None:
+    def __init__(self, path: Path, around: Surroundings) -> None:
         self.store = RequestStore(path)
-        self._neighbours = neighbours
+        self._surroundings = around
 
     def handle(self, request: Request, parts: list[str]) -> Response:
         """Answer ``/<api>[/...]`` (``parts`` without the mount point)."""
@@ -153,14 +142,7 @@ class ReqMgr2Service:
             ) from error
 
     def _around(self, request: Request) -> Surroundings:
-        host = request.header("Host", "127.0.0.1")
-        return Surroundings(
-            find_config=self._neighbours.find_config,
-            dataset_exists=self._neighbours.dataset_exists,
-            has_parents=self._neighbours.has_parents,
-            data_tiers=self._neighbours.data_tiers,
-            couch_url=f"http://{host}/couchdb",
-        )
+        return replace(self._surroundings, couch_url=f"http://{request.header('Host', '127.0.0.1')}/couchdb")
 
 
 def _requestor(request: Request) -> Requestor:

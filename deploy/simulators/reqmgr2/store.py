@@ -70,13 +70,9 @@ class RequestStore:
         rows = self.storage.rows(
             "SELECT DISTINCT r.name, r.document FROM views v JOIN requests r USING (name)"
             " WHERE v.view = ? AND v.key IN (SELECT value FROM json_each(?)) ORDER BY r.name",
-            (view, json.dumps([_key(key) for key in keys])),
+            (view, json.dumps([json.dumps(key) for key in keys])),
         )
         return {row["name"]: json.loads(row["document"]) for row in rows}
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value)
 
 
 def _save(db: sqlite3.Connection, document: Document) -> None:
@@ -87,7 +83,7 @@ def _save(db: sqlite3.Connection, document: Document) -> None:
     )
     db.execute("DELETE FROM views WHERE name = ?", (name,))
     db.executemany(
-        "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", [(view, _key(key), name) for view, key in _view_keys(document)]
+        "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", [(view, json.dumps(key), name) for view, key in _view_keys(document)]
     )
 
 

@@ -4,5 +4,5 @@ They read real configurations (``FWCore.ParameterSet.Config``), write real ROOT 
 report in cmsRun's XML. Time, memory, CPU and failures come from the configuration's ``process.simulation``; see
 ``profile.py`` and ``failures.py``. Nothing in WMS2 knows that they are not the real ones.
 
-``python -m deploy.simulators.worker install --bin DIR`` puts launchers for both into a directory for a pool's PATH.
+``install.install`` puts launchers for both into a directory for a pool's PATH.
 """

@@ -59,7 +59,7 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
         pileup = read_pileup(plan)
         given = read_source(plan)
     except CmsException as error:
-        return _failed(nothing, error)
+        return replace(nothing, error=error)
     init_seconds = time.monotonic() - started
     events, failure = given.events, plan.failure
     if failure is not None:
@@ -77,14 +77,9 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
     outcome = replace(outcome, written=written)
     del held
     if failure is not None:
-        return _failed(
-            outcome, CmsException(failure.exit_code, "SimulatedFailure", f"asked for by the configuration at event {len(events)}")
-        )
+        text = f"asked for by the configuration at event {len(events)}"
+        outcome = replace(outcome, error=CmsException(failure.exit_code, "SimulatedFailure", text))
     return outcome
-
-
-def _failed(outcome: Outcome, error: CmsException) -> Outcome:
-    return replace(outcome, error=error)
 
 
 def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[WrittenFile, ...]:

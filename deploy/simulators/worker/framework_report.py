@@ -63,35 +63,29 @@ def render_cut_report(outcome: Outcome) -> str:
 
 
 def _input_file(file: InputRead) -> str:
-    lumis = dict.fromkeys(file.lumis)
     kind, source = ("mixingFiles", "EmbeddedRootSource") if file.mixed_by else ("primaryFiles", "PoolSource")
+    identity = _tags(LFN=file.lfn, PFN=f"file:{file.path}", Catalog="", ModuleLabel=file.mixed_by or "source")
+    read = _tags(InputType=kind, InputSourceClass=source, EventsRead=file.events)
     return (
-        '\n<InputFile>\n<State  Value="closed"/>\n'
-        f"<LFN>{html.escape(file.lfn)}</LFN>\n<PFN>{html.escape(f'file:{file.path}')}</PFN>\n<Catalog></Catalog>\n"
-        f"<ModuleLabel>{html.escape(file.mixed_by or 'source')}</ModuleLabel>\n<GUID>{_guid(file.path.name)}</GUID>\n"
-        f"{_branches()}"
-        f"<InputType>{kind}</InputType>\n<InputSourceClass>{source}</InputSourceClass>\n"
-        f"<EventsRead>{file.events}</EventsRead>\n{_runs(lumis)}</InputFile>\n"
+        f'\n<InputFile>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(file.path.name))}{_branches()}'
+        f"{read}{_runs(dict.fromkeys(file.lumis))}</InputFile>\n"
     )
 
 
 def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
-    output, guid = file.output, _guid(file.output.lfn or file.output.file_name)
-    parents = "".join(_parent(file) for file in inputs)
+    output = file.output
+    identity = _tags(LFN=output.lfn, PFN=output.file_name, Catalog="", ModuleLabel=output.label)
+    written = _tags(OutputModuleClass=output.class_name, TotalEvents=sum(file.counts.values()), DataType="MC")
+    branches = _tags(BranchHash=uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex)
+    parents = "".join(f"<Input>\n{_tags(LFN=one.lfn, PFN=f'file:{one.path}', FastCopying=0)}</Input>\n" for one in inputs)
     return (
-        '\n<File>\n<State  Value="closed"/>\n'
-        f"<LFN>{html.escape(output.lfn)}</LFN>\n<PFN>{html.escape(output.file_name)}</PFN>\n<Catalog></Catalog>\n"
-        f"<ModuleLabel>{html.escape(output.label)}</ModuleLabel>\n<GUID>{guid}</GUID>\n{_branches()}"
-        f"<OutputModuleClass>{html.escape(output.class_name)}</OutputModuleClass>\n"
-        f"<TotalEvents>{sum(file.counts.values())}</TotalEvents>\n\n<DataType>MC</DataType>\n\n"
-        f"<BranchHash>{uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex}</BranchHash>\n\n"
-        f"{_runs(file.counts)}\n<Inputs>\n{parents}</Inputs>\n</File>\n"
+        f'\n<File>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(output.lfn or output.file_name))}{_branches()}'
+        f"{written}{branches}{_runs(file.counts)}<Inputs>\n{parents}</Inputs>\n</File>\n"
     )
 
 
-def _parent(file: InputRead) -> str:
-    lfn, pfn = html.escape(file.lfn), html.escape(f"file:{file.path}")
-    return f"<Input>\n  <LFN>{lfn}</LFN>\n  <PFN>{pfn}</PFN>\n  <FastCopying>0</FastCopying>\n</Input>\n"
+def _tags(**texts: str | int) -> str:
+    return "".join(f"<{name}>{html.escape(str(text))}</{name}>\n" for name, text in texts.items())
 
 
 def _branches() -> str:
