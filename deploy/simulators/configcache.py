@@ -9,6 +9,7 @@ import hashlib
 import json
 import sqlite3
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,15 @@ CREATE TABLE IF NOT EXISTS attachments (
 INSERT OR IGNORE INTO databases VALUES ('reqmgr_config_cache');
 """
 DEFAULT_DATABASE = "reqmgr_config_cache"
-CONFIG_FILE = "configFile"
 
 
+@dataclass(eq=False)
 class CouchRefusal(Exception):
     """An answer of CouchDB that is not success."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.error = error
-        self.reason = reason
+    status: int
+    error: str
+    reason: str
 
 
 class CouchService:

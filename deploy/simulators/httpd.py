@@ -82,11 +82,6 @@ def text_response(text: str, *, status: int = 200, content_type: str = "text/pla
     return Response(status=status, body=text.encode(), headers={"Content-Type": content_type})
 
 
-def accepts_gzip(request: Request) -> bool:
-    """Whether the client takes a gzip body."""
-    return "gzip" in request.header("Accept-Encoding").lower()
-
-
 def gzip_stream(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Compress a stream as it passes, in constant memory."""
     compressor = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS | 16)

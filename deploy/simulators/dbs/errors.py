@@ -115,13 +115,7 @@ def left_out(what: str, name: str, *, function: str) -> DbsError:
 def error_response(error: DbsError, request: Request) -> Response:
     """The HTTP answer of a refusal."""
     record: dict[str, Any] = {
-        "error": {
-            "reason": error.reason,
-            "message": error.message,
-            "function": error.function,
-            "code": error.code,
-            "stacktrace": "",
-        },
+        "error": {name: getattr(error, name) for name in ("reason", "message", "function", "code")} | {"stacktrace": ""},
         "http": {
             "method": request.method,
             "code": error.status,

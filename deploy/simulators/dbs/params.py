@@ -46,7 +46,7 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     "processingeras": ("processing_version",),
 }
 
-_RUN_RANGE = re.compile(r"^(\d+)-(\d+)$")
+_RUNS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def parse_query(api: str, query: Iterable[tuple[str, str]]) -> Params:
@@ -111,22 +111,13 @@ def run_condition(column: str, values: list[str]) -> Condition:
     Raises:
         DbsError: 118, a value is neither a run nor a range.
     """
-    singles: list[int] = []
-    parts: list[str] = []
+    spans = [(text, _RUNS.fullmatch(text.strip())) for text in values]
     binds: list[Any] = []
-    for text in values:
-        span = _RUN_RANGE.match(text.strip())
-        if span is not None:
-            parts.append(f"{column} BETWEEN ? AND ?")
-            binds += [int(span[1]), int(span[2])]
-        elif text.strip().isdigit():
-            singles.append(int(text))
-        else:
+    for text, span in spans:
+        if span is None:
             raise bad_parameter(f"invalid run input parameter {text}", function="dbs.ParseRuns")
-    if singles:
-        parts.append(f"{column} IN (SELECT value FROM json_each(?))")
-        binds.append(json.dumps(singles))
-    return "(" + " OR ".join(parts) + ")", binds
+        binds += [int(span[1]), int(span[2] or span[1])]
+    return "(" + " OR ".join(f"{column} BETWEEN ? AND ?" for _ in spans) + ")", binds
 
 
 def lumi_condition(column: str, text: str) -> Condition:

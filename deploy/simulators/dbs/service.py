@@ -23,7 +23,6 @@ from deploy.simulators.httpd import (
     BadRequestBody,
     Request,
     Response,
-    accepts_gzip,
     gzip_stream,
     text_response,
 )
@@ -201,7 +200,7 @@ def _streamed(request: Request, records: Iterable[str]) -> Response:
     lines = request.header("Accept") == "application/ndjson"
     body: Iterable[bytes] = _batches(_ndjson(records) if lines else _json_list(records))
     headers = {"Content-Type": "application/ndjson" if lines else "application/json"}
-    if accepts_gzip(request):
+    if "gzip" in request.header("Accept-Encoding").lower():
         body = gzip_stream(body)
         headers["Content-Encoding"] = "gzip"
     return Response(body=body, headers=headers)

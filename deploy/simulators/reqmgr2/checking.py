@@ -1,6 +1,7 @@
 """Checks of request arguments against their definitions, with ReqMgr2's words for what it refuses."""
 
 import copy
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from deploy.simulators.reqmgr2.arguments import Arg, Args
@@ -13,12 +14,11 @@ Moment = Literal["create", "assign", "change"]
 _OPEN_PREFIX = {"ReReco": "Skim", "StepChain": "Step", "TaskChain": "Task"}
 
 
+@dataclass(eq=False)
 class InvalidSpec(Exception):
     """A refusal; ReqMgr2 puts "Invalid spec parameter value: " in front of the text."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    text: str
 
     def as_printed_exception(self, class_name: str = "WMSpecFactoryException") -> "InvalidSpec":
         """The same refusal as ReqMgr2 prints it when it passed an outer check: with its exception's header around the text."""
@@ -91,10 +91,7 @@ def check_site_lists(arguments: dict[str, Any]) -> None:
     Raises:
         InvalidSpec: a site is in both lists.
     """
-    try:
-        white, black = to_list(arguments.get("SiteWhitelist", [])), to_list(arguments.get("SiteBlacklist", []))
-    except ValueError as error:
-        raise InvalidSpec(str(error)) from error
+    white, black = to_list(arguments.get("SiteWhitelist", [])), to_list(arguments.get("SiteBlacklist", []))
     both = sorted(set(white) & set(black))
     if both:
         raise InvalidSpec(f"Validation failed: The same site cannot be white and blacklisted: {both}")

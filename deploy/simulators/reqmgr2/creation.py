@@ -165,7 +165,7 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
             f"Workflow exceeds the maximum allowed number of {noun}s. Limited to up to 10 {noun}s, found {length} {noun}s."
         )
     last = _needed(document, f"{word}{length}")
-    if isinstance(last, dict) and not _keeps_output(last):
+    if isinstance(last, dict) and not to_bool(last.get("KeepOutput", True)):
         raise InvalidSpec(
             f"Dropping the output (KeepOutput=False) of the last {noun} is prohibited.\n"
             f"You probably want to remove that {noun} completely and try again."
@@ -183,7 +183,7 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
         refuse_unknown(element, definition)
         check_arguments(element, definition, "create")
         modules = load_modules(around.find_config, element["ConfigCacheID"]) if element["ConfigCacheID"] else ()
-        if request_type == "StepChain" and _keeps_output(element):
+        if request_type == "StepChain" and to_bool(element.get("KeepOutput", True)):
             for module in modules:
                 if (module.name, module.tier) in seen:
                     raise InvalidSpec(
@@ -191,13 +191,6 @@ def _check_chain(document: dict[str, Any], request_type: str, around: Surroundin
                         f"{label} re-using outputModule: {module.name} and datatier: {module.tier}"
                     )
                 seen.add((module.name, module.tier))
-
-
-def _keeps_output(element: Mapping[str, Any]) -> bool:
-    try:
-        return to_bool(element.get("KeepOutput", True))
-    except ValueError as error:
-        raise InvalidSpec(str(error)) from error
 
 
 def _check_rereco(document: Mapping[str, Any], around: Surroundings) -> None:

@@ -138,20 +138,13 @@ def compute(document: Mapping[str, Any], assigned: Mapping[str, Any], find_confi
         for module in element.modules:
             tail = "-".join(str(part) for part in (module.filter_name, string, f"v{version}") if part)
             for base in (unmerged, merged):
-                _check_lfn_base(f"{base}/{era}/{primary}/{module.tier}/{tail}")
+                lfn_base(f"{base}/{era}/{primary}/{module.tier}/{tail}")
             bases.append(f"{unmerged}/{era}/{primary}/{module.tier}/{tail}")
             if module.name in element.kept:
                 written[module.name] = f"/{primary}/{era}-{tail}/{module.tier}"
                 datasets.append(written[module.name])
     lfn_bases = list(dict.fromkeys(base for base in bases if base.startswith("/store/unmerged")))
     return Outputs(datasets=datasets, lfn_bases=lfn_bases, parentage=_parentage(document, found, by_element))
-
-
-def _check_lfn_base(path: str) -> None:
-    try:
-        lfn_base(path)
-    except LexiconError as error:
-        raise InvalidSpec(str(error)) from error
 
 
 def _name_part(key: str, element: Element, document: Mapping[str, Any], assigned: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -27,16 +27,15 @@ INVALID_SPEC = 1102
 _METHODS = {"request": ("GET", "POST", "PUT"), "status": ("GET",), "type": ("GET",), "info": ("GET",), "about": ("GET",)}
 
 
+@dataclass(eq=False)
 class RestError(Exception):
     """A refusal with the four headers ReqMgr2 sends; ``app_code`` is its X-REST-Status."""
 
-    def __init__(self, status: int, app_code: int, detail: str, info: str = "", allow: str = "") -> None:
-        super().__init__(detail)
-        self.status = status
-        self.app_code = app_code
-        self.detail = detail
-        self.info = info
-        self.allow = allow
+    status: int
+    app_code: int
+    detail: str
+    info: str = ""
+    allow: str = ""
 
 
 class ReqMgr2Service:
@@ -58,7 +57,8 @@ class ReqMgr2Service:
             return _error_response(error, error_id)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             # ReqMgr2 answers 400 with the exception's text to whatever its checks stumble over
-            traceback.print_exception(error, file=sys.stderr)
+            if not isinstance(error, ValueError):  # that is a value without the form it needs
+                traceback.print_exception(error, file=sys.stderr)
             return _error_response(RestError(400, INVALID_SPEC, f"Invalid spec parameter value: {error}"), error_id)
 
     def _route(self, request: Request, parts: list[str], error_id: str) -> Response:

@@ -35,15 +35,8 @@ CHANGEABLE: dict[str, tuple[str, ...]] = {
     "assignment-approved": (
         *("RequestPriority", "Team", "SiteWhitelist", "SiteBlacklist", "AcquisitionEra", "ProcessingString", "ProcessingVersion"),
         *("Dashboard", "MergedLFNBase", "TrustSitelists", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize", "MaxMergeEvents"),
-        *(
-            "BlockCloseMaxWaitTime",
-            "BlockCloseMaxFiles",
-            "BlockCloseMaxEvents",
-            "BlockCloseMaxSize",
-            "SoftTimeout",
-            "GracePeriod",
-        ),
-        *("TrustPUSitelists", "CustodialSites", "NonCustodialSites", "Override", "SubscriptionPriority"),
+        *("BlockCloseMaxWaitTime", "BlockCloseMaxFiles", "BlockCloseMaxEvents", "BlockCloseMaxSize", "SoftTimeout"),
+        *("GracePeriod", "TrustPUSitelists", "CustodialSites", "NonCustodialSites", "Override", "SubscriptionPriority"),
     ),
     "assigned": ("RequestPriority",),
     "staging": _SITE_LISTS,

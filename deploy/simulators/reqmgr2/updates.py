@@ -92,18 +92,9 @@ def _check_trust(document: dict[str, Any], sent: dict[str, Any]) -> None:
         document,
         *(document[key] for key in document if key.startswith(("Step", "Task")) and isinstance(document[key], dict)),
     ]
-    needs = {
-        "TrustSitelists": ("InputDataset", "input"),
-        "TrustPUSitelists": ("MCPileup", "pileup"),
-        "AllowOpportunistic": ("", ""),
-    }
-    for name, (key, word) in needs.items():
-        try:
-            wanted = to_bool(sent[name])
-        except ValueError as error:
-            raise InvalidSpec(str(error)) from error
-        keys = (key, "DataPileup") if word == "pileup" else (key,)
-        if wanted and word and not any(part.get(name_of) for part in parts for name_of in keys):
+    needs = {"TrustSitelists": ("input", "InputDataset"), "TrustPUSitelists": ("pileup", "MCPileup", "DataPileup")}
+    for name, (word, *keys) in needs.items():
+        if to_bool(sent[name]) and not any(part.get(key) for part in parts for key in keys):
             raise InvalidSpec(f"Setting {name}=True for workflows without {word} dataset is forbidden!")
 
 
@@ -148,10 +139,7 @@ def _check_site_change(document: dict[str, Any], sent: dict[str, Any]) -> None:
 
 def _add_statistics(document: dict[str, Any], sent: dict[str, Any]) -> None:
     for name, key in STATISTICS.items():
-        try:
-            document[key] = (document.get(key) or 0) + int(sent[name])
-        except (TypeError, ValueError) as error:
-            raise InvalidSpec(str(error)) from error
+        document[key] = (document.get(key) or 0) + int(sent[name])
 
 
 def _store(document: dict[str, Any], changes: dict[str, Any], requestor: Requestor) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CONFIGURATION, CmsException
+from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CmsException, misconfigured
 from .failures import Failure, planned_failure
 from .profile import Profile, read_profile
 
@@ -108,7 +108,7 @@ def load_plan(path: Path, arguments: list[str]) -> Plan:
         ) from error
     process = names.get("process")
     if process is None or getattr(process, "source", None) is None:
-        raise CmsException(CONFIGURATION, "Configuration", f"{path} defines no process, or a process without a source")
+        raise misconfigured(f"{path} defines no process, or a process without a source")
     return _plan(process)
 
 
@@ -135,7 +135,7 @@ def _source(source: Any) -> Source:
     type_name = source.type_()
     if type_name not in GENERATING_SOURCES | FILE_SOURCES:
         known = sorted(GENERATING_SOURCES | FILE_SOURCES)
-        raise CmsException(CONFIGURATION, "Configuration", f"source {type_name} is not simulated; known: {known}")
+        raise misconfigured(f"source {type_name} is not simulated; known: {known}")
     return Source(
         type_name=type_name,
         first_run=_value(source, "firstRun", 1),
@@ -160,7 +160,7 @@ def _mixing(process: Any) -> Iterator[Mixing]:
         source = module.getParameter(name)
         files = tuple(_value(source, "fileNames", ()))
         if not files:
-            raise CmsException(CONFIGURATION, "Configuration", f"{label}: no input files specified for secondary input source")
+            raise misconfigured(f"{label}: no input files specified for secondary input source")
         yield Mixing(label, files, _value(source, "sequential", False), _value(source, "skipEvents", 0))
 
 
@@ -171,7 +171,7 @@ def _range(text: str) -> tuple[int, int, int, int]:
         (run, lumi), (last_run, last_lumi) = first.split(":"), (last or first).split(":")
         return int(run), int(lumi), int(last_run), int(last_lumi)
     except ValueError:
-        raise CmsException(CONFIGURATION, "Configuration", f"lumisToProcess: {text!r} is not run:lumi-run:lumi") from None
+        raise misconfigured(f"lumisToProcess: {text!r} is not run:lumi-run:lumi") from None
 
 
 def _value(block: Any, name: str, default: Any) -> Any:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 CONFIG_NOT_FOUND = 7001
 CONFIG_UNREADABLE = 7002
-OTHER_EXCEPTION = 8001
 CONFIGURATION = 8009
 FILE_OPEN = 8020
 FILE_READ = 8021
 
 
+@dataclass(eq=False)
 class CmsException(Exception):
     """``cms::Exception``: ``code`` as in CMS's list, ``category`` its name, ``message`` the text."""
 
-    def __init__(self, code: int, category: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.category = category
-        self.message = message
+    code: int
+    category: str
+    message: str
+
+
+def misconfigured(text: str) -> CmsException:
+    """The configuration asks for what cannot be."""
+    return CmsException(CONFIGURATION, "Configuration", text)

@@ -23,7 +23,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import CONFIGURATION, CmsException
+from .errors import misconfigured
 
 KINDS = ("exception", "signal", "hang")
 
@@ -46,9 +46,7 @@ def planned_failure(process: Any) -> Failure | None:
     wishes = _from_environment() or _from_process(process)
     unknown = sorted(set(wishes) - set(_NAMES))
     if unknown or wishes.get("kind", "exception") not in KINDS:
-        raise CmsException(
-            CONFIGURATION, "Configuration", f"failure: unknown {unknown or wishes['kind']}; known: {_NAMES}, kinds {KINDS}"
-        )
+        raise misconfigured(f"failure: unknown {unknown or wishes['kind']}; known: {_NAMES}, kinds {KINDS}")
     if not wishes or not _applies(wishes):
         return None
     default = Failure()

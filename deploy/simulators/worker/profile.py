@@ -22,18 +22,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import CONFIGURATION, CmsException
+from .errors import misconfigured
 
 _SLICE_SECONDS = 0.05
-_NAMES = {
-    "timePerEvent",
-    "cpuEfficiency",
-    "memoryMB",
-    "sizePerEventKB",
-    "outputSizeKB",
-    "filterEfficiency",
-    "failure",
-}
+_NAMES = {"timePerEvent", "cpuEfficiency", "memoryMB", "sizePerEventKB", "outputSizeKB", "filterEfficiency", "failure"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +51,7 @@ def read_profile(process: Any) -> Profile:
         return Profile()
     unknown = sorted(set(simulation.parameterNames_()) - _NAMES)
     if unknown:
-        raise CmsException(
-            CONFIGURATION, "Configuration", f"process.simulation has unknown parameters {unknown}; known: {sorted(_NAMES)}"
-        )
+        raise misconfigured(f"process.simulation has unknown parameters {unknown}; known: {sorted(_NAMES)}")
 
     def number(name: str, default: float) -> float:
         return float(simulation.getParameter(name).value()) if simulation.hasParameter(name) else default
@@ -77,7 +67,7 @@ def read_profile(process: Any) -> Profile:
     )
     for name, share in (("cpuEfficiency", profile.cpu_efficiency), ("filterEfficiency", profile.filter_efficiency)):
         if not 0.0 <= share <= 1.0:
-            raise CmsException(CONFIGURATION, "Configuration", f"process.simulation.{name} is {share}, expected 0 to 1")
+            raise misconfigured(f"process.simulation.{name} is {share}, expected 0 to 1")
     return profile
 
 
@@ -99,7 +89,7 @@ def environment_number(name: str, default: float) -> float:
     except ValueError:
         value = 0.0
     if value <= 0:
-        raise CmsException(CONFIGURATION, "Configuration", f"{name}={text!r} is not a positive number")
+        raise misconfigured(f"{name}={text!r} is not a positive number")
     return value
 
 
