@@ -17,7 +17,7 @@ from dags_app.live import UNIT_NAME
 from dags_app.models import DAG
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.files import tail_text
-from dags_app.payload.contract.formats import attempts_name, logs_name, report_name
+from dags_app.payload.contract.layout import attempts_name, logs_name, report_name
 from dags_app.payload.post import eventlog
 from dags_app.payload.post.post import JOB_LOG
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dags_app.dagman import DagStatusFile, read_status
 from dags_app.models import DAG
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 
 UNIT_NAME = re.compile(r"mg_[0-9]{6,9}")
 DAGMAN_LOG_SUFFIX = ".dagman.out"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from dags_app.payload.build import build_payload
-from dags_app.planning.layout import pset_path
+from dags_app.payload.contract.layout import pset_path
 from dags_app.planning.specs import WorkflowSpec
 from wms2.errors import PlanningRefused
 

@@ -27,7 +27,7 @@ from dags_app.dagman.values import (
     NodeStatus,
     RescueFile,
 )
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 
 
 def parse_status(text: str) -> DagStatusFile | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
-from dags_app.planning import layout
 from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, node_name, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
@@ -57,15 +57,15 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
         yield RenderedFile(layout.task_submit(task), processing_submit(spec, task))
     yield RenderedFile("merge.sub", merge_submit(spec))
     yield RenderedFile("cleanup.sub", cleanup_submit(spec))
-    yield RenderedFile(layout.JOB_DOCUMENT, job_document(spec))
+    yield RenderedFile(layout.JOB_FILE, job_document(spec))
     if spec.pileup:
-        yield RenderedFile(layout.PILEUP_DOCUMENT, pileup_document(spec.pileup))
-    yield RenderedFile(layout.AVOID_INC, avoid_inc(frozenset()), mutable=True)
-    yield RenderedFile(layout.FENCE_INC, fence_inc(0), mutable=True)
+        yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
+    yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
+    yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
     mixed = MixedEvents(spec)
     for unit in spec.units:
         yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(spec, unit))
-        yield RenderedFile(f"{unit.name}/{layout.UNIT_DOCUMENT}", unit_document(unit, mixed.before(unit)))
+        yield RenderedFile(f"{unit.name}/{layout.UNIT_FILE}", unit_document(unit, mixed.before(unit)))
 
 
 def outer_dag(spec: DagSpec) -> str:
@@ -92,7 +92,7 @@ def outer_dag(spec: DagSpec) -> str:
             f"CATEGORY {name} {_MERGE_GROUP}",
             f"PRIORITY {name} {TOP_UNIT_PRIORITY - min(unit.block_index, TOP_UNIT_PRIORITY)}",
         ]
-    lines += [f"MAXJOBS {_MERGE_GROUP} {limits.max_merge_groups}", f"INCLUDE {layout.FENCE_INC}"]
+    lines += [f"MAXJOBS {_MERGE_GROUP} {limits.max_merge_groups}", f"INCLUDE {layout.FENCE_INCLUDE}"]
     return _text(lines)
 
 
@@ -133,7 +133,7 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
         f"MAXJOBS {_MERGE} {_per_group(limits.max_merge, spec)}",
         f"MAXJOBS {_CLEANUP} {_per_group(limits.max_cleanup, spec)}",
         f'VARS ALL_NODES wms2_unit="{unit.name}"',
-        f"INCLUDE ../{layout.FENCE_INC}",
+        f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
     return _text(lines)
 

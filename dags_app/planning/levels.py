@@ -11,18 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dags_app.payload.contract.documents import Share
 from dags_app.planning import lumis
-from dags_app.planning.specs import (
-    JobSpec,
-    LevelNode,
-    LevelSpec,
-    Share,
-    SplittingAlgo,
-    StepSpec,
-    TaskSpec,
-    WorkflowSpec,
-    WorkUnitSpec,
-)
+from dags_app.planning.specs import JobSpec, LevelNode, LevelSpec, SplittingAlgo, StepSpec, TaskSpec, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 #: A level of one unit with more nodes is a typing error; the unit would not fit into any DAG.

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from dags_app.payload.contract import documents
+from dags_app.payload.contract.documents import Generate, InputFile, Pileup, Share
+
 #: run -> sorted, disjoint, non-adjacent inclusive lumi intervals
 LumiRanges = dict[int, tuple[tuple[int, int], ...]]
 
@@ -41,10 +44,10 @@ class ClaimKind(StrEnum):
 class MergeKind(StrEnum):
     """How files of an output are merged: by their format, which follows from the output module that writes them."""
 
-    EDM = "edm"  # PoolOutputModule
-    NANO = "nano"  # NanoAOD kept in EDM files until it is merged
-    DQMIO = "dqmio"  # DQMRootOutputModule
-    PLAIN = "plain"  # trees and nothing else: the only format that ROOT's own hadd may touch
+    EDM = documents.EDM  # PoolOutputModule
+    NANO = documents.NANO  # NanoAOD kept in EDM files until it is merged
+    DQMIO = documents.DQMIO  # DQMRootOutputModule
+    PLAIN = documents.PLAIN  # trees and nothing else: the only format that ROOT's own hadd may touch
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,6 @@ class OutputSpec:
     processing_string: str
     processing_version: int
     merge: MergeKind | None = None  # None in specifications of before there were kinds: the tier alone tells
-
-
-@dataclass(frozen=True, slots=True)
-class PileupSpec:
-    """A dataset that a step mixes in; resolved to files on disk when a DAG is planned."""
-
-    kind: str  # "mc" or "data", as in the PSet's mixing modules
-    dataset: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +99,7 @@ class StepSpec:
     filter_efficiency: float = 1.0
     seeding: str = "AutomaticSeeding"
     pset_hash: str = ""
-    pileup: tuple[PileupSpec, ...] = ()
+    pileup: tuple[Pileup, ...] = ()
     deterministic_pileup: bool = False
 
 
@@ -239,47 +234,19 @@ class GenerationLeft:
     events: int
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedRange:
-    """Events and lumis that one job generates, in one run."""
-
-    run: int
-    first_event: int
-    last_event: int
-    first_lumi: int
-    last_lumi: int
-    events_per_lumi: int
-
-    @property
-    def events(self) -> int:
-        """Number of events in the range."""
-        return self.last_event - self.first_event + 1
-
-
-class JobFile(NamedTuple):  # a tuple: there is one for each file of each job, and tuples are made in half the time
-    """One input file of a job; ``first_event``/``last_event`` (0-based, inclusive) cut it for EventBased, else None."""
-
-    lfn: str
-    size_bytes: int
-    events: int
-    first_event: int | None = None
-    last_event: int | None = None
-    parents: tuple[str, ...] = ()
-
-
-class JobSpec(NamedTuple):  # a tuple, as JobFile
+class JobSpec(NamedTuple):  # a tuple, as InputFile
     """One processing job before it has a place in a work unit."""
 
     events: int
     sites: frozenset[str]
-    generate: GeneratedRange | None = None
-    files: tuple[JobFile, ...] = ()
+    generate: Generate | None = None
+    files: tuple[InputFile, ...] = ()
     mask: LumiRanges | None = None  # None: everything in the files
     by_lumi: bool = False  # the work is exactly the lumis of ``mask``, in all files that hold them; claims are RUN_LUMIS
     file_lumis: int = 0  # without ``mask``: lumis of what is read, as far as the catalogue knows; later tasks are cut by it
 
 
-class ClaimSpec(NamedTuple):  # a tuple, as JobFile
+class ClaimSpec(NamedTuple):  # a tuple, as InputFile
     """A range of work that a unit takes from the ledger (one WorkUnitClaim row).
 
     GENERATED: events ``first..last`` of ``run``, and lumis ``first_lumi..last_lumi``.
@@ -294,15 +261,6 @@ class ClaimSpec(NamedTuple):  # a tuple, as JobFile
     run: int = 0
     first_lumi: int = 0
     last_lumi: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Part ``part`` (from 0) of ``parts`` of one upstream file; what that is follows from what the file really holds."""
-
-    part: int
-    parts: int
-    by_lumi: bool  # whole lumis; else a range of events
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,15 +334,6 @@ class RefusedLumi:
 
 #: What a splitter yields, in order.
 PlanItem = JobSpec | ExcludedFile | RefusedLumi
-
-
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """What one planning pass made: jobs in order, and what was left out or refused and why."""
-
-    jobs: tuple[JobSpec, ...]
-    excluded: tuple[ExcludedFile, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

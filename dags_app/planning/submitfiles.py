@@ -8,7 +8,7 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 
 from __future__ import annotations
 
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
@@ -38,8 +38,8 @@ request_disk = 1024
 {gpu_lines(unit_gpu(spec.workflow))}log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
-include : ../{layout.AVOID_INC}
-include : {layout.AVOID_INC}
+include : ../{layout.AVOID_INCLUDE}
+include : {layout.AVOID_INCLUDE}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
@@ -52,11 +52,11 @@ queue
 def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
     """A processing job of one task. One of a later task is also given the list of files that its upstream nodes left."""
     resources = resources_for(spec.workflow, task)
-    inputs = [f"../{layout.SANDBOX}", layout.UNIT_DOCUMENT]
+    inputs = [f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
     if spec.pileup:
-        inputs.append(f"../{layout.PILEUP_DOCUMENT}")
+        inputs.append(f"../{layout.PILEUP_FILE}")
     if task != FIRST_TASK:
-        inputs.append(layout.node_input("$(JOB)"))
+        inputs.append(layout.node_input_name("$(JOB)"))
     return _payload_submit(
         spec,
         NodeRole.PROCESSING,
@@ -75,14 +75,14 @@ def merge_submit(spec: DagSpec) -> str:
     """The merge job of a unit."""
     memory_mb = resources_for(spec.workflow).merge_memory_mb
     return _payload_submit(
-        spec, NodeRole.MERGE, "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_DOCUMENT, layout.MERGE_INPUT)
+        spec, NodeRole.MERGE, "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_FILE, layout.MERGE_INPUT_FILE)
     )
 
 
 def cleanup_submit(spec: DagSpec) -> str:
     """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
     memory_mb = resources_for(spec.workflow).cleanup_memory_mb
-    inputs = (layout.UNIT_DOCUMENT, layout.MERGE_INPUT, layout.MERGE_OUTPUT)
+    inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE, layout.MANIFEST_FILE)
     return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
 
 
@@ -124,9 +124,9 @@ executable = ../{layout.PAYLOAD}
 arguments = "{command} --node $(JOB) --attempt $(RETRY)"
 should_transfer_files = YES
 when_to_transfer_output = ON_EXIT
-transfer_input_files = {", ".join((f"../{layout.JOB_DOCUMENT}", *inputs))}
+transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}
 request_cpus = {cores}
-include : {layout.MEMORY_INC}
+include : {layout.MEMORY_INCLUDE}
 request_memory = $(MEMORY_$(JOB):{memory_mb})
 request_disk = $(disk_kb)
 {devices}output = $(JOB).$(RETRY).out
@@ -134,7 +134,7 @@ error = $(JOB).$(RETRY).err
 log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
-include : {layout.SITE_INC}
+include : {layout.SITE_INCLUDE}
 My.DESIRED_Sites = "$(ELECTED_SITE)"
 My.MaxWallTimeMins = $(wall_minutes)
 {platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}{_watchdogs(spec)}\

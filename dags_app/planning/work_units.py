@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from dags_app.payload.contract.documents import Generate
 from dags_app.planning import lumis
 from dags_app.planning.levels import LevelPlan, levels_of
-from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, LumiRanges, WorkUnitSpec
+from dags_app.planning.specs import ClaimKind, ClaimSpec, JobSpec, LumiRanges, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 _FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
@@ -148,7 +149,7 @@ def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
     return claims
 
 
-def _claim_generated(claims: list[ClaimSpec], made: GeneratedRange) -> None:
+def _claim_generated(claims: list[ClaimSpec], made: Generate) -> None:
     first, first_lumi = made.first_event, made.first_lumi
     before = claims[-1] if claims else None
     if before is not None and (before.run, before.last + 1, before.last_lumi + 1) == (made.run, first, first_lumi):

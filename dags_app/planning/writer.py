@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
 from dags_app.planning.specs import DagSpec
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
@@ -110,9 +110,9 @@ def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str
         if not file.mutable:
             sums[file.path] = hashlib.sha256(data).hexdigest()
     for path, data, mode in (
-        (layout.SANDBOX, programs.sandbox, 0o644),
+        (layout.SANDBOX_FILE, programs.sandbox, 0o644),
         (layout.PAYLOAD, programs.payload, 0o755),
-        (layout.RULES, programs.rules, 0o644),
+        (layout.RULES_FILE, programs.rules, 0o644),
     ):
         _write(directory / path, data)
         (directory / path).chmod(mode)
@@ -142,8 +142,8 @@ def write_fence(directory: Path, fence: int) -> None:
         ServiceUnavailable: somebody else has been writing it for long, e.g. because he was paused.
         OSError: the disk refused.
     """
-    path = directory / layout.FENCE_INC
-    with _locked(directory / f".{layout.FENCE_INC}.lock"):
+    path = directory / layout.FENCE_INCLUDE
+    with _locked(directory / f".{layout.FENCE_INCLUDE}.lock"):
         found = re.search(r"\d+", (_read_text(path) or "").partition("=")[2])
         if found is not None and int(found.group()) > fence:
             raise StaleState(f"{path} has fence {found.group()} already; fence {fence} is of the past")
@@ -166,7 +166,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:
     """Replace the DAG's banned sites; at any time."""
-    _replace(directory / layout.AVOID_INC, avoid_inc(frozenset(sites)))
+    _replace(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset(sites)))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
-from dags_app.planning import layout, writer
+from dags_app.payload.contract import layout
+from dags_app.planning import writer
 from dags_app.states import history
 from sites_app.statuses import sites_avoided
 from wms2.errors import NoSite

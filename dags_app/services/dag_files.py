@@ -16,7 +16,7 @@ import structlog
 from dags_app import dagman
 from dags_app.dagman import DagmanFileError, DagmanStatus, DagMetrics, DagStatusFile, NodeState, RescueFile
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

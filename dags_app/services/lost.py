@@ -16,8 +16,9 @@ from django.db.models import F
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
-from dags_app.payload.contract.formats import SUCCESS_CATEGORY, post_name
-from dags_app.planning import layout, writer
+from dags_app.payload.contract import layout
+from dags_app.payload.contract.layout import SUCCESS_CATEGORY, post_name
+from dags_app.planning import writer
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.services.units import UnitNodes, unit_nodes

@@ -15,7 +15,7 @@ from django.utils import timezone
 from dags_app import dagman
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services import dag_files
 from dags_app.services.claims import manifest_compare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dags_app.planning.specs import PileupSpec
+from dags_app.payload.contract.documents import Pileup
 from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
 from requests_app.intake.findings import Findings
@@ -15,13 +15,13 @@ from requests_app.intake.values import flag, is_set, name
 _KINDS = dict(zip(PILEUP, ("mc", "data"), strict=True))
 
 
-def read_pileup(view: StepView, findings: Findings) -> tuple[PileupSpec, ...]:
+def read_pileup(view: StepView, findings: Findings) -> tuple[Pileup, ...]:
     """The datasets that one step mixes in, by kind."""
     found = []
     for key, kind in _KINDS.items():
         dataset = findings.read(*view.value(key), name(lexicon.DATASET), "")
         if dataset:
-            found.append(PileupSpec(kind=kind, dataset=dataset))
+            found.append(Pileup(kind=kind, dataset=dataset))
     return tuple(found)
 
 

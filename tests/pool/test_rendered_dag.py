@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.build import payload_bytes
+from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, rules_document
-from dags_app.planning.layout import JOBSTATE_LOG
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory
 from tests.pool import condor

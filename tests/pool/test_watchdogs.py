@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.contract.formats import SITE_ATTRIBUTE
+from dags_app.payload.contract.layout import SITE_ATTRIBUTE
 from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
 from dags_app.payload.post.classify import policy

@@ -11,7 +11,7 @@ from typing import Any
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
 from requests_app.models import LEADER_LEASE, HoldCode, Lease, Request, RequestStatus, RequestTransition, Workflow
 from sites_app.models import QueueChange, Schedd, Site

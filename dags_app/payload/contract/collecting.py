@@ -13,7 +13,7 @@ from typing import Any
 from . import codes, documents, files, lumis, scripts
 from .codes import PayloadError
 from .documents import UnitDocument
-from .formats import MERGE_INPUT_FILE, MERGE_INPUT_SCHEMA, POST_SCHEMA, REPORT_SCHEMA, SUCCESS_CATEGORY, post_name
+from .layout import MERGE_INPUT_FILE, MERGE_INPUT_SCHEMA, POST_SCHEMA, REPORT_SCHEMA, SUCCESS_CATEGORY, post_name
 from .lumis import LumiCounts
 from .reading import Value, check_schema, load_document
 

@@ -1,19 +1,21 @@
 """``job.json`` (what all jobs of a DAG share) and ``unit.json`` (the jobs of one work unit), as frozen values.
 
-Owns the reading of the planner's two documents; ``docs/payload-contract.md`` has their schemas. Ranges are inclusive.
+Owns the planner's two documents: it writes these values, the payload reads them. ``docs/payload-contract.md`` has their schemas.
+Ranges are inclusive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Union
+from typing import Annotated, ClassVar, NamedTuple, Optional, Union
 from uuid import UUID
 
 from . import codes, lumis
 from .codes import PayloadError
-from .formats import JOB_FILE, JOB_SCHEMA, UNIT_FILE, UNIT_SCHEMA
+from .convert import Json, one_of, read
+from .layout import JOB_FILE, JOB_SCHEMA, UNIT_FILE, UNIT_SCHEMA
 from .lumis import LumiSet
 from .reading import Value, load_document
 
@@ -21,11 +23,18 @@ from .reading import Value, load_document
 EDM, NANO, DQMIO, PLAIN = MERGE_KINDS = ("edm", "nano", "dqmio", "plain")
 
 
+def _read_id(value: Value) -> UUID:
+    try:
+        return UUID(value.text())
+    except ValueError:
+        raise value.refuse("expected a UUID") from None
+
+
 @dataclass(frozen=True)
 class Pileup:
     """A dataset that a step mixes in; its files are in ``pileup.json``."""
 
-    kind: str  # "mc" or "data"
+    kind: Annotated[str, one_of("mc", "data")]  # as in the PSet's mixing modules
     dataset: str
 
 
@@ -41,12 +50,17 @@ class Step:
     global_tag: str
     threads: int
     event_streams: int
-    input_step: str | None
-    input_module: str | None
+    input_step: Optional[str]
+    input_module: Optional[str]
+    keep_output: Annotated[bool, Json(absent=True)]
     output_modules: tuple[str, ...]
     seeding: str
     pileup: tuple[Pileup, ...] = ()
     deterministic_pileup: bool = False
+
+    def left_out(self) -> Collection[str]:
+        """Fields that are not written."""
+        return () if self.pileup else ("pileup", "deterministic_pileup")
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,7 @@ class Output:
     dataset: str
     merged_lfn_base: str
     unmerged_lfn_base: str
-    merge: str  # one of MERGE_KINDS
+    merge: Annotated[str, one_of(*MERGE_KINDS)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class Transient:
     step: str
     module: str
     unmerged_lfn_base: str
-    dataset: str = ""
+    dataset: ClassVar[str] = ""
 
 
 #: What a job stages out.
@@ -83,8 +97,8 @@ class Task:
     number: int  # from 1; a task comes after the one it reads
     name: str
     steps: tuple[str, ...]
-    input_step: str | None
-    input_module: str | None
+    input_step: Optional[str]
+    input_module: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -98,19 +112,26 @@ class MergeLimits:
 
 @dataclass(frozen=True)
 class JobDocument:
-    """What the jobs of one DAG share."""
+    """What the jobs of one DAG share. ``tasks`` is never empty once read; one task of all steps is not written."""
+
+    SCHEMA: ClassVar[str] = JOB_SCHEMA
 
     instance: str
     request_name: str
-    workflow_id: UUID
+    workflow_id: Annotated[UUID, Json(read=_read_id, write=str)]
     dag_id: str
-    round_index: int
+    round_index: Annotated[int, Json(key="round")]
     steps: tuple[Step, ...]
     outputs: tuple[Output, ...]
+    tasks: Annotated[tuple[Task, ...], Json(absent=())]
+    transients: Annotated[tuple[Transient, ...], Json(key="transient", absent=())]
+    trust_pileup_sitelists: Annotated[bool, Json(absent=False)]
     merge: MergeLimits
-    trust_pileup_sitelists: bool = False
-    tasks: tuple[Task, ...] = ()  # never empty once read
-    transients: tuple[Transient, ...] = ()
+
+    def left_out(self) -> Collection[str]:
+        """Fields that are not written."""
+        tasks = () if len(self.tasks) > 1 else ("tasks", "transients")
+        return tasks if any(step.pileup for step in self.steps) else (*tasks, "trust_pileup_sitelists")
 
     def staged_by(self, step: str) -> dict[str, Staged]:
         """Outputs of one step that are staged out, by module label."""
@@ -155,25 +176,47 @@ class Generate:
         """All (run, lumi)."""
         return {(self.run, lumi) for lumi in range(self.first_lumi, self.last_lumi + 1)}
 
+    def problem(self) -> str:
+        """What is wrong with the numbers."""
+        needed = -(-self.events // self.events_per_lumi) if self.events_per_lumi > 0 else 0
+        if self.events < 1 or self.last_lumi - self.first_lumi + 1 != needed:
+            return f"{self.events} events of {self.events_per_lumi} a lumi need {needed} lumis, and at least 1 event"
+        return ""
 
-@dataclass(frozen=True)
-class InputFile:
+
+class InputFile(NamedTuple):  # a tuple: there is one for each file of each job, and tuples are made in half the time
     """An input file of a job; the event range counts from 0 inside the file and is None for the whole file."""
 
     lfn: str
+    size_bytes: Annotated[int, Json(absent=0)]
     events: int
-    first_event: int | None
-    last_event: int | None
-    parents: tuple[str, ...]
+    first_event: Optional[int] = None
+    last_event: Optional[int] = None
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Share:
-    """Part ``part`` (from 0) of ``parts`` of the one file that a node of a later task reads."""
+    """Part ``part`` (from 0) of ``parts`` of the one file that a node of a later task reads: whole lumis, or a range of events.
+
+    What that is follows from what the file really holds.
+    """
 
     part: int
     parts: int
-    by_lumi: bool
+    by_lumi: Annotated[
+        bool, Json(key="by", read=lambda value: value.text() == "lumis", write=lambda held: "lumis" if held else "events")
+    ]
+
+    def problem(self) -> str:
+        """What is wrong with the numbers."""
+        return "" if 0 <= self.part < self.parts else f"there is no part {self.part} of {self.parts}, they count from 0"
+
+
+#: (run, first, last) of every interval.
+Mask = Annotated[
+    tuple[tuple[int, int, int], ...], Json(read=lambda ranges: tuple(lumis.range_triples(ranges)), write=lumis.compact_ranges)
+]
 
 
 @dataclass(frozen=True)
@@ -182,19 +225,31 @@ class UnitJob:
     nodes ``reads`` of an earlier task left, whole or a ``share`` of it."""
 
     node: str
+    task: Annotated[int, Json(absent=1)]
     events: int
-    generate: Generate | None
+    reads: Annotated[tuple[str, ...], Json(absent=())]
+    share: Optional[Share]
+    generate: Optional[Generate]
     files: tuple[InputFile, ...]
-    mask: tuple[tuple[int, int, int], ...] | None  # (run, first, last)
-    task: int = 1
-    reads: tuple[str, ...] = ()
-    share: Share | None = None
-    mixed_before: int | None = None  # events of deterministic pileup that the jobs before this one mix
+    mask: Optional[Mask]
+    mixed_before: Optional[int]  # events of deterministic pileup that the jobs before this one mix
 
     @property
     def mask_lumis(self) -> LumiSet:
         """All (run, lumi) of the mask; empty without one."""
         return {(run, lumi) for run, first, last in self.mask or () for lumi in range(first, last + 1)}
+
+    def left_out(self) -> Collection[str]:
+        """Fields that are not written."""
+        return [name for name in ("reads", "share", "mixed_before") if getattr(self, name) in ((), None)]
+
+    def problem(self) -> str:
+        """What is wrong with what the job is given."""
+        if self.share is not None and len(self.reads) != 1:
+            return "a share needs a job that reads one node"
+        if [self.generate is not None, bool(self.files), bool(self.reads)].count(True) != 1:
+            return "a job either generates or reads files, its own or those of other nodes"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -208,6 +263,8 @@ class Origins:
 @dataclass(frozen=True)
 class UnitDocument:
     """One work unit."""
+
+    SCHEMA: ClassVar[str] = UNIT_SCHEMA
 
     unit: str
     index: int
@@ -236,102 +293,12 @@ class UnitDocument:
 def read_job(directory: Path) -> JobDocument:
     """Read ``job.json`` in ``directory``; PayloadError names the field that is wrong."""
     document = load_document(directory / JOB_FILE, JOB_SCHEMA)
-    try:
-        workflow_id = UUID(document["workflow_id"].text())
-    except ValueError:
-        raise document["workflow_id"].refuse("expected a UUID") from None
-    merge = document["merge"]
-    job = JobDocument(
-        instance=document["instance"].text(),
-        request_name=document["request_name"].text(),
-        workflow_id=workflow_id,
-        dag_id=document["dag_id"].text(),
-        round_index=document["round"].integer(),
-        steps=tuple(_step(item) for item in document["steps"].items()),
-        outputs=tuple(_output(item) for item in document["outputs"].items()),
-        merge=MergeLimits(merge["min_bytes"].integer(), merge["max_bytes"].integer(), merge["max_events"].integer()),
-        trust_pileup_sitelists=_flag(document, "trust_pileup_sitelists"),
-        tasks=_tasks(document),
-        transients=_transients(document),
-    )
+    job = read(document, JobDocument)
+    if document.get("tasks") is None:
+        job = replace(job, tasks=(Task(1, "", tuple(step.name for step in job.steps), None, None),))
     _check_chain(job, document)
     _check_tasks(job, document)
     return job
-
-
-def _tasks(document: Value) -> tuple[Task, ...]:
-    """The tasks; one of all steps where the document names none."""
-    tasks = document.get("tasks")
-    if tasks is None:
-        return (Task(1, "", tuple(step["name"].text() for step in document["steps"].items()), None, None),)
-    return tuple(_task(item) for item in tasks.items())
-
-
-def _task(item: Value) -> Task:
-    input_step, input_module = item.get("input_step"), item.get("input_module")
-    return Task(
-        number=item["number"].integer(),
-        name=item["name"].text(),
-        steps=item["steps"].texts(),
-        input_step=input_step.text() if input_step else None,
-        input_module=input_module.text() if input_module else None,
-    )
-
-
-def _transients(document: Value) -> tuple[Transient, ...]:
-    transients = document.get("transient")
-    return tuple(
-        Transient(item["step"].text(), item["module"].text(), item["unmerged_lfn_base"].text())
-        for item in (transients.items() if transients else ())
-    )
-
-
-def _step(item: Value) -> Step:
-    input_step, input_module, pileup = item.get("input_step"), item.get("input_module"), item.get("pileup")
-    return Step(
-        number=item["number"].integer(),
-        name=item["name"].text(),
-        pset=item["pset"].text(),
-        cmssw_version=item["cmssw_version"].text(),
-        scram_arch=item["scram_arch"].texts(),
-        global_tag=item["global_tag"].text(),
-        threads=item["threads"].integer(),
-        event_streams=item["event_streams"].integer(),
-        input_step=input_step.text() if input_step else None,
-        input_module=input_module.text() if input_module else None,
-        output_modules=item["output_modules"].texts(),
-        seeding=item["seeding"].text(),
-        pileup=tuple(_pileup(each) for each in pileup.items()) if pileup else (),
-        deterministic_pileup=_flag(item, "deterministic_pileup"),
-    )
-
-
-def _pileup(item: Value) -> Pileup:
-    kind = item["kind"]
-    if kind.text() not in ("mc", "data"):
-        raise kind.refuse(f"pileup is mc or data, not {kind.text()!r}")
-    return Pileup(kind.text(), item["dataset"].text())
-
-
-def _flag(item: Value, name: str) -> bool:
-    """An optional field that is false when it is absent."""
-    value = item.get(name)
-    return value is not None and value.boolean()
-
-
-def _output(item: Value) -> Output:
-    merge = item["merge"].text()
-    if merge not in MERGE_KINDS:
-        raise item["merge"].refuse(f"expected one of {', '.join(MERGE_KINDS)}")
-    return Output(
-        step=item["step"].text(),
-        module=item["module"].text(),
-        tier=item["tier"].text(),
-        dataset=item["dataset"].text(),
-        merged_lfn_base=item["merged_lfn_base"].text(),
-        unmerged_lfn_base=item["unmerged_lfn_base"].text(),
-        merge=merge,
-    )
 
 
 def _check_chain(job: JobDocument, document: Value) -> None:
@@ -373,62 +340,12 @@ def _check_tasks(job: JobDocument, document: Value) -> None:
 def read_unit(directory: Path) -> UnitDocument:
     """Read ``unit.json`` in ``directory``; PayloadError names the field that is wrong."""
     document = load_document(directory / UNIT_FILE, UNIT_SCHEMA)
-    jobs: list[UnitJob] = []
-    for item in document["jobs"].items():
-        job = _unit_job(item)
-        if not set(job.reads) <= {before.node for before in jobs}:
+    unit = read(document, UnitDocument)
+    before: set[str] = set()
+    for job, item in zip(unit.jobs, document["jobs"].items()):
+        if not set(job.reads) <= before:
             raise item["reads"].refuse(f"{job.node} reads a node that does not come before it")
-        jobs.append(job)
-    return UnitDocument(unit=document["unit"].text(), index=document["index"].integer(), jobs=tuple(jobs))
-
-
-def _unit_job(item: Value) -> UnitJob:
-    generate, mask, task, reads = item.get("generate"), item.get("mask"), item.get("task"), item.get("reads")
-    share, mixed = item.get("share"), item.get("mixed_before")
-    job = UnitJob(
-        node=item["node"].text(),
-        events=item["events"].integer(),
-        generate=_generate(generate) if generate else None,
-        files=tuple(_input_file(each) for each in item["files"].items()),
-        mask=tuple(lumis.range_triples(mask)) if mask else None,
-        task=task.integer() if task else 1,
-        reads=reads.texts() if reads else (),
-        share=_share(share) if share else None,
-        mixed_before=mixed.integer() if mixed else None,
-    )
-    if job.share is not None and len(job.reads) != 1:
-        raise item.refuse("a share needs a job that reads one node")
-    if [job.generate is not None, bool(job.files), bool(job.reads)].count(True) != 1:
-        raise item.refuse("a job either generates or reads files, its own or those of other nodes")
-    if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
-        raise item["files"].refuse("an event range needs a job with one file")
-    return job
-
-
-def _share(item: Value) -> Share:
-    share = Share(item["part"].integer(), item["parts"].integer(), item["by"].text() == "lumis")
-    if not 0 <= share.part < share.parts:
-        raise item.refuse(f"there is no part {share.part} of {share.parts}, they count from 0")
-    return share
-
-
-def _generate(item: Value) -> Generate:
-    names = ("run", "first_event", "last_event", "first_lumi", "last_lumi", "events_per_lumi")
-    generate = Generate(*(item[name].integer() for name in names))
-    needed = -(-generate.events // generate.events_per_lumi) if generate.events_per_lumi > 0 else 0
-    if generate.events < 1 or generate.last_lumi - generate.first_lumi + 1 != needed:
-        raise item.refuse(
-            f"{generate.events} events of {generate.events_per_lumi} a lumi need {needed} lumis, and at least 1 event"
-        )
-    return generate
-
-
-def _input_file(item: Value) -> InputFile:
-    first, last = item.get("first_event"), item.get("last_event")
-    return InputFile(
-        lfn=item["lfn"].text(),
-        events=item["events"].integer(),
-        first_event=first.integer() if first else None,
-        last_event=last.integer() if last else None,
-        parents=item["parents"].texts(),
-    )
+        if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
+            raise item["files"].refuse("an event range needs a job with one file")
+        before.add(job.node)
+    return unit

@@ -15,7 +15,7 @@ from typing import Any
 from ..run.slot import Slot
 from . import codes, files
 from .codes import PayloadError
-from .formats import JOURNAL_SCHEMA, utc_now
+from .layout import JOURNAL_SCHEMA, utc_now
 from .reading import load_document
 
 

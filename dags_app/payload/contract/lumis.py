@@ -36,14 +36,7 @@ def range_triples(ranges: Value) -> list[tuple[int, int, int]]:
 
 def compact(lumis: Iterable[tuple[int, int]]) -> dict[str, list[list[int]]]:
     """JSON ranges of a collection of (run, lumi)."""
-    result: dict[str, list[list[int]]] = {}
-    for run, lumi in sorted(set(lumis)):
-        intervals = result.setdefault(str(run), [])
-        if intervals and intervals[-1][1] == lumi - 1:
-            intervals[-1][1] = lumi
-        else:
-            intervals.append([lumi, lumi])
-    return result
+    return compact_ranges((run, lumi, lumi) for run, lumi in lumis)
 
 
 def compact_ranges(spans: Iterable[tuple[int, int, int]]) -> dict[str, list[list[int]]]:

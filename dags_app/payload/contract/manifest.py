@@ -15,7 +15,7 @@ from ..run.storage import StoredFile
 from . import lumis
 from .collecting import NodeReport, StepFigures
 from .documents import JobDocument, Origins, Output, UnitDocument
-from .formats import MANIFEST_VERSION, utc_now
+from .layout import MANIFEST_VERSION, utc_now
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from .formats import logs_name
+from .layout import logs_name
 
 JOB_AD, MACHINE_AD = "job.ad", "machine.ad"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,11 @@ class Value:
         return int(self._typed(int, "a whole number"))
 
     def number(self) -> float:
-        """The value as a number."""
-        return float(self._typed((int, float), "a number"))
+        """The value as a number; what Python reads as NaN or infinity is none."""
+        found = float(self._typed((int, float), "a number"))
+        if not math.isfinite(found):
+            raise self.refuse(f"expected a number, found {found}")
+        return found
 
     def boolean(self) -> bool:
         """The value as true or false."""

@@ -19,7 +19,7 @@ from ..run.slot import Slot
 from ..run.storage import StoredFile
 from . import codes, files, lumis
 from .codes import PayloadError
-from .formats import REPORT_SCHEMA, logs_name, report_name, utc_now
+from .layout import REPORT_SCHEMA, logs_name, report_name, utc_now
 from .lumis import LumiCounts
 
 _MESSAGE_CHARACTERS = 4000

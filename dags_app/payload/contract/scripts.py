@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from . import files
-from .formats import utc_now
+from .layout import utc_now
 
 SITE_INCLUDE = "site.inc"
 AVOID_INCLUDE = "avoid.inc"

@@ -13,8 +13,8 @@ from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
 from ..contract.collecting import NodeReport, read_merge_input
 from ..contract.documents import JobDocument, UnitDocument
-from ..contract.formats import MANIFEST_FILE, MANIFEST_SCHEMA
 from ..contract.journal import Journals
+from ..contract.layout import MANIFEST_FILE, MANIFEST_SCHEMA
 from ..contract.reading import load_document
 from ..contract.reports import AttemptReport
 from ..run import storage

@@ -14,8 +14,8 @@ from ..contract import codes, documents, files, names
 from ..contract.codes import PayloadError, exit_status
 from ..contract.collecting import NodeReport, UnmergedFile, read_merge_input
 from ..contract.documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
-from ..contract.formats import MANIFEST_FILE
 from ..contract.journal import Journals
+from ..contract.layout import MANIFEST_FILE
 from ..contract.manifest import MergedFile, build_manifest
 from ..contract.reports import AttemptReport, OutputRecord, StepRecord
 from ..run import storage

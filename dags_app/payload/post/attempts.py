@@ -12,7 +12,7 @@ from pathlib import Path
 from ..contract import codes, files, packed
 from ..contract.codes import PayloadError
 from ..contract.documents import read_unit
-from ..contract.formats import REPORT_SCHEMA, report_name
+from ..contract.layout import REPORT_SCHEMA, report_name
 from ..contract.reading import Value, load_document
 from ..contract.rules import Evidence
 from ..run import fjr

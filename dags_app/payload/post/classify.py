@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from ..contract import codes
-from ..contract.formats import SUCCESS_CATEGORY
+from ..contract.layout import SUCCESS_CATEGORY
 from ..contract.rules import (
     ABORT_DAG,
     DATA,

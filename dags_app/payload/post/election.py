@@ -13,7 +13,7 @@ from typing import Any
 
 from ..contract import codes, documents, files, names, scripts
 from ..contract.codes import PayloadError
-from ..contract.formats import SITE_ATTRIBUTE
+from ..contract.layout import SITE_ATTRIBUTE
 from . import eventlog
 from . import script_failures as untold
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contract import codes
-from ..contract.formats import REPORT_SCHEMA
+from ..contract.layout import REPORT_SCHEMA
 from ..contract.rules import Evidence
 from ..run import fjr
 from ..run.fjr import FrameworkReport

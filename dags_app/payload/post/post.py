@@ -14,7 +14,7 @@ from typing import Any
 
 from ..contract import codes, failure_log, files, packed, scripts
 from ..contract.codes import PayloadError
-from ..contract.formats import (
+from ..contract.layout import (
     MANIFEST_FILE,
     MANIFEST_SCHEMA,
     POST_SCHEMA,

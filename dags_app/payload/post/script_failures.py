@@ -10,7 +10,7 @@ from typing import Any
 
 from ..contract import codes, failure_log, files, scripts
 from ..contract.codes import PayloadError
-from ..contract.formats import utc_now
+from ..contract.layout import utc_now
 from ..contract.rules import INFRASTRUCTURE, RETRY, RULES_FILE, TRANSIENT, Evidence, first_match, load_rules
 
 LANDING, PROCESSING, MERGE = "landing", "processing", "merge"

@@ -14,7 +14,7 @@ from ..contract import codes, documents, files, lumis, scripts
 from ..contract.codes import PayloadError
 from ..contract.collecting import accepted_report
 from ..contract.documents import Task, UnitDocument, UnitJob
-from ..contract.formats import NODE_INPUT_SCHEMA, node_input_name
+from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import LumiCounts
 from ..contract.reading import Value, load_document
 from .shares import Part, part_of

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
-from ..contract.formats import SANDBOX_FILE
 from ..contract.journal import Journals
+from ..contract.layout import SANDBOX_FILE
 from ..contract.reports import AttemptReport, OutputRecord
 from . import storage
 from .checks import Processed

@@ -15,7 +15,7 @@ from typing import Any
 from ..contract import codes
 from ..contract.codes import PayloadError
 from ..contract.documents import JobDocument, Step, UnitJob
-from ..contract.formats import PILEUP_FILE, PILEUP_SCHEMA
+from ..contract.layout import PILEUP_FILE, PILEUP_SCHEMA
 from ..contract.reading import Value, load_document
 
 

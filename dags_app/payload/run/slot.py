@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ..contract import codes
 from ..contract.codes import PayloadError
-from ..contract.formats import SITE_ATTRIBUTE
+from ..contract.layout import SITE_ATTRIBUTE
 from ..contract.packed import JOB_AD, MACHINE_AD
 
 #: ClassAd attributes that the planner stamps on every job.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobFile, JobSpec, PlanItem, WorkflowSpec
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobSpec, PlanItem, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
@@ -59,7 +60,7 @@ class EventBasedSplitter:
                 continue
             parents = file.parents if self._with_parents else ()
             if file.events < 1:
-                yield JobSpec(0, sites, None, (JobFile(file.lfn, file.size_bytes, 0, 0, None, parents),))
+                yield JobSpec(0, sites, None, (InputFile(file.lfn, file.size_bytes, 0, 0, None, parents),))
                 continue
             for first, last in file.left if file.left is not None else ((0, file.events - 1),):
                 yield from self._cut(file, first, last, sites, parents)
@@ -73,7 +74,7 @@ class EventBasedSplitter:
         held = lumis.count(file.lumis)
         for begin in range(first, last + 1, step):
             end = min(begin + step - 1, last)
-            part = JobFile(lfn, size, events, begin, end, parents)
+            part = InputFile(lfn, size, events, begin, end, parents)
             yield JobSpec(end - begin + 1, sites, None, (part,), file_lumis=-(-held * (end - begin + 1) // events))
 
     def _is_wanted(self, file: InputFileSpec) -> bool:

@@ -10,18 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import (
-    ExcludedFile,
-    ExclusionKind,
-    InputFileSpec,
-    JobFile,
-    JobSpec,
-    LumiRanges,
-    PlanItem,
-    WorkflowSpec,
-)
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobSpec, LumiRanges, PlanItem, WorkflowSpec
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from wms2.errors import PlanningRefused
 
@@ -34,7 +26,7 @@ class _Group:
     def __init__(self, sites: frozenset[str]) -> None:
         self.sites = sites
         self.last_lfn = ""
-        self.files: list[JobFile] = []
+        self.files: list[InputFile] = []
         self.events = 0
         self.lumis = 0
         self.wanted: list[LumiRanges] = []
@@ -88,7 +80,7 @@ class FileBasedSplitter:
             place.last_lfn = lfn
             place.events += expected
             place.lumis += lumis.count(file.lumis)
-            held.append(JobFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
+            held.append(InputFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
             if len(held) == files_per_job:
                 yield self._close(place)
         for group in groups.values():

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dags_app.payload.contract.documents import Generate
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import GeneratedRange, GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
+from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
 
@@ -53,7 +54,7 @@ class GenerationSplitter:
         while event < end:
             events = min(per_job, end - event)
             lumis = -(-events // per_lumi)
-            yield JobSpec(events, sites, GeneratedRange(run, event, event + events - 1, lumi, lumi + lumis - 1, per_lumi))
+            yield JobSpec(events, sites, Generate(run, event, event + events - 1, lumi, lumi + lumis - 1, per_lumi))
             event += events
             lumi += lumis
 

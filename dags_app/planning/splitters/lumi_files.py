@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
+from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, JobFile, LumiRanges
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, LumiRanges
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
 
@@ -39,7 +40,7 @@ class HeldFile:
         place: in the order of all files.
     """
 
-    job_file: JobFile
+    job_file: InputFile
     group: Group
     todo: LumiRanges
     lumis: int
@@ -101,7 +102,7 @@ def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec])
             todo = lumis.intersect(todo, file.left_lumis)
         if todo:
             run = next(iter(file.lumis))
-            job_file = JobFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
+            job_file = InputFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
             mine = HeldFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis))
             held.append(((run, file.lumis[run], file.lfn), mine))
     held.sort(key=lambda each: each[0])

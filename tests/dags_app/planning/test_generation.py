@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dags_app.planning.specs import GeneratedRange, GenerationLeft, GenerationSpec, JobSpec
+from dags_app.payload.contract.documents import Generate
+from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec
 from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI, GenerationSplitter
 from dags_app.planning.splitters.rounding import round_to_lumis
 from tests.support.planning import CERN, FNAL, PURDUE, generation_workflow
@@ -17,7 +18,7 @@ def spec(events: int, per_job: int, per_lumi: int, *, first_event: int = 1, firs
     return GenerationSpec(1, first_event, first_lumi, events, per_job, per_lumi)
 
 
-def ranges(generation: GenerationSpec, left: GenerationLeft | None = None) -> list[GeneratedRange]:
+def ranges(generation: GenerationSpec, left: GenerationLeft | None = None) -> list[Generate]:
     jobs = list(GenerationSplitter(generation_workflow(generation=generation)).split(left))
     assert all(isinstance(job, JobSpec) and job.generate is not None and job.events == job.generate.events for job in jobs)
     return [job.generate for job in jobs if job.generate is not None]

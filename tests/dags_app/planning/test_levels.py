@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dags_app.payload.contract.documents import Share
 from dags_app.payload.run.shares import part_of
 from dags_app.planning.dagfiles import group_dag, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
 from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, processing_request, resources_for
-from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, LevelNode, ResourceSpec, Share, SplittingAlgo, WorkUnitSpec
+from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs
 from tests.support.planning import FNAL, dag_spec, generation_workflow, task_tree

@@ -7,19 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
+from dags_app.payload.contract.documents import InputFile, Pileup
 from dags_app.planning.dagfiles import render
 from dags_app.planning.pileup import jobs_at, mixed_after, pileup_document, pileup_sites, sites_holding
-from dags_app.planning.specs import (
-    DagSpec,
-    JobFile,
-    JobSpec,
-    PileupBlock,
-    PileupDataset,
-    PileupSpec,
-    SplittingAlgo,
-    WorkflowSpec,
-)
+from dags_app.planning.specs import DagSpec, JobSpec, PileupBlock, PileupDataset, SplittingAlgo, WorkflowSpec
 from tests.support.planning import CERN, FNAL, PURDUE, dag_spec, generation_workflow, input_file, input_workflow, task_tree
 from wms2.errors import PlanningRefused
 
@@ -96,7 +88,7 @@ def test_jobs_keep_the_sites_that_have_the_pileup() -> None:
 
 
 def test_input_apart_from_its_pileup_is_refused_by_the_file() -> None:
-    job = JobSpec(events=1, sites=frozenset((PURDUE,)), files=(JobFile("/store/data/one.root", 1, 1),))
+    job = JobSpec(events=1, sites=frozenset((PURDUE,)), files=(InputFile("/store/data/one.root", 1, 1),))
 
     with pytest.raises(
         PlanningRefused, match=r"/store/data/one.root can be read at T2_US_Purdue, the pileup is on disk at T1_US_FNAL"
@@ -126,7 +118,7 @@ def test_the_document_has_every_block_with_its_sites_and_files() -> None:
 
 def mixing(workflow: WorkflowSpec, *names: str) -> WorkflowSpec:
     """The workflow with deterministic pileup in the steps of these names."""
-    pileup = (PileupSpec("mc", PREMIX),)
+    pileup = (Pileup("mc", PREMIX),)
     steps = tuple(
         replace(step, pileup=pileup, deterministic_pileup=True) if step.name in names else step for step in workflow.steps
     )
@@ -137,7 +129,7 @@ def places(spec: DagSpec) -> dict[str, list[int]]:
     """Of all jobs, by the letters before the node's number, the events of pileup that come before."""
     found: dict[str, list[int]] = {}
     for file in render(spec):
-        for job in json.loads(file.text)["jobs"] if file.path.endswith(layout.UNIT_DOCUMENT) else ():
+        for job in json.loads(file.text)["jobs"] if file.path.endswith(layout.UNIT_FILE) else ():
             if "mixed_before" in job:
                 found.setdefault(job["node"].rpartition("_")[0], []).append(job["mixed_before"])
     return found
@@ -167,7 +159,7 @@ def test_nodes_of_later_tasks_that_share_a_file_mix_other_events_and_generation_
 def test_a_dag_with_pileup_has_the_document_and_gives_it_to_the_jobs() -> None:
     plain = dag_spec()
     first, *rest = plain.workflow.steps
-    mixing = replace(first, pileup=(PileupSpec("mc", PREMIX),), deterministic_pileup=True)
+    mixing = replace(first, pileup=(Pileup("mc", PREMIX),), deterministic_pileup=True)
     spec = replace(
         plain,
         pileup=(dataset(((FNAL,), 1)),),
@@ -175,11 +167,11 @@ def test_a_dag_with_pileup_has_the_document_and_gives_it_to_the_jobs() -> None:
     )
     files = {file.path: file for file in render(spec)}
 
-    assert not files[layout.PILEUP_DOCUMENT].mutable
-    assert f"../{layout.PILEUP_DOCUMENT}" in files["proc.sub"].text
-    assert layout.PILEUP_DOCUMENT not in files["merge.sub"].text
-    job = json.loads(files[layout.JOB_DOCUMENT].text)
+    assert not files[layout.PILEUP_FILE].mutable
+    assert f"../{layout.PILEUP_FILE}" in files["proc.sub"].text
+    assert layout.PILEUP_FILE not in files["merge.sub"].text
+    job = json.loads(files[layout.JOB_FILE].text)
     assert job["trust_pileup_sitelists"] is True
     assert (job["steps"][0]["pileup"], job["steps"][0]["deterministic_pileup"]) == ([{"kind": "mc", "dataset": PREMIX}], True)
     assert "pileup" not in job["steps"][-1] or len(rest) == 0
-    assert layout.PILEUP_DOCUMENT not in {file.path for file in render(plain)}
+    assert layout.PILEUP_FILE not in {file.path for file in render(plain)}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dags_app.planning.specs import ClaimKind, ClaimSpec, GeneratedRange, JobSpec, SplittingAlgo, WorkUnitSpec
+from dags_app.payload.contract.documents import Generate
+from dags_app.planning.specs import ClaimKind, ClaimSpec, JobSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.splitters import split
 from dags_app.planning.work_units import claims_of, fill_dag, group_jobs
 from tests.support.planning import CERN, FNAL, generation_workflow, input_file, input_workflow
@@ -41,9 +42,7 @@ def test_neighbouring_generated_ranges_are_one_claim() -> None:
         ClaimSpec(ClaimKind.GENERATED, 1, 100, run=1, first_lumi=1, last_lumi=2),
         ClaimSpec(ClaimKind.GENERATED, 201, 300, run=1, first_lumi=5, last_lumi=6),
     ]
-    other_lumis = [
-        JobSpec(10, frozenset(), GeneratedRange(1, 1 + 10 * n, 10 + 10 * n, 1 + 2 * n, 1 + 2 * n, 10)) for n in range(2)
-    ]
+    other_lumis = [JobSpec(10, frozenset(), Generate(1, 1 + 10 * n, 10 + 10 * n, 1 + 2 * n, 1 + 2 * n, 10)) for n in range(2)]
     assert [(c.first, c.last, c.first_lumi, c.last_lumi) for c in claims_of(other_lumis)] == [(1, 10, 1, 1), (11, 20, 3, 3)]
 
 

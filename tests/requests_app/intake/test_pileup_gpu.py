@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dags_app.planning.specs import GpuSpec, PileupSpec
+from dags_app.payload.contract.documents import Pileup
+from dags_app.planning.specs import GpuSpec
 from tests.support.intake import chain, problems, read, reprocessing, tasks, typed, with_step, with_task
 
 _PREMIX = "/Neutrino_E-10_gun/Run3-PremixPU-v2/PREMIX"
@@ -19,8 +20,8 @@ def test_each_step_mixes_its_own_pileup() -> None:
 
     assert [step.pileup for step in spec.steps] == [
         (),
-        (PileupSpec("mc", _PREMIX),),
-        (PileupSpec("data", "/ZeroBias/Run3-v1/RAW"),),
+        (Pileup("mc", _PREMIX),),
+        (Pileup("data", "/ZeroBias/Run3-v1/RAW"),),
     ]
     assert [step.deterministic_pileup for step in spec.steps] == [False, True, False]
     assert not spec.trust_pileup_sitelists
@@ -39,7 +40,7 @@ def test_pileup_at_the_top_of_a_chain_belongs_to_no_step() -> None:
         "MCPileup": "has no effect at the top of a chain; give it in the step that mixes it"
     }
     assert "give it in the task" in problems(tasks(DataPileup=_PREMIX))["DataPileup"]
-    assert typed(reprocessing(DataPileup=_PREMIX)).steps[0].pileup == (PileupSpec("data", _PREMIX),)
+    assert typed(reprocessing(DataPileup=_PREMIX)).steps[0].pileup == (Pileup("data", _PREMIX),)
 
 
 def test_pileup_that_is_no_dataset_is_refused() -> None:

@@ -8,8 +8,8 @@ import pytest
 from django.db import transaction
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
-from dags_app.payload.contract.formats import post_name
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
+from dags_app.payload.contract.layout import post_name
 from dags_app.services.lost import dag_fence_off
 from dags_app.services.stop import halt_file
 from requests_app.lifecycle.cycle import schedds_to_watch
@@ -285,7 +285,7 @@ def test_what_the_lost_submission_still_does_is_fenced_off(world: World) -> None
     world.cycle()
     dag = DAG.objects.get()
     assert halt_file(dag).exists(), "a DAGMan that lives on unseen starts no further unit"
-    assert f'My.WMS2_Fence="{dag.fence + 1}"' in (job.directory / layout.FENCE_INC).read_text()
+    assert f'My.WMS2_Fence="{dag.fence + 1}"' in (job.directory / layout.FENCE_INCLUDE).read_text()
     request_release(request=fresh(request), actor="olga", reason="go on")
     world.cycle()
     assert DAG.objects.order_by("-fence")[0].fence == dag.fence + 2

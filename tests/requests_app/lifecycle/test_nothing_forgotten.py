@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from outputs_app.models import BlockStatus, ProcessingBlock
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_release, request_set_priority, request_stop
@@ -120,7 +120,7 @@ def unaccounted(world: World) -> tuple[Request, Path, str]:
     """A DAG that has ended, the manifest of its unit not there yet; its place and what will stand in it."""
     request = started(world)
     world.schedd.end(world.job_of(request), End.FINISHED)
-    manifest = Path(DAG.objects.get().submit_dir) / "mg_000000" / layout.MERGE_OUTPUT
+    manifest = Path(DAG.objects.get().submit_dir) / "mg_000000" / layout.MANIFEST_FILE
     text = manifest.read_text()
     manifest.unlink()
     cycles(world, 2, 60)

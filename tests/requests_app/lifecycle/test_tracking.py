@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import write_unit_metrics
 from tests.support.scripted.world import World
@@ -32,7 +32,7 @@ def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account
     unit = next(iter(job.nodes))
     world.schedd.unit_done(job, unit)
     merged_at, ended_at = time.time() - 50_000, time.time() - 1_000  # the manifest is the merge job's, cleanup comes after it
-    manifest = job.directory / unit / layout.MERGE_OUTPUT
+    manifest = job.directory / unit / layout.MANIFEST_FILE
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(merged_at))
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "written_at": moment}))
     write_unit_metrics(job.directory, unit, ended_at=ended_at)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from dags_app.planning.writer import AGAIN
 from requests_app.models import Request, RequestStatus
 from tests.support.scripted import documents

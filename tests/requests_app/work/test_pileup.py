@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dags_app.planning.specs import PileupSpec, WorkflowSpec
+from dags_app.payload.contract.documents import Pileup
+from dags_app.planning.specs import WorkflowSpec
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import PileupBlock, PileupDataset, Request, RequestStatus
 from requests_app.work import pileup, planner
@@ -75,7 +76,7 @@ def _catalogues(monkeypatch: pytest.MonkeyPatch) -> Catalogues:
 
 def mixing(dataset: str = PREMIX, **fields: Any) -> WorkflowSpec:
     spec = generation_spec(**fields)
-    return replace(spec, steps=(replace(spec.steps[0], pileup=(PileupSpec("mc", dataset),)),))
+    return replace(spec, steps=(replace(spec.steps[0], pileup=(Pileup("mc", dataset),)),))
 
 
 def test_a_dataset_is_resolved_to_the_blocks_that_lie_on_disk_whole() -> None:

@@ -12,8 +12,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.payload.contract.documents import Pileup
 from dags_app.planning import writer
-from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, PileupSpec, SplittingAlgo, TaskSpec
+from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app.lease import Evaluation, evaluating
@@ -111,7 +112,7 @@ def test_a_later_round_goes_on_in_deterministic_pileup_where_the_one_before_it_e
     premix = PileupDataset("/Neutrino/Premix-v1/PREMIX", "mc", (PileupBlock("/b#1", ("T1_US_FNAL",), 10, ("/store/mc/p.root",)),))
     monkeypatch.setattr(planner, "pileup_resolve", lambda spec: (premix,))
     spec = input_spec(algorithm=SplittingAlgo.EVENT_BASED, events_per_job=40)
-    mixing = replace(spec.steps[0], pileup=(PileupSpec("mc", premix.dataset),), deterministic_pileup=True)
+    mixing = replace(spec.steps[0], pileup=(Pileup("mc", premix.dataset),), deterministic_pileup=True)
     workflow = workflow_row(spec=replace(spec, steps=(mixing,)))
     for number in range(4):
         InputFile.objects.create(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dags_app.dagman import NodeState
-from dags_app.planning import layout, lumis
+from dags_app.payload.contract import layout
+from dags_app.planning import lumis
 
 Nodes = Mapping[str, NodeState]
 BYTES_PER_EVENT = 8 * 1024
@@ -89,12 +90,12 @@ def write_rescue(directory: Path, nodes: Nodes) -> None:
 
 def write_manifest(directory: Path, unit: str, fence: int, account: Account) -> None:
     """``merge_output.json`` of a unit that DAGMan says is done."""
-    path = directory / unit / layout.MERGE_OUTPUT
+    path = directory / unit / layout.MANIFEST_FILE
     if account is Account.MISSING:
         path.unlink(missing_ok=True)
         return
-    job = json.loads((directory / layout.JOB_DOCUMENT).read_text())
-    asked = json.loads((directory / unit / layout.UNIT_DOCUMENT).read_text())
+    job = json.loads((directory / layout.JOB_FILE).read_text())
+    asked = json.loads((directory / unit / layout.UNIT_FILE).read_text())
     jobs = [{"node": each["node"], "processed": _processed(each)} for each in asked["jobs"]]
     _bend(jobs, account)
     manifest = {

@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import Any
 
+from dags_app.payload.contract import layout
 from dags_app.payload.contract.failure_log import FAILURES_FILE
-from dags_app.payload.contract.formats import post_name
-from dags_app.planning import layout
+from dags_app.payload.contract.layout import post_name
 from tests.support.scripted.schedd import Job
 
 
@@ -20,7 +20,7 @@ def site_fails(job: Job, site: str, attempts: int) -> None:
 
 def file_is_bad(job: Job, unit: str, lfn: str, *, site: str = "T1_US_FNAL", at: datetime | None = None) -> None:
     """The jobs of a unit have given up over one of their input files at a site; long ago, unless it is said when."""
-    node = json.loads((job.directory / unit / layout.UNIT_DOCUMENT).read_text())["jobs"][0]["node"]
+    node = json.loads((job.directory / unit / layout.UNIT_FILE).read_text())["jobs"][0]["node"]
     verdict = {"category": "data", "bad_input_files": [lfn], "reason": "exit code 8021: cannot read it"}
     when = {"at": at.isoformat()} if at is not None else {}
     told = {"final": True, "bad_input_files": [lfn], "reason": verdict["reason"], "site": site, **when}
@@ -36,7 +36,7 @@ def node_does_well(job: Job, unit: str) -> None:
 
 def inputs_of(job: Job, unit: str) -> list[str]:
     """The input files of a unit."""
-    asked = json.loads((job.directory / unit / layout.UNIT_DOCUMENT).read_text())
+    asked = json.loads((job.directory / unit / layout.UNIT_FILE).read_text())
     return sorted({file["lfn"] for each in asked["jobs"] for file in each["files"]})
 
 

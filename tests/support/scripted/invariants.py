@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Count, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.limits import limit_int
 from requests_app.models import (
@@ -133,7 +133,7 @@ def _every_lumi_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: the wanted lumis, none twice."""
     seen: Counter[tuple[int, int]] = Counter()
     for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
-        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MERGE_OUTPUT).read_text())
+        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MANIFEST_FILE).read_text())
         for job in manifest["jobs"]:
             seen.update(_each(job["processed"]["lumis"]))
     wanted = set()
@@ -152,7 +152,7 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
     seen: dict[str, list[tuple[int, int]]] = {}
     events = 0
     for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
-        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MERGE_OUTPUT).read_text())
+        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MANIFEST_FILE).read_text())
         for job in manifest["jobs"]:
             events += job["processed"]["events"]
             for file in job["processed"]["files"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from dags_app.models import DAG, LIVE_DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from tests.support.scripted.schedd import Job
 from tests.support.scripted.world import World
 from wms2.models import AuditEntry
@@ -59,7 +59,7 @@ def _fenced_off(world: World, dag: DAG, name: str) -> None:
     """POST scripts in its directory refuse what it merges."""
     places = [job.directory for job in world.schedd.jobs if job.dag_id == str(dag.pk)]
     for place in places:
-        text = (place / layout.FENCE_INC).read_text()
+        text = (place / layout.FENCE_INCLUDE).read_text()
         fences = [int(number) for number in re.findall(r'WMS2_Fence="(\d+)"', text)]
         assert fences, f"{name}: {text}"
         assert min(fences) > dag.fence, f"{name}, fence {dag.fence}, may go on by {text}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dags_app.dagman import DagmanStatus, NodeState, last_rescue
-from dags_app.planning import layout
+from dags_app.payload.contract import layout
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
@@ -379,7 +379,7 @@ class ScriptedSchedd:
 
 def _assert_avoids(submit_dir: Path) -> None:
     """What operators have closed or banned for all is avoided by a DAG that is submitted."""
-    avoided = (submit_dir / layout.AVOID_INC).read_text()
+    avoided = (submit_dir / layout.AVOID_INCLUDE).read_text()
     closed = set(Site.objects.exclude(status=SiteStatus.ENABLED).filter(drain_until__isnull=True).values_list("name", flat=True))
     banned = bans_active().filter(workflow__isnull=True).exclude(created_by=AUTOMATIC).values_list("site_id", flat=True)
     missing = [site for site in closed.union(banned) if site not in avoided]
