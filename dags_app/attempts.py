@@ -17,9 +17,8 @@ from dags_app.live import UNIT_NAME
 from dags_app.models import DAG
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.files import tail_text
-from dags_app.payload.contract.layout import attempts_name, logs_name, report_name
+from dags_app.payload.contract.layout import CLUSTER_LOG, attempts_name, logs_name, report_name
 from dags_app.payload.post import eventlog
-from dags_app.payload.post.post import JOB_LOG
 
 NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
 JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")
@@ -89,7 +88,7 @@ def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> At
     logs = _inside(dag, unit, logs_name(_checked_node(node), attempt))
     members = packed.read_members(logs) if logs else {}
     own = packed.job_of(members.get(packed.JOB_AD, "")) == wanted
-    event_log = _inside(dag, unit, JOB_LOG)
+    event_log = _inside(dag, unit, CLUSTER_LOG)
     events = [event for event in eventlog.read_events(event_log) if event.job_id == wanted] if event_log else []
     content = {
         "job_ad": members[packed.JOB_AD] if own else "",

@@ -11,7 +11,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-SCHEMA = "wms2.manifest/1"
 MAX_BYTES = 256 * 1024 * 1024
 
 

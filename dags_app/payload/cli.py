@@ -17,6 +17,7 @@ from typing import Any
 
 from .contract import scripts
 from .contract.codes import PayloadError, exit_status
+from .contract.layout import LANDING, MERGE
 
 #: Where each command is. Loaded when it is run: DAGMan starts a script per node and attempt, and each needs only its own.
 _COMMANDS = {
@@ -26,14 +27,14 @@ _COMMANDS = {
     "elect": ("post.election", "elect"),
     "reelect": ("post.election", "reelect"),
     "gather": ("run.gathering", "gather"),
-    "collect": ("contract.collecting", "collect"),
+    "collect": ("merge.collecting", "collect"),
     "post": ("post.post", "run_post"),
 }
 _ON_WORKER = {"job", "merge", "cleanup"}
 #: Scripts that fail only because something else has, which is told.
 _JUDGED = {"reelect"}
 #: Nodes of the scripts that are not given one.
-_NODES = {"elect": "landing", "collect": "merge"}
+_NODES = {"elect": LANDING, "collect": MERGE}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -103,7 +103,7 @@ def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
     lines = [
         f"# Work unit {unit.name}: {unit.processing_nodes} jobs, {unit.events} events.",
         *_dag_stamps(spec),
-        f'SET_JOB_ATTR WMS2_Unit = "{unit.name}"',
+        f'SET_JOB_ATTR {layout.UNIT_ATTRIBUTE} = "{unit.name}"',
         f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
         f"JOB {layout.LANDING} ../landing.sub",
         f'VARS {layout.LANDING} sites="{site_list(unit.sites)}"',
@@ -173,12 +173,12 @@ def dagman_config(spec: DagSpec) -> str:
 
 def fence_inc(fence: int) -> str:
     """``fence.dag.inc``: stamps everything that a DAGMan started from now on submits."""
-    return f'VARS ALL_NODES My.WMS2_Fence="{int(fence)}"\n'
+    return f'VARS ALL_NODES My.{layout.FENCE_ATTRIBUTE}="{int(fence)}"\n'
 
 
 def avoid_inc(sites: frozenset[str]) -> str:
     """``avoid.inc`` of the DAG: sites where no unit may land from now on."""
-    return f"DAG_AVOID = {site_list(sites)}\n"
+    return f"{layout.DAG_AVOID_MACRO} = {site_list(sites)}\n"
 
 
 def _dag_stamps(spec: DagSpec) -> list[str]:

@@ -12,12 +12,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from dags_app.payload.contract.layout import PILEUP_SCHEMA
 from dags_app.planning.levels import FIRST_TASK, node_name
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupDataset, SplittingAlgo, WorkflowSpec, WorkUnitSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
-
-PILEUP_SCHEMA = "wms2.pileup/1"
 
 
 def pileup_document(datasets: Sequence[PileupDataset]) -> str:

@@ -41,7 +41,7 @@ ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
 My.DESIRED_Sites = "$(sites)"
-My.WMS2_Avoid = "$(DAG_AVOID),$(UNIT_AVOID)"
+My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}{_watchdogs(spec)}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
@@ -130,12 +130,12 @@ include : {layout.MEMORY_INCLUDE}
 request_memory = $(MEMORY_$(JOB):{memory_mb})
 request_disk = $(disk_kb)
 {devices}output = $(JOB).$(RETRY).out
-error = $(JOB).$(RETRY).err
+error = {layout.stderr_name("$(JOB)", "$(RETRY)")}
 log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
-My.DESIRED_Sites = "$(ELECTED_SITE)"
+My.DESIRED_Sites = "$({layout.SITE_MACRO})"
 My.MaxWallTimeMins = $(wall_minutes)
 {platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}{_watchdogs(spec)}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(platform)}{extra}
@@ -156,7 +156,7 @@ def _stamps(spec: DagSpec, role: str) -> str:
 My.WMS2_Instance = "{plain(spec.instance, "instance")}"
 My.WMS2_Request = "{plain(spec.workflow.request_name, "request name")}"
 My.WMS2_DagID = "{plain(spec.dag_id, "DAG id")}"
-My.WMS2_Unit = "$(wms2_unit)"
+My.{layout.UNIT_ATTRIBUTE} = "$(wms2_unit)"
 My.WMS2_Node = "$(JOB)"
 My.WMS2_Role = "{role}"
 My.WMS2_Attempt = $(RETRY)

@@ -29,8 +29,8 @@ from dags_app.models import (
 )
 from dags_app.models.failure import LONGEST_LFN
 from dags_app.payload.contract.codes import NOT_SUBMITTED
-from dags_app.payload.contract.failure_log import FAILURE_SCHEMA, FAILURES_FILE, did_well, read_failures
-from dags_app.payload.contract.layout import post_name
+from dags_app.payload.contract.failure_log import did_well, read_failures
+from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
 

@@ -72,7 +72,7 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     Raises:
         ManifestProblem: missing, torn, of another request or unit, of an unknown or newer fence.
     """
-    manifest, sha256 = read_manifest(Path(dag.submit_dir) / unit.name / "merge_output.json")
+    manifest, sha256 = read_manifest(Path(dag.submit_dir) / unit.name / layout.MANIFEST_FILE)
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")

@@ -14,7 +14,7 @@ from django.forms.models import model_to_dict
 
 from dags_app.failure_rules import failure_rules_load, rule_of
 from dags_app.models import FailureRule
-from dags_app.payload.contract.rules import pattern_problem, rule_problem
+from dags_app.payload.contract.rules import pattern_problem
 from wms2.audit import audit
 from wms2.errors import ConfigurationError, InvalidTransition
 
@@ -34,7 +34,7 @@ def failure_rule_problem(row: FailureRule) -> str:
     for field in ("message", "step", "site"):
         if problem := pattern_problem(getattr(row, field)):
             return f"{field}: {problem}"
-    return rule_problem(rule_of(row))
+    return rule_of(row).problem()
 
 
 def failure_rule_add(*, values: Mapping[str, Any], actor: str, reason: str) -> FailureRule:

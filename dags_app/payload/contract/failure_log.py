@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from . import files
+from .layout import FAILURE_SCHEMA, FAILURES_FILE, SUCCEEDED_FILE
+from .reading import json_lines
 from .rules import PERMANENT, TRANSIENT
-
-FAILURES_FILE = "failures.jsonl"
-FAILURE_SCHEMA = "wms2.failure/1"
-SUCCEEDED_FILE = "succeeded.fence"
 
 #: Bounds of one line; it is written at once, so that lines of scripts that run side by side do not mix.
 MESSAGE_CHARACTERS = 1500
@@ -33,7 +31,7 @@ def note_success(dag_directory: Path, fence: int | None) -> None:
 
 def did_well(dag_directory: Path, fence: int | None) -> bool:
     """Whether a node has done well in this submission."""
-    return _text(dag_directory / SUCCEEDED_FILE) == str(fence)
+    return files.read_text(dag_directory / SUCCEEDED_FILE) == str(fence)
 
 
 def append_failure(dag_directory: Path, record: dict[str, Any], message: str) -> None:
@@ -84,21 +82,8 @@ def fails_everywhere(dag_directory: Path, fence: int | None, record: dict[str, A
 
 def read_failures(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a failure log; a damaged one is left out."""
-    for text in _text(path).splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict):
-            yield line
+    return json_lines(files.read_text(path))
 
 
 def _key(verdict: dict[str, Any]) -> tuple[Any, ...]:
     return (verdict.get("code"), verdict.get("step"), verdict.get("rule"))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""

@@ -61,6 +61,14 @@ def _is_torn(path: Path) -> bool:
         return stream.read(1) != b"\n"
 
 
+def read_text(path: Path) -> str:
+    """A text file; empty when there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
 def sync_directory(path: Path) -> None:
     """Make a rename inside ``path`` durable."""
     descriptor = os.open(path, os.O_RDONLY)

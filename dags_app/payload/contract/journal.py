@@ -6,17 +6,16 @@ in a journal and in no accepted report or manifest is a loser's: of a start that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..run.slot import Slot
 from . import codes, files
 from .codes import PayloadError
 from .layout import JOURNAL_SCHEMA, utc_now
 from .reading import load_document
+from .reports import Slot
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Journal:
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            files.write_atomic(self.path, json.dumps(self.document, indent=1) + "\n")
+            files.write_json(self.path, self.document)
             files.sync_directory(directory)
         except FileExistsError:
             raise PayloadError(codes.INVALID_DOCUMENT, f"{directory} is no directory of journals") from None

@@ -7,8 +7,9 @@ Counts: ``{run: {lumi: events or None}}``; JSON ``{"1": [[lumi, events], ...]}``
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Annotated, Any, Optional
 
+from .convert import Json
 from .reading import Value
 
 LumiSet = set[tuple[int, int]]  # (run, lumi)
@@ -90,3 +91,7 @@ def describe(lumis: LumiSet, limit: int = 10) -> str:
     parts = [f"{run}:{a}" if a == b else f"{run}:{a}-{b}" for run, iv in compact(lumis).items() for a, b in iv]
     more = f" and {len(parts) - limit} more ranges" if len(parts) > limit else ""
     return ", ".join(parts[:limit]) + more
+
+
+#: A field with the second form.
+Counts = Annotated[LumiCounts, Json(read=counts_from_json, write=counts_to_json)]

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..merge.groups import Content
-from ..run.slot import Slot
-from ..run.storage import StoredFile
 from . import lumis
-from .collecting import NodeReport, StepFigures
+from .convert import to_json
 from .documents import JobDocument, Origins, Output, UnitDocument
 from .layout import MANIFEST_VERSION, utc_now
+from .reports import NodeReport, OutputRecord, Slot, StepRecord
 
 
 @dataclass(frozen=True)
@@ -23,9 +21,7 @@ class MergedFile:
     """A merged file in the storage."""
 
     output: Output
-    stored: StoredFile
-    content: Content
-    parents: tuple[str, ...]
+    record: OutputRecord
     origins: Origins
 
 
@@ -86,31 +82,26 @@ def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[st
         "module": output.module,
         "step": output.step,
         "tier": output.tier,
-        "files": [
-            {
-                "lfn": file.stored.lfn,
-                "size_bytes": file.stored.size_bytes,
-                "adler32": file.stored.adler32,
-                "events": file.content.events,
-                "lumis": lumis.counts_to_json(file.content.lumis),
-                "parents": list(file.parents),
-                "pieces": pieces.of(file.origins),
-            }
-            for file in merged
-        ],
+        "files": [_file(file, pieces) for file in merged],
     }
+
+
+def _file(file: MergedFile, pieces: Pieces) -> dict[str, Any]:
+    written = to_json(file.record)
+    kept = ("lfn", "size_bytes", "adler32", "events", "lumis", "parents")
+    return {**{name: written[name] for name in kept}, "pieces": pieces.of(file.origins)}
 
 
 def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
     """Per step over the unit's jobs. CPU efficiency = CPU time / (wall time x threads), over all jobs together."""
-    by_step: dict[str, list[StepFigures]] = {}
+    by_step: dict[str, list[StepRecord]] = {}
     for report in reports:
         for step in report.steps:
             by_step.setdefault(step.name, []).append(step)
     return {name: _step_metrics(steps) for name, steps in by_step.items()}
 
 
-def _step_metrics(steps: list[StepFigures]) -> dict[str, Any]:
+def _step_metrics(steps: list[StepRecord]) -> dict[str, Any]:
     wall, cpu = sum(s.wall_seconds for s in steps), sum(s.cpu_seconds for s in steps)
     core_seconds = sum(s.wall_seconds * s.threads for s in steps)
     events = sum(s.events_read for s in steps)

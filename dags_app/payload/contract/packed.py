@@ -1,6 +1,6 @@
-"""Reading an attempt's packed logs (``<node>.<attempt>.logs.tar.gz``): whose they are, framework reports, ends of logs, ads.
+"""An attempt's packed logs (``<node>.<attempt>.logs.tar.gz``): ads, configurations, framework reports, ends of logs.
 
-Their writing is ``reports.write_logs``'s. An attempt number repeats after a rescue, so the job ad inside says whose they are.
+An attempt number repeats after a rescue, so the job ad inside says whose they are.
 Everything read is bounded; an archive that is missing or torn has nothing in it.
 """
 
@@ -11,14 +11,17 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .layout import logs_name
 
 JOB_AD, MACHINE_AD = "job.ad", "machine.ad"
 
-#: Several times what ``reports.write_logs`` packs at most.
+_LOG_BYTES = 256 * 1024
+_LOGS_BYTES = 8 * 1024 * 1024
+
+#: Several times what ``write_logs`` packs at most.
 _MOST_PACKED_BYTES = 32 * 1024 * 1024
 _MOST_UNPACKED_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024
@@ -27,6 +30,35 @@ _REPORT = re.compile(r"step(\d+)_(\w+)/FrameworkJobReport\.xml")
 _STDERR = re.compile(r"\w+/[\w.-]+\.stderr")
 _CLUSTER = re.compile(r"^ClusterId = (\d+)$", re.MULTILINE)
 _PROC = re.compile(r"^ProcId = (\d+)$", re.MULTILINE)
+
+
+def write_logs(target: Path, ads: Iterable[tuple[str, bytes]], steps_directory: Path) -> None:
+    """Pack the ads of job and machine, configurations, framework reports and the ends of the logs of every step; bounded."""
+    total = 0
+    with tarfile.open(target, "w:gz") as archive:
+        for name, data in ads:
+            _add(archive, name, data)
+        for path in sorted(steps_directory.glob("*/*")):
+            if path.suffix not in (".py", ".json", ".xml", ".stdout", ".stderr") or not path.is_file() or path.is_symlink():
+                continue
+            data = _end_of(path)
+            total += len(data)
+            if total > _LOGS_BYTES:
+                break
+            _add(archive, str(path.relative_to(steps_directory)), data, int(path.stat().st_mtime))
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes, modified: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime = len(data), modified
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def _end_of(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        stream.seek(0, io.SEEK_END)
+        stream.seek(max(0, stream.tell() - _LOG_BYTES))
+        return stream.read()
 
 
 def framework_reports(directory: Path, node: str, attempt: int, job_id: str) -> Iterator[tuple[str, str]]:

@@ -90,6 +90,17 @@ def load_document(path: Path, schema: str) -> Value:
     return document
 
 
+def json_lines(text: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file with one to a line; a line that is damaged, as a crash cuts it off, is left out."""
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
 def check_schema(document: Value, schema: str) -> None:
     """Refuse a document whose ``schema`` field is not ``schema`` (minor versions after a dot are accepted)."""
     found = document["schema"].text()

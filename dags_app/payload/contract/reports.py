@@ -1,30 +1,63 @@
-"""The report of one attempt (``<node>.<attempt>.report.json``) and its logs. Owns schema ``wms2.report/1``.
+"""The report of one attempt (``<node>.<attempt>.report.json``) in its parts. Owns schema ``wms2.report/1``.
 
-A report is written for every attempt that gets to run, also for a failed or stopped one; what is in it is what had been
-done by then. Not its reading: see ``collecting.py`` and ``post.py``.
+``run.attempt`` writes it as the attempt ends. Which attempt of a node counts is what its POST script wrote into
+``<node>.post.json``, not the highest attempt number: DAGMan counts attempts from 0 again after a rescue.
 """
 
 from __future__ import annotations
 
-import io
-import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Annotated, Any, Optional
 
-from ..run import slot
-from ..run.checks import Processed, ReadFile
-from ..run.slot import Slot
-from ..run.storage import StoredFile
-from . import codes, files, lumis
+from . import codes, lumis
 from .codes import PayloadError
-from .layout import REPORT_SCHEMA, logs_name, report_name, utc_now
-from .lumis import LumiCounts
+from .convert import Json, read
+from .documents import Staged, UnitDocument
+from .layout import POST_SCHEMA, REPORT_SCHEMA, SUCCESS_CATEGORY, post_name
+from .lumis import Counts, LumiCounts, LumiSet
+from .reading import Value, load_document
 
-_MESSAGE_CHARACTERS = 4000
-_LOG_BYTES = 256 * 1024
-_LOGS_BYTES = 8 * 1024 * 1024
+_Seconds = Annotated[float, Json(write=partial(round, ndigits=3))]
+_Megabytes = Annotated[float, Json(write=partial(round, ndigits=1))]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The slot and the HTCondor job of an attempt."""
+
+    site: str
+    host: str
+    job_id: str  # "<cluster>.<proc>", what DAGMan calls $JOBID
+    schedd: Optional[str]
+    unit: str
+    fence: int
+    #: A random id of this start of the job. HTCondor starts a job again under the same number, after a partition even while the
+    #: earlier start still runs; what both write must not meet.
+    execution: str
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """An input file with the number of events read; a range (from 0) when the job was given only a part of it.
+
+    ``last_event`` is None for a whole file, and for a part without events.
+    """
+
+    lfn: str
+    events: int
+    first_event: Optional[int] = None
+    last_event: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Processed:
+    """What a step really read or generated. ``files`` is empty for generation."""
+
+    events: int
+    lumis: Annotated[LumiSet, Json(read=lumis.expand, write=lumis.compact)]
+    files: tuple[ReadFile, ...]
 
 
 @dataclass(frozen=True)
@@ -34,10 +67,10 @@ class StepRecord:
     number: int
     name: str
     exit_code: int
-    wall_seconds: float
-    cpu_seconds: float
+    wall_seconds: _Seconds
+    cpu_seconds: _Seconds
     threads: int
-    peak_rss_mb: float
+    peak_rss_mb: _Megabytes
     events_read: int
     events_written: int
     skipped_files: tuple[str, ...] = ()
@@ -45,146 +78,100 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class OutputRecord:
-    """A file that was staged out."""
+class StoredFile:
+    """A file that has been staged out: where, how big, and the checksum of what is really on the disk."""
 
+    lfn: str
+    pfn: str
+    rse: str
+    size_bytes: int
+    adler32: str
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """A file that was staged out, and what it holds."""
+
+    module: str
+    step: str
+    dataset: str
+    lfn: str
+    pfn: str
+    rse: str
+    size_bytes: int
+    adler32: str
+    events: int
+    lumis: Counts
+    parents: tuple[str, ...]
+
+    @classmethod
+    def of(cls, output: Staged, stored: StoredFile, events: int, counts: LumiCounts, parents: tuple[str, ...]) -> OutputRecord:
+        """The record of a file of ``output``."""
+        place = (stored.lfn, stored.pfn, stored.rse, stored.size_bytes, stored.adler32)
+        return cls(output.module, output.step, output.dataset, *place, events, counts, parents)
+
+
+@dataclass(frozen=True)
+class UnmergedFile:
+    """A staged-out file of one processing node."""
+
+    node: str
     step: str
     module: str
-    dataset: str
-    stored: StoredFile
+    lfn: str
+    size_bytes: int
+    adler32: str
     events: int
-    lumis: LumiCounts
+    lumis: Counts
     parents: tuple[str, ...]
 
 
-@dataclass
-class AttemptReport:
-    """Collects what happens in an attempt and writes the report when the attempt ends, however it ends.
-
-    A context manager: a PayloadError inside becomes the report's exit code and is not passed on; any other error is
-    recorded as it is and goes on (the process then ends with Python's own status).
-    """
+@dataclass(frozen=True)
+class NodeReport:
+    """The report of a processing node that ended well. ``processed`` is kept as it was written."""
 
     node: str
-    attempt: int
-    role: str
-    slot: Slot
-    directory: Path
-    steps_directory: Path
-    exit_code: int = codes.SUCCESS
-    exit_step: str | None = None
-    error_message: str = ""
-    steps: list[StepRecord] = field(default_factory=list)
-    processed: Processed | None = None
-    outputs: list[OutputRecord] = field(default_factory=list)
-    started_at: str = field(default_factory=utc_now)
+    site: str
+    processed: dict[str, Any]
+    steps: tuple[StepRecord, ...]
+    outputs: tuple[UnmergedFile, ...]
+    task: int = 1
 
-    def __enter__(self) -> AttemptReport:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if isinstance(error, PayloadError):
-            self.exit_code, self.error_message = error.code, error.message
-        elif error is not None:
-            self.exit_code, self.error_message = codes.UNEXPECTED, f"unexpected {type(error).__name__}: {error}"
-        self._write()
-        return isinstance(error, PayloadError)
-
-    def _write(self) -> None:
-        write_logs(self.steps_directory, self.directory / logs_name(self.node, self.attempt))
-        files.write_json(self.directory / report_name(self.node, self.attempt), self.document())
-
-    def document(self) -> dict[str, Any]:
-        """The report as JSON."""
-        done = self.processed
-        return {
-            "schema": REPORT_SCHEMA,
-            "node": self.node,
-            "attempt": self.attempt,
-            "fence": self.slot.fence,
-            "job_id": self.slot.job_id,
-            "execution": self.slot.execution,
-            "unit": self.slot.unit,
-            "role": self.role,
-            "site": self.slot.site,
-            "host": self.slot.host,
-            "schedd": self.slot.schedd,
-            "started_at": self.started_at,
-            "ended_at": utc_now(),
-            "exit_code": self.exit_code,
-            "exit_step": self.exit_step,
-            "error_message": self.error_message[:_MESSAGE_CHARACTERS],
-            "steps": [_step_document(step) for step in self.steps],
-            "processed": {
-                "events": done.events if done else 0,
-                "lumis": lumis.compact(done.lumis) if done else {},
-                "files": [_read_document(file) for file in done.files] if done else [],
-            },
-            "outputs": [_output_document(output) for output in self.outputs],
-            "cgroup_peak_mb": slot.cgroup_peak_mb(),
-        }
+    @property
+    def idle(self) -> bool:
+        """Whether the node had nothing to do: one of a later task whose share of its upstream file is empty."""
+        return self.task > 1 and not self.processed.get("files")
 
 
-def _read_document(file: ReadFile) -> dict[str, Any]:
-    return {"lfn": file.lfn, "events": file.events, "first_event": file.first_event, "last_event": file.last_event}
+def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | None) -> tuple[Value, NodeReport]:
+    """The report that a node's POST script accepted, as it was written and as values.
+
+    PayloadError when there is none, or it is from another site than ``site``.
+    """
+    name, job_id = _accepted(directory, node)
+    report = load_document(directory / name, REPORT_SCHEMA)
+    found = node_report(report, unit, node)
+    if report["job_id"].text() != job_id:
+        raise report["job_id"].refuse(f"expected {job_id}, the job whose end {post_name(node)} judges")
+    if site is not None and found.site != site:
+        raise report["site"].refuse(f"{node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
+    return report, found
 
 
-def _step_document(step: StepRecord) -> dict[str, Any]:
-    return {
-        "number": step.number,
-        "name": step.name,
-        "exit_code": step.exit_code,
-        "wall_seconds": round(step.wall_seconds, 3),
-        "cpu_seconds": round(step.cpu_seconds, 3),
-        "threads": step.threads,
-        "peak_rss_mb": round(step.peak_rss_mb, 1),
-        "events_read": step.events_read,
-        "events_written": step.events_written,
-        "skipped_files": list(step.skipped_files),
-        "input_files": list(step.input_files),
-    }
+def _accepted(directory: Path, node: str) -> tuple[str, str]:
+    """Name of the report that the node's POST script accepted, and the job it is of."""
+    post = load_document(directory / post_name(node), POST_SCHEMA)
+    if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
+    return post["report"].text(), post["job_id"].text()
 
 
-def _output_document(output: OutputRecord) -> dict[str, Any]:
-    return {
-        "module": output.module,
-        "step": output.step,
-        "dataset": output.dataset,
-        "lfn": output.stored.lfn,
-        "pfn": output.stored.pfn,
-        "rse": output.stored.rse,
-        "size_bytes": output.stored.size_bytes,
-        "adler32": output.stored.adler32,
-        "events": output.events,
-        "lumis": lumis.counts_to_json(output.lumis),
-        "parents": list(output.parents),
-    }
-
-
-def write_logs(steps_directory: Path, target: Path) -> None:
-    """Pack the ads of job and machine, configurations, framework reports and the ends of the logs of every step; bounded."""
-    total = 0
-    with tarfile.open(target, "w:gz") as archive:
-        for name, data in slot.ads():
-            _add(archive, name, data)
-        for path in sorted(steps_directory.glob("*/*")):
-            if path.suffix not in (".py", ".json", ".xml", ".stdout", ".stderr") or not path.is_file() or path.is_symlink():
-                continue
-            data = _end_of(path)
-            total += len(data)
-            if total > _LOGS_BYTES:
-                break
-            _add(archive, str(path.relative_to(steps_directory)), data, int(path.stat().st_mtime))
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes, modified: int = 0) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mtime = len(data), modified
-    archive.addfile(entry, io.BytesIO(data))
-
-
-def _end_of(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        stream.seek(0, io.SEEK_END)
-        stream.seek(max(0, stream.tell() - _LOG_BYTES))
-        return stream.read()
+def node_report(report: Value, unit: UnitDocument, node: str) -> NodeReport:
+    """The values of a node's report; PayloadError when it is another's, or of an attempt that failed."""
+    if report["node"].text() != node or report["unit"].text() != unit.unit:
+        raise report.refuse(f"is of {report['unit'].text()}/{report['node'].text()}, expected {unit.unit}/{node}")
+    if report["exit_code"].integer() != codes.SUCCESS:
+        raise report["exit_code"].refuse(f"{node} failed: {report['error_message'].text()[:200]}")
+    read(report["processed"], Processed)
+    outputs = tuple(read(item, UnmergedFile, node=node) for item in report["outputs"].items())
+    return read(report, NodeReport, node=node, outputs=outputs, task=unit.job(node).task)

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Optional
 
+from .convert import Json, one_of, read, to_json
+from .layout import RULES_SCHEMA
 from .reading import Value, check_schema, load_document
-
-RULES_SCHEMA = "wms2.rules/1"
-RULES_FILE = "rules.json"
 
 #: Classes of error-handling 2.4. A success is never a rule's.
 TRANSIENT, PERMANENT, DATA, INFRASTRUCTURE = "transient", "permanent", "data", "infrastructure"
@@ -43,6 +42,25 @@ class Evidence:
     bad_files: tuple[str, ...] = ()
 
 
+def pattern_problem(text: str) -> str:
+    """Why a text is no regular expression; empty when it is one."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        return f"{text!r} is no regular expression: {error}"
+    return ""
+
+
+def _read_pattern(value: Value) -> str:
+    problem = pattern_problem(value.text())
+    if problem:
+        raise value.refuse(problem)
+    return value.text()
+
+
+_Pattern = Optional[Annotated[str, Json(read=_read_pattern)]]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule. A condition that is None holds for everything; patterns are searched for, not matched from the start.
@@ -52,15 +70,29 @@ class Rule:
     """
 
     name: str
-    category: str
-    action: str
-    first_code: int | None = None
-    last_code: int | None = None
-    message: str | None = None
-    step: str | None = None
-    site: str | None = None
-    cooloff_seconds: int | None = None
-    memory_factor: float | None = None
+    category: Annotated[str, one_of(*CATEGORIES)]
+    action: Annotated[str, one_of(*ACTIONS)]
+    first_code: Optional[int] = None
+    last_code: Optional[int] = None
+    message: _Pattern = None
+    step: _Pattern = None
+    site: _Pattern = None
+    cooloff_seconds: Optional[int] = None
+    memory_factor: Optional[float] = None
+
+    def problem(self) -> str:
+        """What is wrong with a rule whose fields have the right types; empty when it can be used."""
+        if all(condition is None for condition in (self.first_code, self.message, self.step, self.site)):
+            return "a rule needs a condition: an exit code, or a pattern for message, step or site"
+        if self.action == MORE_MEMORY and self.memory_factor is None:
+            return f"the action {MORE_MEMORY} needs a memory_factor"
+        if self.memory_factor is not None and not 1 < self.memory_factor <= 4:
+            return "memory_factor must be above 1 and at most 4"
+        if self.cooloff_seconds is not None and not 0 <= self.cooloff_seconds <= 86400:
+            return "cooloff_seconds must be between 0 and 86400"
+        if self.category == PERMANENT and self.action not in (STOP, ABORT_DAG):
+            return f"a permanent failure is not repeated: its action is {STOP} or {ABORT_DAG}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -116,15 +148,7 @@ def load_rules(path: Path) -> RuleBook:
 def rules_from(document: Value) -> RuleBook:
     """The rules of a document."""
     check_schema(document, RULES_SCHEMA)
-    limits = document["limits"]
-    return RuleBook(
-        rules=tuple(rule_from(item) for item in document["rules"].items()),
-        limits=Limits(
-            cooloff_seconds=limits["cooloff_seconds"].integer(),
-            max_memory_per_core_mb=limits["max_memory_per_core_mb"].integer(),
-            same_error_units=limits["same_error_units"].integer(),
-        ),
-    )
+    return RuleBook(tuple(rule_from(item) for item in document["rules"].items()), read(document["limits"], Limits))
 
 
 def rule_from(item: Value) -> Rule:
@@ -133,91 +157,18 @@ def rule_from(item: Value) -> Rule:
     bounds = [value.integer() for value in codes.items()] if codes else []
     if codes and (len(bounds) != 2 or bounds[0] > bounds[1]):
         raise codes.refuse("expected [first, last]")
-    cooloff, factor = item.get("cooloff_seconds"), item.get("memory_factor")
-    rule = Rule(
-        name=item["name"].text(),
-        category=_one_of(item["category"], CATEGORIES),
-        action=_one_of(item["action"], ACTIONS),
-        first_code=bounds[0] if bounds else None,
-        last_code=bounds[1] if bounds else None,
-        message=_pattern(item, "message"),
-        step=_pattern(item, "step"),
-        site=_pattern(item, "site"),
-        cooloff_seconds=cooloff.integer() if cooloff else None,
-        memory_factor=factor.number() if factor else None,
-    )
-    problem = rule_problem(rule)
-    if problem:
-        raise item.refuse(problem)
-    return rule
-
-
-def rule_problem(rule: Rule) -> str:
-    """What is wrong with a rule whose fields have the right types; empty when it can be used."""
-    if all(condition is None for condition in (rule.first_code, rule.message, rule.step, rule.site)):
-        return "a rule needs a condition: an exit code, or a pattern for message, step or site"
-    if rule.action == MORE_MEMORY and rule.memory_factor is None:
-        return f"the action {MORE_MEMORY} needs a memory_factor"
-    if rule.memory_factor is not None and not 1 < rule.memory_factor <= 4:
-        return "memory_factor must be above 1 and at most 4"
-    if rule.cooloff_seconds is not None and not 0 <= rule.cooloff_seconds <= 86400:
-        return "cooloff_seconds must be between 0 and 86400"
-    if rule.category == PERMANENT and rule.action not in (STOP, ABORT_DAG):
-        return f"a permanent failure is not repeated: its action is {STOP} or {ABORT_DAG}"
-    return ""
-
-
-def _one_of(value: Value, known: tuple[str, ...]) -> str:
-    found = value.text()
-    if found not in known:
-        raise value.refuse(f"expected one of {', '.join(known)}, found {found!r}")
-    return found
-
-
-def _pattern(item: Value, name: str) -> str | None:
-    value = item.get(name)
-    if value is None:
-        return None
-    problem = pattern_problem(value.text())
-    if problem:
-        raise value.refuse(problem)
-    return value.text()
-
-
-def pattern_problem(text: str) -> str:
-    """Why a text is no regular expression; empty when it is one."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        return f"{text!r} is no regular expression: {error}"
-    return ""
+    first, last = bounds or (None, None)
+    return read(item, Rule, first_code=first, last_code=last)
 
 
 def rules_document(rules: Iterable[Rule], limits: Limits) -> dict[str, Any]:
     """The document of these rules, in this order."""
-    return {
-        "schema": RULES_SCHEMA,
-        "limits": {
-            "cooloff_seconds": limits.cooloff_seconds,
-            "max_memory_per_core_mb": limits.max_memory_per_core_mb,
-            "same_error_units": limits.same_error_units,
-        },
-        "rules": [rule_document(rule) for rule in rules],
-    }
+    return {"schema": RULES_SCHEMA, "limits": to_json(limits), "rules": [rule_document(rule) for rule in rules]}
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
     """One rule as JSON; conditions that hold for everything are left out."""
     codes = None if rule.first_code is None else [rule.first_code, _last(rule)]
-    fields: dict[str, Any] = {
-        "name": rule.name,
-        "codes": codes,
-        "message": rule.message,
-        "step": rule.step,
-        "site": rule.site,
-        "category": rule.category,
-        "action": rule.action,
-        "cooloff_seconds": rule.cooloff_seconds,
-        "memory_factor": rule.memory_factor,
-    }
+    names = ("message", "step", "site", "category", "action", "cooloff_seconds", "memory_factor")
+    fields = {"name": rule.name, "codes": codes, **{name: getattr(rule, name) for name in names}}
     return {name: value for name, value in fields.items() if value is not None}

@@ -11,30 +11,27 @@ from pathlib import Path
 
 from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
-from ..contract.collecting import NodeReport, read_merge_input
 from ..contract.documents import JobDocument, UnitDocument
 from ..contract.journal import Journals
-from ..contract.layout import MANIFEST_FILE, MANIFEST_SCHEMA
+from ..contract.layout import CLEANUP, MANIFEST_FILE, MANIFEST_SCHEMA, MERGE, PROCESSING
 from ..contract.reading import load_document
-from ..contract.reports import AttemptReport
+from ..contract.reports import NodeReport
 from ..run import storage
-from ..run.job import ROLE as JOB_ROLE
+from ..run.attempt import AttemptReport
 from ..run.processes import stop_requests_as_errors
 from ..run.slot import read_slot
 from ..run.storage import Volume
-from .job import ROLE as MERGE_ROLE
-
-ROLE = "cleanup"
+from .collecting import read_merge_input
 
 
 def run_cleanup(directory: Path, node: str, attempt: int) -> int:
     """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
-    with AttemptReport(node, attempt, ROLE, read_slot(), directory, directory / "work") as report, stop_requests_as_errors():
+    with AttemptReport(node, attempt, CLEANUP, read_slot(), directory, directory / "work") as report, stop_requests_as_errors():
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         accepted = _check_merged(directory, job, unit, volume, reports)
-        journals = [Journals(volume.path(names.journals_lfn(job, unit, role)), job.dag_id) for role in (JOB_ROLE, MERGE_ROLE)]
+        journals = [Journals(volume.path(names.journals_lfn(job, unit, role)), job.dag_id) for role in (PROCESSING, MERGE)]
         read = [each.read() for each in journals]
         lfns = {file.lfn for each in reports for file in each.outputs}
         lfns |= {lfn for each in read for planned in each.values() for lfn in planned}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
-from ..contract.collecting import NodeReport, UnmergedFile
 from ..contract.documents import MergeLimits, Output, Task
 from ..contract.lumis import LumiCounts
+from ..contract.reports import NodeReport, UnmergedFile
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,22 @@ from pathlib import Path
 
 from ..contract import codes, documents, files, names
 from ..contract.codes import PayloadError, exit_status
-from ..contract.collecting import NodeReport, UnmergedFile, read_merge_input
 from ..contract.documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
 from ..contract.journal import Journals
-from ..contract.layout import MANIFEST_FILE
+from ..contract.layout import MANIFEST_FILE, MERGE
 from ..contract.manifest import MergedFile, build_manifest
-from ..contract.reports import AttemptReport, OutputRecord, StepRecord
+from ..contract.reports import NodeReport, OutputRecord, StepRecord, UnmergedFile
 from ..run import storage
+from ..run.attempt import AttemptReport
 from ..run.processes import Finished, stop_requests_as_errors
 from ..run.slot import read_slot
 from ..run.storage import Volume
 from . import groups as merging
+from .collecting import read_merge_input
 from .groups import Content, MergeGroup
 from .parentage import Parentage
 from .tools import MergeTask, run_merge
 
-ROLE = "merge"
 WORK = "work"
 
 
@@ -47,13 +47,13 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
     work = directory / WORK
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    with AttemptReport(node, attempt, ROLE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
+    with AttemptReport(node, attempt, MERGE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         merging.check_read_once(job.tasks[1:], reports)
         plan = plan_merge(job, unit, reports, report.slot.execution)
-        journals = Journals(volume.path(names.journals_lfn(job, unit, ROLE)), job.dag_id)
+        journals = Journals(volume.path(names.journals_lfn(job, unit, MERGE)), job.dag_id)
         journal = journals.of(node, report.slot, (planned.lfn for planned in plan))
         journal.keep()
         merged = []
@@ -88,7 +88,7 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     number = len(report.steps) + 1
     directory = report.steps_directory / f"merge{number}_{planned.output.module}"
     directory.mkdir(parents=True)
-    report.exit_step = "merge"
+    report.exit_step = MERGE
     step = next(step for step in job.steps if step.name == planned.output.step)
     _check_inputs(volume, planned.group)
     inputs = [volume.path(file.lfn) for file in planned.group.files]
@@ -99,12 +99,10 @@ def _merge_one(report: AttemptReport, volume: Volume, job: JobDocument, planned:
     report.exit_step = "stageOut"
     stored = storage.stage_out(run.output, volume, planned.lfn, report.slot.execution)
     run.output.unlink()
-    output, parents = planned.output, planned.parents
-    report.outputs.append(
-        OutputRecord(output.step, output.module, output.dataset, stored, content.events, content.lumis, parents)
-    )
+    record = OutputRecord.of(planned.output, stored, content.events, content.lumis, planned.parents)
+    report.outputs.append(record)
     report.exit_step = None
-    return MergedFile(output, stored, content, parents, planned.origins)
+    return MergedFile(planned.output, record, planned.origins)
 
 
 def _check_inputs(volume: Volume, group: MergeGroup) -> None:

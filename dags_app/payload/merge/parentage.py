@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..contract.collecting import NodeReport, UnmergedFile
+from ..contract.reports import NodeReport, UnmergedFile
 from .groups import MergeGroup
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..contract import codes, files, packed
 from ..contract.codes import PayloadError
 from ..contract.documents import read_unit
-from ..contract.layout import REPORT_SCHEMA, report_name
+from ..contract.layout import REPORT_SCHEMA, report_name, stderr_name
 from ..contract.reading import Value, load_document
 from ..contract.rules import Evidence
 from ..run import fjr
@@ -120,7 +120,7 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
         found = of_framework_report(fjr.parse_framework_report(text), inputs).evidence
         if found is not None:
             return Evidence(found.code, found.message, name, site, found.bad_files)
-    own = files.tail_text(directory / f"{call.node}.{call.retry}.err", _LOST_REPORT_LINES)
+    own = files.tail_text(directory / stderr_name(call.node, call.retry), _LOST_REPORT_LINES)
     program = packed.last_stderr(directory, call.node, call.retry, call.job_id, _LOST_REPORT_LINES)
     tail = "\n".join(part for part in (program, own) if part)
     named = bad_files(tail, inputs or ())

@@ -9,12 +9,8 @@ import json
 from pathlib import Path
 
 from ..contract import codes, files, scripts
+from ..contract.layout import cooloff_name
 from .attempts import PostCall
-
-
-def state_path(directory: Path, node: str) -> Path:
-    """Where the waiting of a node is counted."""
-    return directory / f"{node}.cooloff.json"
 
 
 def deferrals(cooloff_seconds: int, deferral_seconds: int) -> int:
@@ -32,7 +28,7 @@ def begin(directory: Path, call: PostCall, wanted: int) -> int:
 
 def go_on(directory: Path, call: PostCall) -> int | None:
     """The exit status while this very attempt is waiting; None when it is not, and is to be judged."""
-    path = state_path(directory, call.node)
+    path = directory / cooloff_name(call.node)
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         if {name: state[name] for name in _call(directory, call)} != _call(directory, call):
@@ -48,7 +44,7 @@ def go_on(directory: Path, call: PostCall) -> int | None:
 
 
 def _write(directory: Path, call: PostCall, *, used: int, wanted: int) -> None:
-    files.write_json(state_path(directory, call.node), {**_call(directory, call), "used": used, "wanted": wanted})
+    files.write_json(directory / cooloff_name(call.node), {**_call(directory, call), "used": used, "wanted": wanted})
 
 
 def _call(directory: Path, call: PostCall) -> dict[str, object]:

@@ -13,12 +13,10 @@ from typing import Any
 
 from ..contract import codes, documents, files, names, scripts
 from ..contract.codes import PayloadError
-from ..contract.layout import SITE_ATTRIBUTE
-from . import eventlog
-from . import script_failures as untold
+from ..contract.layout import ELECTED_LOG, INNER_DAG, MERGE, ORPHANS_FILE, PROCESSING, SITE_ATTRIBUTE, SITE_INCLUDE, rescue_glob
+from . import eventlog, script_failures
 
-_RESCUE = re.compile(r"group\.dag\.rescue(\d{3})")
-_MERGE_DONE = re.compile(r"^DONE merge\s*$", re.MULTILINE)
+_MERGE_DONE = re.compile(rf"^DONE {MERGE}\s*$", re.MULTILINE)
 
 
 def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> int:
@@ -30,7 +28,7 @@ def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> in
     if return_value != 0:
         scripts.log(directory, f"elect: the landing job {job_id} ended with {return_value}")
         ran_at = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE) or ""
-        untold.tell_landing(directory, job_id, return_value, ran_at)
+        script_failures.tell_landing(directory, job_id, return_value, ran_at)
         return 1
     site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
     if not site:
@@ -50,8 +48,7 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
     site = scripts.elected_site(place)
     if site is None:
         return 0
-    avoided = scripts.avoided_sites(directory / scripts.AVOID_INCLUDE) | scripts.avoided_sites(place / scripts.AVOID_INCLUDE)
-    if site in avoided and not _merge_is_done(place):
+    if site in scripts.avoided_sites(place) and not _merge_is_done(place):
         _leave_site(place, site)
         scripts.log(place, f"reelect: left {site}, which is to be avoided")
         return 0
@@ -64,7 +61,7 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
 
 
 def _rescues(place: Path) -> list[Path]:
-    return sorted(path for path in place.glob("group.dag.rescue*") if _RESCUE.fullmatch(path.name))
+    return sorted(place.glob(rescue_glob(INNER_DAG)))
 
 
 def _merge_is_done(place: Path) -> bool:
@@ -75,13 +72,13 @@ def _merge_is_done(place: Path) -> bool:
 def _leave_site(place: Path, site: str) -> None:
     """The order matters when this is killed half way: without ``site.inc`` nothing here would run again."""
     for orphan in _orphans(place, site):
-        files.append_line(place / scripts.ORPHANS_FILE, json.dumps(orphan))
-    elections = len(files.tail_text(place / scripts.ELECTED_LOG, 1000).splitlines())
+        files.append_line(place / ORPHANS_FILE, json.dumps(orphan))
+    elections = len(files.tail_text(place / ELECTED_LOG, 1000).splitlines())
     for rescue in _rescues(place):
         rescue.replace(rescue.with_name(f"{rescue.name}.site{elections}"))
     for post in place.glob("*.post.json"):
         post.unlink()
-    (place / scripts.SITE_INCLUDE).unlink()
+    (place / SITE_INCLUDE).unlink()
 
 
 def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
@@ -91,7 +88,7 @@ def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
     """
     job, unit = documents.read_job(place.parent), documents.read_unit(place)
     orphans: list[dict[str, Any]] = [
-        {"site": site, "journals": names.journals_lfn(job, unit, role)} for role in ("processing", "merge")
+        {"site": site, "journals": names.journals_lfn(job, unit, role)} for role in (PROCESSING, MERGE)
     ]
     for path in sorted(place.glob("*.report.json")):
         try:

@@ -15,23 +15,25 @@ from typing import Any
 from ..contract import codes, failure_log, files, packed, scripts
 from ..contract.codes import PayloadError
 from ..contract.layout import (
+    CLUSTER_LOG,
     MANIFEST_FILE,
     MANIFEST_SCHEMA,
+    MERGE,
     POST_SCHEMA,
+    PROCESSING,
+    RULES_FILE,
     SITE_ATTRIBUTE,
     attempts_name,
     post_name,
     report_name,
+    stderr_name,
     utc_now,
 )
-from ..contract.reading import Value, load_document
-from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, RULES_FILE, Evidence, RuleBook, load_rules
+from ..contract.reading import Value, json_lines, load_document
+from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, Evidence, RuleBook, load_rules
 from . import attempts, cooloff, eventlog, resources
 from .attempts import AttemptFacts, PostCall
 from .classify import SUCCESS, Classification, Situation, classify
-
-MERGE_NODE = "merge"
-JOB_LOG = "cluster.log"
 
 _LOG_TAIL_LINES = 200
 _ATTEMPTS_BYTES = 4 * 1024 * 1024
@@ -81,8 +83,8 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
 
 def _facts(directory: Path, call: PostCall) -> AttemptFacts:
     report, problem = attempts.read_attempt_report(directory, call)
-    history = eventlog.job_history(directory / JOB_LOG, call.job_id, SITE_ATTRIBUTE)
-    merged = call.node == MERGE_NODE and report is not None and report["exit_code"].integer() == codes.SUCCESS
+    history = eventlog.job_history(directory / CLUSTER_LOG, call.job_id, SITE_ATTRIBUTE)
+    merged = call.node == MERGE and report is not None and report["exit_code"].integer() == codes.SUCCESS
     return AttemptFacts(report, history, problem, _manifest_problem(directory, report) if merged and report is not None else "")
 
 
@@ -118,8 +120,6 @@ def _asked(directory: Path, call: PostCall, past: list[dict[str, Any]]) -> resou
 def _situation(
     directory: Path, call: PostCall, book: RuleBook, past: list[dict[str, Any]], asked: resources.Asked | None, site: str
 ) -> Situation:
-    avoided = scripts.avoided_sites(directory.parent / scripts.AVOID_INCLUDE)
-    avoided |= scripts.avoided_sites(directory / scripts.AVOID_INCLUDE)
     faults = [
         line
         for line in past
@@ -132,7 +132,7 @@ def _situation(
         attempt=call.retry,
         max_retries=call.max_retries,
         earlier_faults=len(faults),
-        other_site=bool(site and resources.landing_sites(directory) - avoided - {site}),
+        other_site=bool(site and resources.landing_sites(directory) - scripts.avoided_sites(directory) - {site}),
         memory_mb=asked.memory_mb if asked else None,
         most_memory_mb=asked.cores * book.limits.max_memory_per_core_mb if asked else None,
     )
@@ -163,7 +163,7 @@ def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
         "max_retries": call.max_retries,
         "final": not verdict.retryable or call.retry >= call.max_retries,
         "unit": whole.get("unit") or directory.name,
-        "role": whole.get("role") or (MERGE_NODE if call.node == MERGE_NODE else "processing"),
+        "role": whole.get("role") or (MERGE if call.node == MERGE else PROCESSING),
         "fence": whole.get("fence", scripts.submission_fence(directory)),
         "job_id": call.job_id,
         "report": report_name(call.node, call.retry) if report is not None else None,
@@ -246,19 +246,15 @@ def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) ->
 
 def _log_tail(directory: Path, node: str, retry: int, job_id: str, *, failed: bool) -> str:
     """The end of the job's stderr, after that of the program that failed inside it."""
-    own = files.tail_text(directory / f"{node}.{retry}.err", _LOG_TAIL_LINES)
+    own = files.tail_text(directory / stderr_name(node, retry), _LOG_TAIL_LINES)
     program = packed.last_stderr(directory, node, retry, job_id, _LOG_TAIL_LINES) if failed else ""
     return "\n".join("\n".join(part for part in (program, own) if part).splitlines()[-_LOG_TAIL_LINES:])
 
 
 def _past_attempts(directory: Path, node: str) -> list[dict[str, Any]]:
     """Recorded attempts of a node, oldest first; a line that a crash cut off is left out."""
-    found = []
-    for text in files.tail_text(directory / attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES).splitlines():
-        line = _loaded(text)
-        if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict):
-            found.append(line)
-    return found
+    lines = json_lines(files.tail_text(directory / attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES))
+    return [line for line in lines if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict)]
 
 
 def _is_of(line: dict[str, Any], call: PostCall) -> bool:
@@ -267,18 +263,10 @@ def _is_of(line: dict[str, Any], call: PostCall) -> bool:
 
 def _same_call(text: str, record: dict[str, Any]) -> bool:
     """Whether a recorded line is of this attempt. What is done about it may differ by now: other units have failed since."""
-    before = _loaded(text)
+    before = next(json_lines(text), {})
     old, new = before.get("classification"), record["classification"]
     same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
     return same and isinstance(old, dict) and all(old.get(name) == new[name] for name in ("category", "code"))
-
-
-def _loaded(text: str) -> dict[str, Any]:
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return {}
-    return line if isinstance(line, dict) else {}
 
 
 def _text(report: Value | None, name: str) -> str:

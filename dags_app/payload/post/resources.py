@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..contract import files, scripts
-
-DAG_FILE = "group.dag"
+from ..contract import files
+from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE
 
 _MEMORY = re.compile(r"^request_memory\s*=\s*\$\(MEMORY_\$\(JOB\):(.+)\)\s*$", re.MULTILINE)
 _CORES = re.compile(r"^request_cpus\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -32,12 +31,12 @@ class Asked:
 
 def asked_by(directory: Path, node: str) -> Asked | None:
     """What the node's submit file asks for now; None when it cannot be told."""
-    dag = _text(directory / DAG_FILE)
+    dag = files.read_text(directory / INNER_DAG)
     submit = re.search(rf"^JOB {re.escape(node)} (\S+)", dag, re.MULTILINE)
     if submit is None:
         return None
     variables = _variables(dag, node)
-    text = _text(directory / submit.group(1))
+    text = files.read_text(directory / submit.group(1))
     default, cores = _whole(_MEMORY.search(text), variables), _whole(_CORES.search(text), variables)
     raised = _raised(directory, node)
     if cores is None or (default is None and raised is None):
@@ -47,19 +46,19 @@ def asked_by(directory: Path, node: str) -> Asked | None:
 
 def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
     """Let the node's next submission ask for ``memory_mb``."""
-    path = directory / scripts.MEMORY_INCLUDE
+    path = directory / MEMORY_INCLUDE
     with _locked(directory):
-        kept = [line for line in _text(path).splitlines() if not line.startswith(f"MEMORY_{node} ")]
+        kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"MEMORY_{node} ")]
         files.write_atomic(path, "\n".join([*kept, f"MEMORY_{node} = {memory_mb}"]) + "\n")
 
 
 def landing_sites(directory: Path) -> set[str]:
     """Sites where the unit may land, as planned."""
-    return {site for site in _variables(_text(directory / DAG_FILE), "landing").get("sites", "").split(",") if site}
+    return {site for site in _variables(files.read_text(directory / INNER_DAG), LANDING).get("sites", "").split(",") if site}
 
 
 def _raised(directory: Path, node: str) -> int | None:
-    found = re.search(rf"^MEMORY_{re.escape(node)} = (\d+)$", _text(directory / scripts.MEMORY_INCLUDE), re.MULTILINE)
+    found = re.search(rf"^MEMORY_{re.escape(node)} = (\d+)$", files.read_text(directory / MEMORY_INCLUDE), re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
@@ -80,10 +79,3 @@ def _locked(directory: Path) -> Iterator[None]:
     with (directory / ".memory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""

@@ -10,10 +10,9 @@ from typing import Any
 
 from ..contract import codes, failure_log, files, scripts
 from ..contract.codes import PayloadError
-from ..contract.layout import utc_now
-from ..contract.rules import INFRASTRUCTURE, RETRY, RULES_FILE, TRANSIENT, Evidence, first_match, load_rules
+from ..contract.layout import LANDING, MERGE, PROCESSING, RULES_FILE, SCRIPTS_LOG, utc_now
+from ..contract.rules import INFRASTRUCTURE, RETRY, TRANSIENT, Evidence, first_match, load_rules
 
-LANDING, PROCESSING, MERGE = "landing", "processing", "merge"
 #: Job id of a script that runs before there is a job.
 NO_JOB = "-"
 
@@ -60,6 +59,6 @@ def _tell(unit: Path, node: str, role: str, job_id: str, evidence: Evidence, cat
             "reason": f"exit code {evidence.code}: {evidence.message}",
             "bad_input_files": [],
         },
-        "log_tail": files.tail_text(unit / scripts.SCRIPTS_LOG, _LOG_LINES),
+        "log_tail": files.tail_text(unit / SCRIPTS_LOG, _LOG_LINES),
     }
     failure_log.append_failure(unit.parent, record, evidence.message)

@@ -6,37 +6,21 @@ cmsRun ends with 0 after skipping a file or reading nothing; here both are failu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..contract import codes
 from ..contract.codes import PayloadError
 from ..contract.documents import UnitJob
 from ..contract.lumis import LumiSet, describe, lumi_set
+from ..contract.reports import Processed, ReadFile
 from .fjr import FrameworkReport, OutputFileReport
 from .gathering import GatheredFile
 
 
-@dataclass(frozen=True)
-class ReadFile:
-    """An input file with the number of events read; ``first_event`` (from 0) when the job was given only a part of it."""
-
-    lfn: str
-    events: int
-    first_event: int | None = None
-
-    @property
-    def last_event(self) -> int | None:
-        """Last event read of a part; None for a whole file, and for a part without events."""
-        return None if self.first_event is None or self.events == 0 else self.first_event + self.events - 1
-
-
-@dataclass(frozen=True)
-class Processed:
-    """What a step really read or generated. ``files`` is empty for generation."""
-
-    events: int
-    lumis: LumiSet
-    files: tuple[ReadFile, ...]
+def _read_file(lfn: str, events: int, first_event: int | None = None) -> ReadFile:
+    """A file that was read whole, or from ``first_event`` on."""
+    last_event = None if first_event is None or events == 0 else first_event + events - 1
+    return ReadFile(lfn, events, first_event, last_event)
 
 
 def processed_by(report: FrameworkReport) -> Processed:
@@ -47,7 +31,7 @@ def processed_by(report: FrameworkReport) -> Processed:
     inputs = report.primary_inputs
     if inputs:
         lumis = {lumi for file in inputs for lumi in lumi_set(file.lumis)}
-        return Processed(sum(f.events_read for f in inputs), lumis, tuple(ReadFile(f.lfn, f.events_read) for f in inputs))
+        return Processed(sum(f.events_read for f in inputs), lumis, tuple(_read_file(f.lfn, f.events_read) for f in inputs))
     counted = report.metric("ProcessingSummary", "NumberEvents")
     events = int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
     return Processed(events, {lumi for file in report.outputs for lumi in lumi_set(file.lumis)}, ())
@@ -56,7 +40,7 @@ def processed_by(report: FrameworkReport) -> Processed:
 def with_ranges(done: Processed, job: UnitJob) -> Processed:
     """``done`` with the first event of each file that the job was given a part of."""
     starts = {file.lfn: file.first_event for file in job.files}
-    return replace(done, files=tuple(replace(file, first_event=starts.get(file.lfn)) for file in done.files))
+    return replace(done, files=tuple(_read_file(file.lfn, file.events, starts.get(file.lfn)) for file in done.files))
 
 
 def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> Processed:
@@ -67,7 +51,7 @@ def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> 
     files = []
     for file in inputs:
         lfn = lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)
-        files.append(ReadFile(lfn, file.events_read, starts.get(lfn)))
+        files.append(_read_file(lfn, file.events_read, starts.get(lfn)))
     return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, tuple(files))
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from ..contract import codes, documents, files, lumis, scripts
 from ..contract.codes import PayloadError
-from ..contract.collecting import accepted_report
 from ..contract.documents import Task, UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import LumiCounts
 from ..contract.reading import Value, load_document
+from ..contract.reports import accepted_report
 from .shares import Part, part_of
 from .storage import Volume
 

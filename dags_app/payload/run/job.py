@@ -13,16 +13,15 @@ from pathlib import Path
 from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
 from ..contract.journal import Journals
-from ..contract.layout import SANDBOX_FILE
-from ..contract.reports import AttemptReport, OutputRecord
+from ..contract.layout import PROCESSING, SANDBOX_FILE
+from ..contract.reports import OutputRecord, Processed
 from . import storage
-from .checks import Processed
+from .attempt import AttemptReport
 from .gathering import read_node_input
 from .processes import stop_requests_as_errors
 from .slot import read_slot
 from .steps import DoneStep, JobContext, run_chain
 
-ROLE = "processing"
 WORK = "work"
 
 
@@ -31,7 +30,7 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
     work = directory / WORK
     shutil.rmtree(work, ignore_errors=True)  # a job that HTCondor started again in the same place
     work.mkdir()
-    with AttemptReport(node, attempt, ROLE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
+    with AttemptReport(node, attempt, PROCESSING, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
         volume = storage.site_volume(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
@@ -75,7 +74,7 @@ def _is_inside(path: Path, directory: Path) -> bool:
 def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, DoneStep]) -> None:
     """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there; journal first."""
     job, report, parents = context.job, context.attempt, _parents(context)
-    journals = Journals(volume.path(names.journals_lfn(job, context.unit, ROLE)), job.dag_id)
+    journals = Journals(volume.path(names.journals_lfn(job, context.unit, PROCESSING)), job.dag_id)
     lfns = [lfn for step in done.values() for lfn in context.lfns_of(step.step).values()]
     journal = journals.of(report.node, report.slot, lfns)
     journal.keep()
@@ -86,8 +85,7 @@ def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, Done
                 raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
             lfn = context.lfns_of(step.step)[output.module]
             stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.execution)
-            record = OutputRecord(output.step, output.module, output.dataset, stored, written.events, written.lumis, parents)
-            report.outputs.append(record)
+            report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))
             journal.keep()
 
 

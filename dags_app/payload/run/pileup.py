@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..contract import codes
 from ..contract.codes import PayloadError
@@ -21,21 +20,12 @@ from ..contract.reading import Value, load_document
 
 @dataclass(frozen=True)
 class Mixing:
-    """What the mixing modules of one kind read."""
+    """What the mixing modules of one kind read, as ``tweak.json`` says it."""
 
     kind: str
     files: tuple[str, ...]  # LFNs
     sequential: bool
     skip_events: int
-
-    def tweak(self) -> dict[str, Any]:
-        """The form in ``tweak.json``."""
-        return {
-            "kind": self.kind,
-            "files": list(self.files),
-            "sequential": self.sequential,
-            "skip_events": self.skip_events,
-        }
 
 
 def mixing_of(directory: Path, job: JobDocument, unit_job: UnitJob, step: Step, *, site: str, seed: str) -> tuple[Mixing, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
+from ..contract.convert import to_json
 from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
 from .pileup import Mixing
 from .shares import Part
@@ -55,7 +56,7 @@ def write_step(
             "threads": step.threads,
             "streams": step.event_streams,
             "seed": seed_of(job, unit, unit_job, step),
-            "pileup": [each.tweak() for each in mixing],
+            "pileup": [to_json(each) for each in mixing],
         }
     )
     for module in step.output_modules:

@@ -8,35 +8,16 @@ from __future__ import annotations
 import os
 import re
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from ..contract import codes
 from ..contract.codes import PayloadError
-from ..contract.layout import SITE_ATTRIBUTE
+from ..contract.layout import FENCE_ATTRIBUTE, SITE_ATTRIBUTE, UNIT_ATTRIBUTE
 from ..contract.packed import JOB_AD, MACHINE_AD
-
-#: ClassAd attributes that the planner stamps on every job.
-FENCE_ATTRIBUTE = "WMS2_Fence"
-UNIT_ATTRIBUTE = "WMS2_Unit"
+from ..contract.reports import Slot
 
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """The slot and the HTCondor job of this attempt."""
-
-    site: str
-    host: str
-    job_id: str  # "<cluster>.<proc>", what DAGMan calls $JOBID
-    schedd: str | None
-    unit: str
-    fence: int
-    #: A random id of this start of the job. HTCondor starts a job again under the same number, after a partition even while the
-    #: earlier start still runs; what both write must not meet.
-    execution: str
 
 
 def read_ad(path: Path) -> dict[str, str]:

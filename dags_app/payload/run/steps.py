@@ -12,8 +12,9 @@ from pathlib import Path
 from ..contract import codes, files, names
 from ..contract.codes import PayloadError
 from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
-from ..contract.reports import AttemptReport, StepRecord
+from ..contract.reports import Processed, StepRecord
 from . import checks, fjr, psets
+from .attempt import AttemptReport
 from .cmssw import run_in_release
 from .fjr import FrameworkReport, OutputFileReport
 from .gathering import GatheredFile
@@ -104,7 +105,7 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     return DoneStep(step, directory, report)
 
 
-def _processed(context: JobContext, report: FrameworkReport) -> checks.Processed:
+def _processed(context: JobContext, report: FrameworkReport) -> Processed:
     if context.gathered:
         return checks.read_gathered(report, context.gathered)
     return checks.with_ranges(checks.processed_by(report), context.unit_job)

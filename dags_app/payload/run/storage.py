@@ -16,6 +16,7 @@ from pathlib import Path
 from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.reading import Value
+from ..contract.reports import StoredFile
 
 _PROTOCOL = "file"
 
@@ -50,17 +51,6 @@ class Volume:
     def pfn(self, lfn: str) -> str:
         """The PFN of ``lfn`` as text."""
         return f"file://{self.path(lfn)}"
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A file that has been staged out: where, how big, and the checksum of what is really on the disk."""
-
-    lfn: str
-    pfn: str
-    rse: str
-    size_bytes: int
-    adler32: str
 
 
 def site_volume(site: str) -> Volume:

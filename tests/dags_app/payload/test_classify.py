@@ -16,7 +16,6 @@ from dags_app.payload.contract.rules import (
     RuleBook,
     first_match,
     rule_from,
-    rule_problem,
     rules_document,
     rules_from,
 )
@@ -210,4 +209,4 @@ def test_a_rule_that_cannot_be_used_is_refused_with_its_place(fields: dict[str, 
 
 
 def test_every_shipped_rule_can_be_used() -> None:
-    assert [rule.name for rule in BOOK.rules if rule_problem(rule)] == []
+    assert [rule.name for rule in BOOK.rules if rule.problem()] == []

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract.codes import PayloadError
-from dags_app.payload.contract.collecting import NodeReport, UnmergedFile
 from dags_app.payload.contract.documents import MergeLimits, Output
 from dags_app.payload.contract.lumis import compact
+from dags_app.payload.contract.reports import NodeReport, UnmergedFile
 from dags_app.payload.merge.groups import Content, check_same, files_of, group_files
 from dags_app.payload.merge.parentage import Parentage
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.db import connections, transaction
 
-from dags_app.payload.contract.failure_log import FAILURES_FILE
+from dags_app.payload.contract.layout import FAILURES_FILE
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_fail, request_release, request_restart
 from requests_app.services.release import ReleaseMode

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dags_app.payload.contract import layout
-from dags_app.payload.contract.failure_log import FAILURES_FILE
-from dags_app.payload.contract.layout import post_name
+from dags_app.payload.contract.layout import FAILURES_FILE, post_name
 from tests.support.scripted.schedd import Job
 
 
