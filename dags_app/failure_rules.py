@@ -6,7 +6,7 @@ Changing a rule with an audit entry is ``requests_app.services.failure_rules``'s
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from wms2.conf import Conf
 
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
 SHIPPED_SCHEMA = "wms2.shipped_rules/1"
+_PATTERNS = ("message", "step", "site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,12 @@ def failure_rules_load() -> tuple[int, int]:
             if row is not None and row.source == FailureRule.Source.OPERATOR:
                 kept += 1
                 continue
-            fields = {**row_fields(one.rule), "order": one.order, "note": one.note}
+            columns = {**row_fields(one.rule), "order": one.order, "note": one.note}
             if row is None:
-                new.append(FailureRule(name=one.rule.name, source=FailureRule.Source.SHIPPED, **fields))
-            elif any(getattr(row, name) != value for name, value in fields.items()):
+                new.append(FailureRule(name=one.rule.name, source=FailureRule.Source.SHIPPED, **columns))
+            elif any(getattr(row, name) != value for name, value in columns.items()):
                 changed += 1
-                FailureRule.objects.filter(pk=row.pk).update(**fields)
+                FailureRule.objects.filter(pk=row.pk).update(**columns)
         FailureRule.objects.bulk_create(new)
         names = [one.rule.name for one in shipped]
         FailureRule.objects.filter(source=FailureRule.Source.SHIPPED).exclude(name__in=names).delete()
@@ -68,34 +69,16 @@ def failure_rules_load() -> tuple[int, int]:
 
 
 def row_fields(rule: Rule) -> dict[str, Any]:
-    """A rule's columns."""
-    return {
-        "first_code": rule.first_code,
-        "last_code": rule.last_code,
-        "message": rule.message or "",
-        "step": rule.step or "",
-        "site": rule.site or "",
-        "category": rule.category,
-        "action": rule.action,
-        "cooloff_seconds": rule.cooloff_seconds,
-        "memory_factor": rule.memory_factor,
-    }
+    """A rule's columns but its name; a condition that is None is empty text there."""
+    columns = {name: value for name, value in asdict(rule).items() if name != "name"}
+    return columns | {name: columns[name] or "" for name in _PATTERNS}
 
 
 def rule_of(row: FailureRule) -> Rule:
     """A row as the value that the payload matches with."""
-    return Rule(
-        name=row.name,
-        category=row.category,
-        action=row.action,
-        first_code=row.first_code,
-        last_code=row.first_code if row.last_code is None else row.last_code,
-        message=row.message or None,
-        step=row.step or None,
-        site=row.site or None,
-        cooloff_seconds=row.cooloff_seconds,
-        memory_factor=row.memory_factor,
-    )
+    found = {field.name: getattr(row, field.name) for field in fields(Rule)}
+    found |= {name: found[name] or None for name in _PATTERNS}
+    return Rule(**found | {"last_code": row.first_code if row.last_code is None else row.last_code})
 
 
 def rules_in_force(knobs: Conf) -> RuleBook:

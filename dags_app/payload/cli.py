@@ -19,18 +19,27 @@ from .contract import scripts
 from .contract.codes import PayloadError, exit_status
 from .contract.layout import LANDING, MERGE
 
-#: Where each command is. Loaded when it is run: DAGMan starts a script per node and attempt, and each needs only its own.
-_COMMANDS = {
-    "job": ("run.job", "run_job"),
-    "merge": ("merge.job", "run_merge_job"),
-    "cleanup": ("merge.cleanup", "run_cleanup"),
-    "elect": ("post.election", "elect"),
-    "reelect": ("post.election", "reelect"),
-    "gather": ("run.gathering", "gather"),
-    "collect": ("merge.collecting", "collect"),
-    "post": ("post.post", "run_post"),
+#: What each command is, and where. Loaded when it is run: DAGMan starts a script per node and attempt, each needs only its own.
+_ON_WORKER = {
+    "job": ("run a processing node", "run.job", "run_job"),
+    "merge": ("merge a unit", "merge.job", "run_merge_job"),
+    "cleanup": ("remove a unit's unmerged files", "merge.cleanup", "run_cleanup"),
 }
-_ON_WORKER = {"job", "merge", "cleanup"}
+_SCRIPTS = {
+    "elect": ("POST of landing: pin the unit to a site", "post.election", "elect"),
+    "reelect": ("PRE of a unit: leave a site that is to be avoided", "post.election", "reelect"),
+    "gather": ("PRE of a later task's node: list what its upstream nodes left", "run.gathering", "gather"),
+    "collect": ("PRE of merge: gather the nodes' reports", "merge.collecting", "collect"),
+    "post": ("POST of a processing or merge node", "post.post", "run_post"),
+}
+#: What DAGMan passes to each script, in order.
+_WORDS: dict[str, dict[str, type]] = {
+    "elect": {"nodes_log": str, "job_id": str, "return_value": int},
+    "reelect": {"unit": str, "retry": int},
+    "gather": {"node": str},
+    "collect": {},
+    "post": {"node": str, "return_value": int, "retry": int, "max_retries": int, "job_id": str},
+}
 #: Scripts that fail only because something else has, which is told.
 _JUDGED = {"reelect"}
 #: Nodes of the scripts that are not given one.
@@ -64,7 +73,7 @@ def _worker(command: str, here: Path, options: dict[str, Any]) -> int:
 
 
 def _load(command: str) -> Callable[..., int]:
-    module, name = _COMMANDS[command]
+    _, module, name = (_ON_WORKER | _SCRIPTS)[command]
     function: Callable[..., int] = getattr(import_module(f".{module}", __package__), name)
     return function
 
@@ -74,28 +83,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="wms2_payload.pyz", description="What WMS2 runs on worker nodes and in DAGMan's scripts"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (
-        ("job", "run a processing node"),
-        ("merge", "merge a unit"),
-        ("cleanup", "remove a unit's unmerged files"),
-    ):
+    for name, (text, *_) in _ON_WORKER.items():
         command = commands.add_parser(name, help=text)
         command.add_argument("--node", required=True)
         command.add_argument("--attempt", type=int, required=True)
-    for name, text, words in (
-        ("elect", "POST of landing: pin the unit to a site", {"nodes_log": str, "job_id": str, "return_value": int}),
-        ("reelect", "PRE of a unit: leave a site that is to be avoided", {"unit": str, "retry": int}),
-        ("gather", "PRE of a later task's node: list what its upstream nodes left", {"node": str}),
-        ("collect", "PRE of merge: gather the nodes' reports", {}),
-        (
-            "post",
-            "POST of a processing or merge node",
-            {"node": str, "return_value": int, "retry": int, "max_retries": int, "job_id": str},
-        ),
-    ):
+    for name, (text, *_) in _SCRIPTS.items():
         # DAGMan passes negative numbers ($RETURN -1001, $JOBID -1.-1 when no job was submitted): "-" begins no option here.
         command = commands.add_parser(name, help=text, prefix_chars="+", add_help=False)
-        for word, kind in words.items():
+        for word, kind in _WORDS[name].items():
             command.add_argument(word, type=kind)
     return parser
 

@@ -144,15 +144,6 @@ def count(ranges: LumiRanges) -> int:
     return sum(last - first + 1 for intervals in ranges.values() for first, last in intervals)
 
 
-def contains(ranges: LumiRanges, run: int, lumi: int) -> bool:
-    """Whether the lumi is in the ranges."""
-    intervals = ranges.get(run)
-    if not intervals:
-        return False
-    at = bisect_left(intervals, (lumi + 1, -1)) - 1  # the last interval that begins at or before the lumi
-    return at >= 0 and lumi <= intervals[at][1]
-
-
 def iterate(ranges: LumiRanges) -> Iterator[tuple[int, int, int]]:
     """The intervals as (run, first, last), ascending."""
     for run, intervals in ranges.items():

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
 from dags_app.planning.specs import DagSpec
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
@@ -73,7 +74,7 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
     written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
     if not final.exists():
-        _write(temporary / layout.SUMS, text.encode())
+        (temporary / layout.SUMS).write_bytes(text.encode())
         os.sync()  # one for all: an fsync per file costs milliseconds each, also for files that are on disk already
         try:
             temporary.rename(final)
@@ -81,10 +82,10 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
             if not final.exists():
                 raise
         else:
-            _sync(parent)
+            sync_directory(parent)
             return written
     shutil.rmtree(temporary)
-    if _read_text(final / layout.SUMS) != text:
+    if read_text(final / layout.SUMS) != text:
         raise DagDirectoryConflict(f"{final} exists with other contents than planned now")
     return written
 
@@ -106,7 +107,7 @@ def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str
         (directory / unit.name).mkdir()
     for file in render(spec):
         data = file.text.encode()
-        _write(directory / file.path, data)
+        (directory / file.path).write_bytes(data)
         if not file.mutable:
             sums[file.path] = hashlib.sha256(data).hexdigest()
     for path, data, mode in (
@@ -114,7 +115,7 @@ def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str
         (layout.PAYLOAD, programs.payload, 0o755),
         (layout.RULES_FILE, programs.rules, 0o644),
     ):
-        _write(directory / path, data)
+        (directory / path).write_bytes(data)
         (directory / path).chmod(mode)
         sums[path] = hashlib.sha256(data).hexdigest()
     return sums
@@ -144,7 +145,7 @@ def write_fence(directory: Path, fence: int) -> None:
     """
     path = directory / layout.FENCE_INCLUDE
     with _locked(directory / f".{layout.FENCE_INCLUDE}.lock"):
-        found = re.search(r"\d+", (_read_text(path) or "").partition("=")[2])
+        found = re.search(r"\d+", read_text(path).partition("=")[2])
         if found is not None and int(found.group()) > fence:
             raise StaleState(f"{path} has fence {found.group()} already; fence {fence} is of the past")
         _replace(path, fence_inc(fence))
@@ -170,28 +171,5 @@ def write_avoid(directory: Path, sites: Iterable[str]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    _write(part, text.encode())
-    _sync(part)
-    part.replace(path)
-    _sync(path.parent)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _read_text(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
+    write_atomic(path, text)
+    sync_directory(path.parent)

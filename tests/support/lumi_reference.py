@@ -12,6 +12,11 @@ from dags_app.planning.specs import InputFileSpec, LumiRanges, SplittingAlgo, Wo
 Lumi = tuple[int, int]  # run, lumi
 
 
+def contains(ranges: LumiRanges, run: int, lumi: int) -> bool:
+    """Whether the lumi is in the ranges."""
+    return any(first <= lumi <= last for first, last in ranges.get(run, ()))
+
+
 @dataclass
 class Job:
     """Names of files and lumis; ``cost`` is what its lumis take of the limit."""

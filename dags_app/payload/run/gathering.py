@@ -6,15 +6,16 @@ does for the merge. The file is transferred to the job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
-from ..contract import codes, documents, files, lumis, scripts
+from ..contract import codes, documents, files, scripts
 from ..contract.codes import PayloadError
-from ..contract.documents import Task, UnitDocument, UnitJob
+from ..contract.convert import read
+from ..contract.documents import Share, Task, UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
-from ..contract.lumis import LumiCounts
+from ..contract.lumis import Counts
 from ..contract.reading import Value, load_document
 from ..contract.reports import accepted_report
 from .shares import Part, part_of
@@ -29,9 +30,9 @@ class GatheredFile:
     lfn: str
     path: Path
     events: int
-    lumis: LumiCounts
+    lumis: Counts
     parents: tuple[str, ...]
-    part: Part | None = None
+    part: Optional[Part] = None
 
 
 def gather(directory: Path, node: str) -> int:
@@ -81,7 +82,7 @@ def read_node_input(directory: Path, unit: UnitDocument, job: UnitJob, volume: V
     document = load_document(directory / node_input_name(job.node), NODE_INPUT_SCHEMA)
     if (document["unit"].text(), document["node"].text()) != (unit.unit, job.node):
         raise document["node"].refuse(f"expected {unit.unit}/{job.node}")
-    found = tuple(_gathered(item, job, volume) for item in document["files"].items())
+    found = tuple(_gathered(item, job.share, volume) for item in document["files"].items())
     idle = document.get("idle")
     nodes = [*(file.node for file in found), *(idle.texts() if idle else ())]
     if sorted(nodes) != sorted(job.reads):
@@ -89,14 +90,8 @@ def read_node_input(directory: Path, unit: UnitDocument, job: UnitJob, volume: V
     return tuple(file for file in found if file.part is None or not file.part.is_empty)
 
 
-def _gathered(item: Value, job: UnitJob, volume: Volume) -> GatheredFile:
-    lfn, events, counts, share = item["lfn"].text(), item["events"].integer(), lumis.counts_from_json(item["lumis"]), job.share
-    return GatheredFile(
-        node=item["node"].text(),
-        lfn=lfn,
-        path=volume.path(lfn),
-        events=events,
-        lumis=counts,
-        parents=item["parents"].texts(),
-        part=None if share is None else part_of(events, counts, share.part, share.parts, by_lumi=share.by_lumi),
-    )
+def _gathered(item: Value, share: Share | None, volume: Volume) -> GatheredFile:
+    file = read(item, GatheredFile, path=volume.path(item["lfn"].text()), part=None)
+    if share is None:
+        return file
+    return replace(file, part=part_of(file.events, file.lumis, share.part, share.parts, by_lumi=share.by_lumi))

