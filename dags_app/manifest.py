@@ -6,10 +6,13 @@ Pure apart from reading the one file. Same major schema version accepted, unknow
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dags_app.payload.contract.layout import MANIFEST_SCHEMA
 
 MAX_BYTES = 256 * 1024 * 1024
 
@@ -88,7 +91,7 @@ class ManifestOutput(_Model):
 class Manifest(_Model):
     """A unit's whole account."""
 
-    schema_: str = Field(alias="schema", pattern=r"^wms2\.manifest/1(\.\d+)?$")
+    schema_: str = Field(alias="schema", pattern=rf"^{re.escape(MANIFEST_SCHEMA)}(\.\d+)?$")
     request_name: str
     workflow_id: str
     dag_id: str

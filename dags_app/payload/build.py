@@ -12,7 +12,6 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = "wms2_payload"
-FILE_NAME = "wms2_payload.pyz"
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = f"import sys\n\nfrom {PACKAGE}.cli import main\n\nsys.exit(main())\n"
