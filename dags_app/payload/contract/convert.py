@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, NamedTuple, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .reading import Value
@@ -54,7 +53,7 @@ def one_of(*known: str) -> Json:
     return Json(read=read_word)
 
 
-def read(value: Value, kind: type[_T], **given: Any) -> _T:
+def read(value: Value, kind: type[_T], /, **given: Any) -> _T:
     """A ``kind`` out of an object; ``given`` are fields that are not in it. PayloadError names the field that is wrong."""
     fields = dict(given)
     for field in _fields_of(kind):
@@ -122,7 +121,7 @@ def _reader(hint: Any) -> Callable[[Value], Any]:
         return _READERS[hint]
     origin = get_origin(hint)
     if origin is None:
-        return partial(read, kind=hint)
+        return lambda value: read(value, hint)
     inner = _reader(get_args(hint)[1 if origin is dict else 0])
     if origin is Annotated:
         return next((mark.read for mark in hint.__metadata__ if isinstance(mark, Json) and mark.read), inner)

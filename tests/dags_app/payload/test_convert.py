@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from dags_app.payload.contract.reading import Value, load_document
 
 class Leaf(NamedTuple):
     name: str
-    count: Annotated[int, Json(absent=0)]
+    number: Annotated[int, Json(absent=0)]
     at: Optional[int] = None  # noqa: UP045  (read at run time, as on Python 3.9)
 
 
@@ -48,8 +47,8 @@ WRITTEN = {
     "kind": "oak",
     "height": 2.5,
     "old": True,
-    "leaves": [{"name": "a", "count": 1, "at": None}, {"name": "b", "count": 0, "at": 7}],
-    "by_side": {"left": {"name": "c", "count": 2, "at": None}},
+    "leaves": [{"name": "a", "number": 1, "at": None}, {"name": "b", "number": 0, "at": 7}],
+    "by_side": {"left": {"name": "c", "number": 2, "at": None}},
     "best": None,
     "anything": {"x": [1]},
 }
@@ -83,7 +82,7 @@ def test_a_field_that_is_given_is_not_read() -> None:
         ("old", None, "tree.json.old: expected true or false, found null"),
         ("leaves", {}, "tree.json.leaves: expected a list, found {}"),
         ("leaves", [{"name": "a"}, {}], "tree.json.leaves[1]: the field 'name' is missing"),
-        ("leaves", [{"name": "a", "count": True}], "tree.json.leaves[0].count: expected a whole number, found true"),
+        ("leaves", [{"name": "a", "number": True}], "tree.json.leaves[0].number: expected a whole number, found true"),
         ("leaves", ["a"], 'tree.json.leaves[0]: expected an object, found "a"'),
         ("by_side", {"left": {"name": 1}}, "tree.json.by_side.left.name: expected a string, found 1"),
         ("best", {"name": "a", "at": 1.5}, "tree.json.best.at: expected a whole number, found 1.5"),
@@ -98,7 +97,7 @@ def test_what_is_wrong_is_named_with_its_place(path: str, value: Any, message: s
 
 @pytest.mark.parametrize("module", [documents, reports, rules], ids=lambda module: module.__name__.rpartition(".")[2])
 def test_every_field_of_the_side_files_has_a_type_that_can_be_read(module: Any) -> None:
-    found = [each for each in vars(module).values() if inspect.isclass(each) and is_dataclass(each)]
+    found = [each for each in vars(module).values() if is_dataclass(each) and each.__module__ == module.__name__]
     for kind in found:
         with pytest.raises(PayloadError):
             read(Value([], "none.json"), kind)  # type: ignore[type-var,unused-ignore]
