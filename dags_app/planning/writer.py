@@ -41,7 +41,7 @@ class Programs:
 
     payload: bytes  # the zipapp
     sandbox: bytes  # tar.gz with psets/
-    rules: bytes  # failure rules, JSON (payload/rules.py)
+    rules: bytes  # failure rules, JSON (payload/contract/rules.py)
 
 
 @dataclass(frozen=True, slots=True)
