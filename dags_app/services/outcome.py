@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, metrics_outcome
-from dags_app.dagman.jobs import ended
+from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
 from dags_app.services import dag_files
 from wms2.adapters import factory
@@ -81,7 +80,7 @@ def sources_of(dag: DAG, ad: HistoryAd | None) -> Sources:
 def judge(found: Sources, *, stopped: bool) -> Outcome:
     """The rules. ``stopped``: we asked for the end."""
     evidence = _evidence(found)
-    by_history, by_metrics = _by_history(found.history), metrics_outcome(found.metrics) if found.metrics is not None else None
+    by_history, by_metrics = history_outcome(found.history), found.metrics.outcome if found.metrics is not None else None
     ending = by_history or by_metrics
     if ending is None:
         why = "not in the queue, not in the history, no metrics file of this submission"
@@ -170,8 +169,8 @@ def _states(status: DagStatusFile | None) -> list[NodeState]:
     return [node.state for node in status.nodes] if status is not None else []
 
 
-def _by_history(ad: HistoryAd | None) -> DagOutcome | None:
-    """None also for an ad of a job that has not left the queue: it says nothing of its end."""
+def history_outcome(ad: HistoryAd | None) -> DagOutcome | None:
+    """How a DAGMan ended, by its ad; None also for that of a job that has not left the queue: it says nothing of its end."""
     if ad is None or ad.job_status not in (JobStatus.REMOVED, JobStatus.COMPLETED):
         return None
     if ad.job_status == JobStatus.REMOVED:

@@ -12,7 +12,7 @@ from django.db.models import Case, F, TextField, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from dags_app import dagman
+from dags_app.dagman import NodeState
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
@@ -39,8 +39,8 @@ def unit_nodes(dag: DAG) -> UnitNodes | None:
     if status is None:
         return None
     return UnitNodes(
-        done=tuple(node.name for node in status.nodes if node.state is dagman.NodeState.DONE),
-        failed=tuple(node.name for node in status.nodes if node.state is dagman.NodeState.ERROR),
+        done=status.done_nodes(),
+        failed=tuple(node.name for node in status.nodes if node.state is NodeState.ERROR),
     )
 
 

@@ -6,6 +6,7 @@ Three answers are kept apart in the row: in the queue (``observed_at``), the sch
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -63,11 +64,10 @@ def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed
         return Observed(answered=False)
     outer = [ad for ad in ads if ad.parent_cluster is None]
     with fenced():
-        change = schedd_answered(
-            schedd=schedd, ad=about, dagmans_running=sum(1 for ad in ads if ad.job_status == JobStatus.RUNNING), now=now
-        )  # fmt: skip
+        dagmans = sum(ad.job_status == JobStatus.RUNNING for ad in ads)
+        change = schedd_answered(schedd=schedd, ad=about, dagmans_running=dagmans, now=now)
     crash_point("poll.called")
-    running = _inner_running(ads)
+    units_running = Counter(ad.parent_cluster for ad in ads)
     mine = {(ad.dag_id, ad.cluster): ad for ad in outer}
     for dag in live:
         ad = mine.get((str(dag.pk), int(dag.dagman_cluster_id)))
@@ -75,7 +75,7 @@ def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed
             if ad is None:
                 _miss(dag, now)
             else:
-                _observe(dag, ad, running.get(ad.cluster, 0), now)
+                _observe(dag, ad, units_running[ad.cluster], now)
     with fenced():
         lost_settle(schedd, {ad.dag_id for ad in outer}, now)
     crash_point("poll.recorded")
@@ -106,15 +106,6 @@ def _still(dag: DAG) -> QuerySet[DAG]:
     return DAG.objects.filter(pk=dag.pk, status__in=IN_QUEUE)
 
 
-def _inner_running(ads: list[DagmanAd]) -> dict[int, int]:
-    """Outer cluster -> number of inner DAGMans in the queue."""
-    count: dict[int, int] = {}
-    for ad in ads:
-        if ad.parent_cluster is not None:
-            count[ad.parent_cluster] = count.get(ad.parent_cluster, 0) + 1
-    return count
-
-
 def _observe(dag: DAG, ad: DagmanAd, units_running: int, now: datetime) -> None:
     counts = asdict(ad) | {"units_running": units_running}
     seen = _still(dag).update(
@@ -136,8 +127,7 @@ def _observe(dag: DAG, ad: DagmanAd, units_running: int, now: datetime) -> None:
     if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
         history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
         log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
-    halted = ad.dag_status == DagStatus.HALTED
-    wanted = DAGStatus.HALTED if halted else DAGStatus.RUNNING
+    wanted = DAGStatus.HALTED if ad.dag_status == DagStatus.HALTED else DAGStatus.RUNNING
     if ad.job_status == JobStatus.RUNNING and dag.status != wanted:
         try:
             dag_transition(dag, wanted, event="observed")

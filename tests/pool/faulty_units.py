@@ -215,8 +215,8 @@ def _only_that_unit_is_gone(unit: Unit) -> None:
     assert (len(unit.starts()), unit.starts("merge"), unit.done) == (1, [], False)
     metrics = dagman.read_metrics(unit.place / "group.dag.metrics")
     assert metrics is not None
-    assert dagman.metrics_outcome(metrics) is dagman.DagOutcome.REMOVED
-    assert dagman.last_rescue(unit.place / "group.dag") is not None, "it can go on from there"
+    assert metrics.outcome is dagman.DagOutcome.REMOVED
+    assert dagman.newest_rescue(unit.place / "group.dag") is not None, "it can go on from there"
 
 
 def _no_room_for_verdicts(unit: Unit) -> None:

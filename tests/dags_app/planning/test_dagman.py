@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import classad2
 import pytest
 
 from dags_app import dagman
-from dags_app.dagman import DagmanFileError, DagmanJob, DagmanStatus, DagOutcome, NodeState
+from dags_app.dagman import DagmanFileError, DagmanStatus, DagOutcome, DagStatusFile, NodeState, RescueFile
+from dags_app.services.outcome import history_outcome
+from wms2.adapters.htcondor_ads import DAGMAN_PROJECTION, HISTORY_PROJECTION, dagman_ads, history_ad
+from wms2.adapters.types import JobStatus
+from wms2.errors import ServiceUnavailable
 
 RECORDED = Path(__file__).with_name("recorded")
 VERSIONS = ("23.9", "25")
+#: The ad of a DAGMan job in its first second.
+STARTED = {"ClusterId": 7, "JobStatus": JobStatus.IDLE, "QDate": 1, "EnteredCurrentStatus": 1}
 
 
 @pytest.fixture(params=VERSIONS)
@@ -20,13 +27,18 @@ def recorded(request: pytest.FixtureRequest) -> Path:
     return RECORDED / str(request.param)
 
 
-def ads(path: Path) -> list[DagmanJob]:
-    return [dagman.dagman_job(ad) for ad in classad2.parseAds(path.read_text())]
+def ads(path: Path) -> list[dict[str, Any]]:
+    return [dict(ad) for ad in classad2.parseAds(path.read_text())]
 
 
-def outer(path: Path) -> DagmanJob:
+def outer(path: Path) -> dict[str, Any]:
     """The newest outer DAGMan of a recording."""
-    return max((job for job in ads(path) if job.node is None), key=lambda job: job.cluster)
+    return max((ad for ad in ads(path) if "DAGNodeName" not in ad), key=lambda ad: int(ad["ClusterId"]))
+
+
+def ended(ad: dict[str, Any]) -> DagOutcome | None:
+    """How a DAGMan ended, by its ad as the adapter reads it."""
+    return history_outcome(history_ad(ad))
 
 
 # --- job ads
@@ -44,53 +56,55 @@ def outer(path: Path) -> DagmanJob:
     ],
 )
 def test_history_and_metrics_agree_on_how_a_dag_ended(recorded: Path, scenario: str, outcome: DagOutcome) -> None:
-    assert dagman.job_outcome(outer(recorded / scenario / "history.ads")) is outcome
+    assert ended(outer(recorded / scenario / "history.ads")) is outcome
     metrics = dagman.read_metrics(recorded / scenario / "workflow.dag.metrics")
     assert metrics is not None
-    assert dagman.metrics_outcome(metrics) is outcome
+    assert metrics.outcome is outcome
 
 
 def test_inner_dagmans_that_were_removed_with_the_outer_one_are_not_failures(recorded: Path) -> None:
-    jobs = {job.node: job for job in ads(recorded / "aborted/history.ads")}
-    assert dagman.job_outcome(jobs["mg_000000"]) is DagOutcome.ABORTED
-    assert dagman.job_outcome(jobs["mg_000001"]) is DagOutcome.REMOVED
-    assert jobs["mg_000001"].parent_cluster == jobs[None].cluster
+    jobs = {ad.get("DAGNodeName"): ad for ad in ads(recorded / "aborted/history.ads")}
+    assert ended(jobs["mg_000000"]) is DagOutcome.ABORTED
+    assert ended(jobs["mg_000001"]) is DagOutcome.REMOVED
+    assert jobs["mg_000001"]["DAGManJobId"] == jobs[None]["ClusterId"]
 
 
 def test_a_live_dagman_has_counts_and_stamps_and_no_outcome(recorded: Path) -> None:
-    jobs = {job.node: job for job in ads(recorded / "running/queue.ads")}
-    assert set(jobs) == {None, "mg_000000", "mg_000001"}
-    top, unit = jobs[None], jobs["mg_000001"]
-    assert (top.instance, top.request_name, top.fence) == ("test-1", "amaltaro_SC_Test_250101_000000_1234", 1)
+    raw = ads(recorded / "running/queue.ads")
+    jobs = {job.node: job for job in dagman_ads(raw, "test-1")}
+    assert set(jobs) == {"", "mg_000000", "mg_000001"}
+    top, unit = jobs[""], jobs["mg_000001"]
+    assert (top.request_name, top.fence) == ("amaltaro_SC_Test_250101_000000_1234", 1)
     assert top.dag_id == unit.dag_id == "3f0f5c1e-0000-4000-8000-000000000001"
-    assert (top.unit, unit.unit, unit.parent_cluster) == (None, "mg_000001", top.cluster)
-    assert top.counts is not None
-    assert (top.counts.total, top.counts.queued, top.counts.jobs_running, top.counts.unfinished) == (2, 2, 2, 2)
-    assert (top.job_status, top.status, top.in_recovery, top.has_left) == (2, DagmanStatus.OK, False, False)
-    assert dagman.job_outcome(top) is None
+    assert (top.parent_cluster, unit.parent_cluster) == (None, top.cluster)
+    assert (top.nodes_total, top.nodes_queued, top.jobs_running, top.nodes_done) == (2, 2, 2, 0)
+    assert (top.job_status, top.dag_status, top.in_recovery) == (JobStatus.RUNNING, DagmanStatus.OK, False)
+    assert ended(outer(recorded / "running/queue.ads")) is None
 
 
 def test_a_dagman_that_has_not_reported_yet_has_no_counts() -> None:
-    job = dagman.dagman_job({"ClusterId": 7, "JobStatus": 1, "DAG_NodesTotal": classad2.Value.Undefined})
-    assert (job.cluster, job.counts, job.status, job.fence) == (7, None, None, None)
+    (job,) = dagman_ads([{**STARTED, "WMS2_Instance": "test-1"}], "test-1")
+    assert (job.cluster, job.nodes_total, job.dag_status, job.fence) == (7, None, None, None)
 
 
 def test_an_ad_without_a_job_status_is_an_error() -> None:
-    with pytest.raises(DagmanFileError, match="JobStatus is missing"):
-        dagman.dagman_job({"ClusterId": 7})
+    with pytest.raises(ServiceUnavailable, match="without JobStatus"):
+        history_ad({name: value for name, value in STARTED.items() if name != "JobStatus"})
 
 
-def test_the_projection_names_every_attribute_that_is_read(recorded: Path) -> None:
+def test_the_projections_name_every_attribute_that_is_read(recorded: Path) -> None:
     for path in recorded.rglob("*.ads"):
-        for ad in classad2.parseAds(path.read_text()):
-            assert dagman.dagman_job(ad) == dagman.dagman_job({name: ad[name] for name in dagman.DAGMAN_ATTRIBUTES if name in ad})
+        rows = ads(path)
+        lean = [{name: ad[name] for name in DAGMAN_PROJECTION if name in ad} for ad in rows]
+        assert dagman_ads(rows, "test-1") == dagman_ads(lean, "test-1") != []
+        for ad in rows:
+            assert history_ad(ad) == history_ad({name: ad[name] for name in HISTORY_PROJECTION if name in ad})
 
 
 def test_a_dagman_that_could_not_run_is_neither_failed_nor_drained() -> None:
-    broken = dagman.dagman_job({"ClusterId": 7, "JobStatus": 4, "ExitCode": 1, "DAG_Status": 1})
-    assert dagman.job_outcome(broken) is DagOutcome.BROKEN
-    unparsed = dagman.dagman_job({"ClusterId": 7, "JobStatus": 4, "ExitCode": 1, "DAG_Status": 0})
-    assert dagman.job_outcome(unparsed) is DagOutcome.BROKEN
+    for dag_status in (DagmanStatus.ERROR, DagmanStatus.OK):
+        ad = {**STARTED, "JobStatus": JobStatus.COMPLETED, "ExitCode": 1, "DAG_Status": dag_status}
+        assert ended(ad) is DagOutcome.BROKEN
 
 
 # --- status file
@@ -106,14 +120,18 @@ def test_a_status_file_of_a_running_dag(recorded: Path) -> None:
     ]
 
 
+def failed_nodes(status: DagStatusFile) -> list[str]:
+    return [node.name for node in status.nodes if node.state is NodeState.ERROR and not node.was_removed]
+
+
 def test_a_node_that_gave_up_is_failed_and_one_that_was_removed_is_not(recorded: Path) -> None:
     failed = dagman.read_status(recorded / "failed/workflow.dag.status")
     removed = dagman.read_status(recorded / "removed/workflow.dag.status")
     aborted = dagman.read_status(recorded / "aborted/workflow.dag.status")
     assert failed is not None and removed is not None and aborted is not None
-    assert (failed.failed_nodes(), failed.done_nodes(), failed.final) == (("mg_000000",), ("mg_000001",), True)
-    assert (removed.failed_nodes(), removed.done_nodes(), removed.counts.failed) == ((), ("mg_000000",), 1)
-    assert aborted.failed_nodes() == ("mg_000000",)
+    assert (failed_nodes(failed), failed.done_nodes(), failed.final) == (["mg_000000"], ("mg_000001",), True)
+    assert (failed_nodes(removed), removed.done_nodes(), removed.counts.failed) == ([], ("mg_000000",), 1)
+    assert failed_nodes(aborted) == ["mg_000000"]
 
 
 def test_the_nodes_of_a_unit_tell_why_it_failed(recorded: Path) -> None:
@@ -122,7 +140,7 @@ def test_the_nodes_of_a_unit_tell_why_it_failed(recorded: Path) -> None:
     states = {node.name: (node.state, node.details) for node in status.nodes}
     assert states["proc_000001"] == (NodeState.ERROR, "POST script failed with status 42")
     assert states["merge"] == (NodeState.NOT_READY, "")  # not FUTILE, as after an abort: measured on both
-    assert (status.counts.done, status.counts.failed, status.counts.unready, status.counts.unfinished) == (2, 1, 2, 2)
+    assert (status.counts.done, status.counts.failed, status.counts.unready) == (2, 1, 2)
     aborted = dagman.read_status(recorded / "aborted/mg_000000/group.dag.status")
     assert aborted is not None
     assert [(node.state, node.details) for node in aborted.nodes if node.name == "merge"] == [
@@ -177,7 +195,7 @@ def test_metrics_of_both_versions_count_sub_dags_and_nodes_alike(recorded: Path)
     )
     assert (unit.nodes_total, unit.nodes_done, unit.nodes_failed, unit.rescue_number) == (5, 2, 1, 0)
     assert top.started_at < top.ended_at
-    assert int(top.cluster) == outer(recorded / "failed/history.ads").cluster
+    assert int(top.cluster) == outer(recorded / "failed/history.ads")["ClusterId"]
 
 
 def test_metrics_of_a_rescue_name_the_rescue_they_started_from(recorded: Path) -> None:
@@ -196,70 +214,34 @@ def test_torn_metrics_are_none_and_foreign_ones_an_error(recorded: Path, tmp_pat
         dagman.parse_metrics("[]")
 
 
-# --- job-state log
-
-
-def test_newly_done_units_are_read_from_where_the_last_call_ended(recorded: Path, tmp_path: Path) -> None:
-    data = (recorded / "completed/workflow.jobstate.log").read_bytes()
-    log = tmp_path / "workflow.jobstate.log"
-    done: list[str] = []
-    offset = 0
-    for end in range(len(data) + 1):
-        log.write_bytes(data[:end])
-        chunk = dagman.read_jobstate(log, offset)
-        assert chunk.unreadable == ()
-        done += chunk.succeeded()
-        offset = chunk.offset
-    assert sorted(done) == ["mg_000000", "mg_000001"]
-    assert dagman.read_jobstate(log, offset).events == ()
-
-
-def test_the_log_goes_on_after_a_resubmission(recorded: Path) -> None:
-    first = dagman.read_jobstate(recorded / "removed/workflow.jobstate.log")
-    second = dagman.read_jobstate(recorded / "rescued/workflow.jobstate.log", first.offset)
-    assert (first.succeeded(), second.succeeded()) == (("mg_000000",), ("mg_000001",))
-    assert [(event.node, event.event, event.detail) for event in second.events][:1] == [
-        ("INTERNAL", "DAGMAN_STARTED", f"{outer(recorded / 'rescued/history.ads').cluster}.0")
-    ]
-    assert [(event.event, event.detail) for event in second.events][-1:] == [("DAGMAN_FINISHED", "0")]
-
-
-def test_a_log_that_was_replaced_is_read_from_its_beginning(recorded: Path, tmp_path: Path) -> None:
-    log = recorded / "removed/workflow.jobstate.log"
-    assert dagman.read_jobstate(log, 10**6) == dagman.read_jobstate(log)
-    assert dagman.read_jobstate(tmp_path / "none", 17) == dagman.JobstateChunk((), 0)
-
-
-def test_lines_that_are_no_events_are_handed_back(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("1795187260 mg_000000 JOB_SUCCESS 0 - - 1\nnonsense\n")
-    chunk = dagman.read_jobstate(log)
-    assert (chunk.succeeded(), chunk.unreadable) == (("mg_000000",), ("nonsense",))
-
-
 # --- rescue files
 
 
+def last_rescue(dag_file: Path) -> RescueFile | None:
+    path = dagman.newest_rescue(dag_file)
+    return dagman.read_rescue(path) if path else None
+
+
 def test_rescue_files_say_what_is_done_and_what_failed(recorded: Path) -> None:
-    top = dagman.last_rescue(recorded / "failed/workflow.dag")
-    unit = dagman.last_rescue(recorded / "failed/mg_000000/group.dag")
+    top = last_rescue(recorded / "failed/workflow.dag")
+    unit = last_rescue(recorded / "failed/mg_000000/group.dag")
     assert top is not None and unit is not None
     assert (top.number, top.total, top.done, top.failed) == (1, 2, {"mg_000001"}, {"mg_000000"})
     assert (unit.done, unit.failed) == ({"landing", "proc_000000"}, {"proc_000001"})
 
 
 def test_a_rescue_after_a_removal_names_no_failed_node(recorded: Path) -> None:
-    rescue = dagman.last_rescue(recorded / "removed/workflow.dag")
+    rescue = last_rescue(recorded / "removed/workflow.dag")
     assert rescue is not None
     assert (rescue.done, rescue.failed) == ({"mg_000000"}, frozenset())
 
 
 def test_the_newest_rescue_counts_and_renamed_ones_do_not(recorded: Path, tmp_path: Path) -> None:
     text = (recorded / "removed/workflow.dag.rescue001").read_text()
-    assert dagman.last_rescue(tmp_path / "workflow.dag") is None
+    assert last_rescue(tmp_path / "workflow.dag") is None
     for name in ("rescue001", "rescue002", "rescue003.site1"):
         (tmp_path / f"workflow.dag.{name}").write_text(text)
-    rescue = dagman.last_rescue(tmp_path / "workflow.dag")
+    rescue = last_rescue(tmp_path / "workflow.dag")
     assert rescue is not None
     assert rescue.number == 2
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from dags_app.dagman import DagMetrics, DagStatusFile, NodeState, RescueFile
-from dags_app.dagman.values import DagmanCounts, DagmanStatus, NodeStatus
+from dags_app.dagman import DagmanCounts, DagmanStatus, DagMetrics, DagStatusFile, NodeState, NodeStatus, RescueFile
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.outcome import Sources, judge, sources_of
 from tests.support.scripted import dagman

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from dags_app.dagman import DagmanStatus, NodeState, last_rescue
+from dags_app.dagman import DagmanStatus, NodeState, newest_rescue, read_rescue
 from dags_app.payload.contract import layout
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
@@ -326,8 +326,8 @@ class ScriptedSchedd:
         assert not halt.exists(), f"{halt} is there: DAGMan would start no unit"
         assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
         _assert_avoids(submit_dir)
-        rescue = last_rescue(submit_dir / layout.OUTER_DAG)
-        done = rescue.done if rescue else frozenset()
+        rescue = newest_rescue(submit_dir / layout.OUTER_DAG)
+        done = read_rescue(rescue).done if rescue else frozenset()
         nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
         fence = int(attributes["WMS2_Fence"])
         dag_id = str(attributes["WMS2_DagID"])

@@ -1,0 +1,288 @@
+"""Reads what DAGMan leaves behind: status file, metrics, rescue files.
+
+Owns the formats of HTCondor 23.9 to 25, the numbers of DAGMan's states, and how an end is told from them; nothing of what follows
+from that: every function takes text or a path and returns frozen values. A file that is being written just now is *torn*, which
+is None and not an error: keep the old numbers. docs/design/htcondor.md, DAGMan's files; spec 4.6.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any
+
+import classad2
+
+from dags_app.payload.contract import layout
+
+
+class DagmanFileError(ValueError):
+    """A complete file is not what DAGMan writes; says which file and what is missing."""
+
+
+class NodeState(IntEnum):
+    """``NodeStatus`` of the status file."""
+
+    NOT_READY = 0
+    READY = 1
+    PRERUN = 2
+    SUBMITTED = 3
+    POSTRUN = 4
+    DONE = 5
+    ERROR = 6
+    FUTILE = 7  # an ancestor failed
+
+
+class DagmanStatus(IntEnum):
+    """``DAG_Status`` of the job ad and ``DagStatus`` of the metrics."""
+
+    OK = 0
+    ERROR = 1  # also: the DAG file could not be read
+    NODE_FAILED = 2
+    ABORTED = 3  # ABORT-DAG-ON
+    REMOVED = 4
+    CYCLE = 5
+    HALTED = 6  # set at the end of a drain by 25.x; 23.9 leaves 0
+
+
+class DagOutcome(StrEnum):
+    """How a DAGMan that has left the queue ended."""
+
+    COMPLETED = "completed"  # every node done
+    NODES_FAILED = "nodes_failed"  # ran to the end, some nodes failed or are futile
+    ABORTED = "aborted"  # a node asked to abort (code 43)
+    DRAINED = "drained"  # halted, and left by itself with nodes not run
+    REMOVED = "removed"  # condor_rm, ours or somebody else's
+    BROKEN = "broken"  # DAGMan could not run the DAG at all, or died
+
+
+def ended(exit_code: int | None, status: int | None, *, failed: bool, started: bool) -> DagOutcome:
+    """How a DAGMan ended. 23.9 ends a drained DAG with status OK, so exit 1 without a failed node is what tells it there."""
+    if status == DagmanStatus.REMOVED:
+        return DagOutcome.REMOVED
+    if status == DagmanStatus.ABORTED:
+        return DagOutcome.ABORTED
+    if exit_code == 0:
+        return DagOutcome.COMPLETED
+    if status == DagmanStatus.HALTED or (status == DagmanStatus.OK and exit_code == 1 and started and not failed):
+        return DagOutcome.DRAINED
+    if status == DagmanStatus.NODE_FAILED or failed:
+        return DagOutcome.NODES_FAILED
+    return DagOutcome.BROKEN
+
+
+@dataclass(frozen=True, slots=True)
+class DagmanCounts:
+    """Nodes by state, and jobs of those that are submitted."""
+
+    total: int
+    done: int
+    prerun: int
+    queued: int
+    postrun: int
+    ready: int
+    unready: int
+    failed: int
+    futile: int
+    jobs_idle: int
+    jobs_held: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node of a status file. ``details`` is DAGMan's sentence on how it ended; empty when there is nothing to say."""
+
+    name: str
+    state: NodeState
+    details: str
+    retries: int
+    jobs_queued: int
+    jobs_held: int
+
+    @property
+    def was_removed(self) -> bool:
+        """In ERROR because its job was removed, with the DAG or by itself: no failure (docs/design/model.md, Failed units)."""
+        return self.state is NodeState.ERROR and (self.details.startswith("Was STATUS_") or "ULOG_JOB_ABORTED" in self.details)
+
+
+@dataclass(frozen=True, slots=True)
+class DagStatusFile:
+    """A whole NODE_STATUS_FILE. ``final``: DAGMan announced no further update (an aborted DAG's last file announces one)."""
+
+    written_at: int  # seconds since the epoch
+    counts: DagmanCounts
+    nodes: tuple[NodeStatus, ...]
+    final: bool
+
+    def done_nodes(self) -> tuple[str, ...]:
+        """Nodes that are done."""
+        return tuple(node.name for node in self.nodes if node.state is NodeState.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class DagMetrics:
+    """A ``.metrics`` file; nodes and sub-DAGs together. ``jobs_succeeded`` is not taken: it counts jobs that merely ended."""
+
+    condor_version: str
+    cluster: str
+    exit_code: int
+    status: DagmanStatus
+    rescue_number: int
+    nodes_total: int
+    nodes_done: int
+    nodes_failed: int
+    started_at: float
+    ended_at: float
+
+    @property
+    def outcome(self) -> DagOutcome:
+        """How it ended: the second source, when history does not answer or is already rotated."""
+        return ended(self.exit_code, self.status, failed=self.nodes_failed > 0, started=self.nodes_total > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RescueFile:
+    """A rescue DAG: what a resubmission will not run again."""
+
+    path: Path
+    number: int
+    total: int
+    done: frozenset[str]
+    failed: frozenset[str]
+
+
+def parse_status(text: str) -> DagStatusFile | None:
+    """A status file; None when it is torn.
+
+    Raises:
+        DagmanFileError: it is whole, and an attribute is missing.
+    """
+    if 'Type = "StatusEnd"' not in text or not text.rstrip().endswith("]"):
+        return None
+    try:
+        ads = list(classad2.parseAds(text))
+    except (ValueError, classad2.ClassAdException) as error:
+        raise DagmanFileError(f"the status file has an ad that is none: {error}") from error
+    dag = _only(ads, "DagStatus")
+    end = _only(ads, "StatusEnd")
+    counts = DagmanCounts(
+        total=_integer(dag, "NodesTotal"),
+        done=_integer(dag, "NodesDone"),
+        prerun=_integer(dag, "NodesPre"),
+        queued=_integer(dag, "NodesQueued"),
+        postrun=_integer(dag, "NodesPost"),
+        ready=_integer(dag, "NodesReady"),
+        unready=_integer(dag, "NodesUnready"),
+        failed=_integer(dag, "NodesFailed"),
+        futile=_integer(dag, "NodesFutile"),
+        jobs_idle=_integer(dag, "JobProcsIdle"),
+        jobs_held=_integer(dag, "JobProcsHeld"),
+    )
+    nodes = tuple(_node(ad) for ad in ads if ad.get("Type") == "NodeStatus")
+    return DagStatusFile(_integer(dag, "Timestamp"), counts, nodes, final=_integer(end, "NextUpdate") == 0)
+
+
+def read_status(path: Path) -> DagStatusFile | None:
+    """``parse_status`` of a file; None also when there is none yet."""
+    try:
+        return parse_status(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _only(ads: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:
+    for ad in ads:
+        if ad.get("Type") == kind:
+            return ad
+    raise DagmanFileError(f"the status file has no {kind} ad")
+
+
+def _integer(ad: Mapping[str, Any], name: str) -> int:
+    value = ad.get(name)
+    if not isinstance(value, int) or isinstance(value, classad2.Value):  # absent and undefined are such values
+        raise DagmanFileError(f"{name} is missing or not a number: {value!r}")
+    return int(value)
+
+
+_STATES = frozenset(NodeState)
+
+
+def _node(ad: Mapping[str, Any]) -> NodeStatus:
+    name, state = ad.get("Node"), _integer(ad, "NodeStatus")
+    if not isinstance(name, str) or not name or state not in _STATES:
+        raise DagmanFileError(f"the status file has a node without a name or a state: {ad.get('Node')!r}, {state}")
+    return NodeStatus(
+        name=name,
+        state=NodeState(state),
+        details=str(ad.get("StatusDetails", "")),
+        retries=_integer(ad, "RetryCount"),
+        jobs_queued=_integer(ad, "JobProcsQueued"),
+        jobs_held=_integer(ad, "JobProcsHeld"),
+    )
+
+
+def parse_metrics(text: str) -> DagMetrics | None:
+    """A metrics file of version 1 (23.9: "jobs") or 2 ("nodes"); None when it is torn.
+
+    Raises:
+        DagmanFileError: it is whole JSON, and a key is missing.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(data, dict):
+        raise DagmanFileError("the metrics file is no JSON object")
+    word = "nodes" if data.get("metrics_version", 1) >= 2 else "jobs"
+    try:
+        return DagMetrics(
+            condor_version=data["version"],
+            cluster=data["dagman_id"],
+            exit_code=data["exitcode"],
+            status=DagmanStatus(data["DagStatus"]),
+            rescue_number=data["rescue_dag_number"],
+            nodes_total=data[f"total_{word}"],
+            nodes_done=data[f"{word}_succeeded"] + data[f"dag_{word}_succeeded"],
+            nodes_failed=data[f"{word}_failed"] + data[f"dag_{word}_failed"],
+            started_at=data["start_time"],
+            ended_at=data["end_time"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DagmanFileError(f"the metrics file has no usable {error}") from error
+
+
+def read_metrics(path: Path) -> DagMetrics | None:
+    """``parse_metrics`` of a file; None also when DAGMan has not ended yet."""
+    try:
+        return parse_metrics(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+_RESCUE_NUMBER = re.compile(r"\.rescue(\d{3})$")
+_TOTAL = re.compile(r"^# Total number of Nodes: (\d+)$", re.MULTILINE)
+_FAILED = re.compile(r"^# Nodes that failed: \d+\n#   (.*)<ENDLIST>", re.MULTILINE)
+_DONE = re.compile(r"^DONE (\S+)", re.MULTILINE)
+
+
+def read_rescue(path: Path) -> RescueFile:
+    """A rescue file.
+
+    Raises:
+        DagmanFileError: it is none, or it is not whole.
+    """
+    text, number = path.read_text(encoding="utf-8"), _RESCUE_NUMBER.search(path.name)
+    total, failed = _TOTAL.search(text), _FAILED.search(text)
+    if number is None or total is None or failed is None:
+        raise DagmanFileError(f"{path} is not a whole rescue file")
+    names = frozenset(name for name in failed[1].split(",") if name)
+    return RescueFile(path, int(number[1]), int(total[1]), frozenset(_DONE.findall(text)), names)
+
+
+def newest_rescue(dag_file: Path) -> Path | None:
+    """The rescue file that a resubmission of ``dag_file`` would start from, or None."""
+    return max(dag_file.parent.glob(layout.rescue_glob(dag_file.name)), default=None)
