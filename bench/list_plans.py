@@ -29,7 +29,8 @@ def main() -> None:
     from django.http import QueryDict
 
     from requests_app.api.filters import RequestFilters
-    from requests_app.selectors import requests_listed, workflows_shown
+    from requests_app.selectors.requests import requests_listed
+    from requests_app.selectors.workflows import workflows_shown
 
     prepare(int(os.environ.get("BENCH_REQUESTS", REQUESTS)))
     whole = []

@@ -37,7 +37,6 @@ class UnitProgress:
     done_events: int
     units_since: int
     events_since: int
-    last_done_at: datetime | None
 
 
 def unit_counts(workflow_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, UnitCounts]:
@@ -66,13 +65,11 @@ def unit_progress(workflow_id: uuid.UUID, *, since: datetime) -> UnitProgress:
         units_since=Count("id", filter=recent),
         events_since=Sum("events", filter=recent),
     )
-    last = done.order_by("-done_at").values_list("done_at", flat=True).first()
     return UnitProgress(
         done_units=sums["units"],
         done_events=sums["all_events"] or 0,
         units_since=sums["units_since"],
         events_since=sums["events_since"] or 0,
-        last_done_at=last,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from outputs_app.models import Effect, EffectKind, ProcessingBlock
@@ -23,16 +24,6 @@ def effect_ask(
     return effect
 
 
-class Asker:
-    """Creates the effects of one block, once each."""
-
-    def __init__(self, request_id: uuid.UUID, request_epoch: int, block: ProcessingBlock) -> None:
-        self.request_id, self.request_epoch, self.block = request_id, request_epoch, block
-
-    def __call__(
-        self, kind: EffectKind, *, key: str = "", after: Iterable[Effect] = (), unit_id: int | None = None, **payload: Any
-    ) -> Effect:
-        return effect_ask(
-            kind, key=key or self.block.pk, request_id=self.request_id, request_epoch=self.request_epoch, after=after,
-            block=self.block, unit_id=unit_id, payload=payload,
-        )  # fmt: skip
+def block_asker(*, request_id: uuid.UUID, request_epoch: int, block: ProcessingBlock) -> partial[Effect]:
+    """``effect_ask`` for one block, whose id is the key unless another is given."""
+    return partial(effect_ask, key=block.pk, request_id=request_id, request_epoch=request_epoch, block=block)

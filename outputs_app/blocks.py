@@ -8,14 +8,15 @@ sealed block waiting moves on to another one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 import structlog
 from django.db.models import Count, Max, Min, QuerySet, Sum
 
-from outputs_app.asking import Asker
+from outputs_app.asking import block_asker
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, Membership, OpenBlock
 from wms2 import clock
 
@@ -35,7 +36,7 @@ def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
     return found
 
 
-def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, memberships: Sequence[Membership]) -> None:
+def units_join_blocks(*, workflow_id: uuid.UUID, memberships: Sequence[Membership]) -> None:
     """Put planned units into their blocks, creating blocks and sealing those that later ones of the dataset follow."""
     datasets = {d.name: d for d in OutputDataset.objects.filter(workflow_id=workflow_id)}
     blocks: dict[tuple[str, int], ProcessingBlock] = {}
@@ -43,23 +44,14 @@ def units_join_blocks(*, request_id: uuid.UUID, workflow_id: uuid.UUID, membersh
         ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(
             sealed_at=clock.now()
         )
-        blocks[name, index], _ = ProcessingBlock.objects.get_or_create(
-            dataset=datasets[name],
-            block_index=index,
-            defaults={"workflow_id": workflow_id, "dataset_name": name, "dbs_block_name": _new_name(name)},
+        blocks[name, index] = _block(datasets[name], index)
+    members = [
+        BlockWorkUnit(
+            block=blocks[m.dataset, m.block_index], unit_id=m.unit_id, dataset=datasets[m.dataset], size_bytes=m.estimated_bytes
         )
-    BlockWorkUnit.objects.bulk_create(
-        [
-            BlockWorkUnit(
-                block=blocks[m.dataset, m.block_index],
-                unit_id=m.unit_id,
-                dataset=datasets[m.dataset],
-                size_bytes=m.estimated_bytes,
-            )
-            for m in memberships
-        ],
-        batch_size=2000,
-    )
+        for m in memberships
+    ]
+    BlockWorkUnit.objects.bulk_create(members, batch_size=2000)
     for block in blocks.values():
         block_recount(block=block)
 
@@ -151,17 +143,14 @@ def _taking(dataset: OutputDataset, size_bytes: int, limits: BlockLimits) -> Pro
     if block is not None:
         ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=clock.now())
     last = ProcessingBlock.objects.filter(dataset=dataset).aggregate(last=Max("block_index"))["last"]
-    return ProcessingBlock.objects.create(
-        dataset=dataset,
-        workflow_id=dataset.workflow_id,
-        block_index=0 if last is None else last + 1,
-        dataset_name=dataset.name,
-        dbs_block_name=_new_name(dataset.name),
-    )
+    return _block(dataset, 0 if last is None else last + 1)
 
 
-def _new_name(dataset: str) -> str:
-    return f"{dataset}#{uuid.uuid4()}"
+def _block(dataset: OutputDataset, index: int) -> ProcessingBlock:
+    """The dataset's block of this index, made if it is not there."""
+    name = f"{dataset.name}#{uuid.uuid4()}"
+    given = {"workflow_id": dataset.workflow_id, "dataset_name": dataset.name, "dbs_block_name": name}
+    return ProcessingBlock.objects.get_or_create(dataset=dataset, block_index=index, defaults=given)[0]
 
 
 def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
@@ -181,17 +170,16 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
                 parents = _parents_asked(block)
                 if parents is None:
                     continue
-                _complete(block, Asker(request_id, request_epoch, block), parents)
+                _complete(block, block_asker(request_id=request_id, request_epoch=request_epoch, block=block), parents)
             waiting.remove(block)
             progress = True
 
 
-def _complete(block: ProcessingBlock, ask: Asker, parents: Iterable[Effect]) -> None:
+def _complete(block: ProcessingBlock, ask: Callable[..., Effect], parents: Iterable[Effect]) -> None:
     """DBS hears of the block when all its files are in Rucio; it goes to tape when both know it."""
     origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
-    ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN).update(
-        status=BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "", updated_at=clock.now()
-    )
+    still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
+    blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "")
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES))
     closed = ask(EffectKind.RUCIO_BLOCK_CLOSE, after=attached)
     registered = ask(EffectKind.DBS_BLOCK, after=[*attached, *parents])

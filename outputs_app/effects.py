@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from outputs_app import invalidation_effects as back
-from outputs_app.comments import rule_comment
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.states import blocks_become
 from outputs_app.values import DatasetRecord
 from wms2 import clock
 from wms2.adapters import factory
@@ -45,16 +45,6 @@ def _record_of(dataset: OutputDataset) -> DatasetRecord:
     return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
 
 
-def _output_config(record: DatasetRecord) -> OutputConfig:
-    return OutputConfig(
-        release_version=record.release,
-        pset_hash=record.pset_hash or "NO_PSET_HASH",
-        app_name="cmsRun",
-        output_module_label=record.module,
-        global_tag=record.global_tag,
-    )
-
-
 def _unit_files(effect: Effect) -> list[OutputFile]:
     return list(OutputFile.objects.filter(block=_block(effect), unit_id=effect.unit_id).order_by("lfn"))
 
@@ -65,7 +55,13 @@ def _unit_files(effect: Effect) -> list[OutputFile]:
 def _dbs_block(effect: Effect) -> Result:
     block = _block(effect)
     record = _record_of(block.dataset)
-    config = _output_config(record)
+    config = OutputConfig(
+        release_version=record.release,
+        pset_hash=record.pset_hash or "NO_PSET_HASH",
+        app_name="cmsRun",
+        output_module_label=record.module,
+        global_tag=record.global_tag,
+    )
     rows = list(block.files.order_by("lfn"))
     # DBS wants the events of all lumis or of none, and so does who reads them: a block tells them if every file does
     counted = all(events is not None for row in rows for pairs in row.lumis.values() for _, events in pairs)
@@ -133,8 +129,7 @@ def _dbs_valid(effect: Effect) -> Result:
 
 def _rucio_block(effect: Effect) -> Result:
     block = _block(effect)
-    rucio = factory.rucio()
-    rucio.ensure_block(block.dataset_name, block.dbs_block_name, _project(effect))
+    factory.rucio().ensure_block(block.dataset_name, block.dbs_block_name, _project(effect))
     return {"block": block.dbs_block_name}
 
 
@@ -161,7 +156,7 @@ def _rucio_protect(effect: Effect) -> Result:
     files = _unit_files(effect)
     for rse in sorted({f.rse for f in files}):
         lfns = [f.lfn for f in files if f.rse == rse]
-        rules |= factory.rucio().protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
+        rules |= factory.rucio().protect_files(rse, lfns, comment=back.rule_comment(effect), activity=conf().rule_activity)
     return {"rules": rules}
 
 
@@ -184,13 +179,12 @@ def _rucio_tape(effect: Effect) -> Result:
     # the choice is stored before the rule is asked for: a repeated call must not choose another tape
     OutputDataset.objects.filter(pk=block.dataset_id, tape_rse="").update(tape_rse=rse)
     rse = OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
-    return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=rule_comment(effect)), "rse": rse}
+    return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=back.rule_comment(effect)), "rse": rse}
 
 
 def _record_archived(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=_block(effect).pk).update(
-        status=BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="", updated_at=clock.now()
-    )
+    rows = ProcessingBlock.objects.filter(pk=_block(effect).pk)
+    blocks_become(rows, BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="")
 
 
 HANDLERS: dict[str, Handler] = {

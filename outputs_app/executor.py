@@ -19,6 +19,7 @@ from structlog.contextvars import bound_contextvars
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.invalidation import TAKING_BACK, manifest_renew
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.states import blocks_become
 from outputs_app.turns import TURN_SECONDS, TurnOver
 from wms2 import clock
 from wms2.conf import conf
@@ -216,8 +217,7 @@ def _fail_block(effect: Effect) -> None:
     if effect.block_id is None:
         return
     block = ProcessingBlock.objects.select_for_update().get(pk=effect.block_id)
-    block.status = BlockStatus.FAILED
-    block.failure_context = {
+    context = {
         "effect": effect.key,
         "dataset": block.dataset_name,
         "block": block.dbs_block_name,
@@ -229,4 +229,4 @@ def _fail_block(effect: Effect) -> None:
         "first_failed_at": (effect.first_failed_at or clock.now()).isoformat(),
         "last_error": effect.last_error or block.rucio_last_error,
     }
-    block.save(update_fields=["status", "failure_context", "updated_at"])
+    blocks_become(ProcessingBlock.objects.filter(pk=block.pk), BlockStatus.FAILED, failure_context=context)

@@ -26,6 +26,7 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
+from outputs_app.states import blocks_become
 from wms2 import clock
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,7 @@ TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, Effec
 def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
     """OPEN blocks of a request that failed become FAILED; returns how many."""
     rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN)
-    return rows.update(status=BlockStatus.FAILED, failure_context={"request": reason}, updated_at=clock.now())
+    return blocks_become(rows, BlockStatus.FAILED, failure_context={"request": reason})
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:

@@ -6,10 +6,9 @@ import json
 import os
 from typing import Any
 
-from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models import QuerySet
 
 from outputs_app.asking import effect_ask
-from outputs_app.comments import rule_comment
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
@@ -23,6 +22,7 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.owning import names_release, other_owners
+from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
 from wms2 import clock
 from wms2.adapters import factory
@@ -32,6 +32,11 @@ from wms2.errors import NotFoundInService, ServiceUnavailable
 Result = dict[str, Any]
 #: Rules that are deleted between two records of what is done.
 _PORTION = 50
+
+
+def rule_comment(effect: Effect) -> str:
+    """The comment by which the rules of a request are found again in Rucio: the same for all of them."""
+    return f"wms2 {conf().instance} {effect.request.request_name}"
 
 
 def manifest_write(effect: Effect) -> Result:
@@ -68,7 +73,8 @@ def rules_release(effect: Effect) -> Result:
     names = set(files.values_list("lfn", flat=True)) | set(blocks.values_list("dbs_block_name", flat=True))
     standing = (rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None)
     found = {rule.rule_id for rule in standing if rule.name in names}
-    rules = sorted(found.union(_source_rules(dataset), _tape_rules(dataset)))
+    known = (files.values_list("rule_id", flat=True), blocks.values_list("tape_rule_id", flat=True))
+    rules = sorted(found.union(*known) - {""})
     turn, before = Turn(effect), int(effect.result.get("deleted", 0))
     deleted = before
     for first in range(0, len(rules), _PORTION):
@@ -90,8 +96,8 @@ def record_released(effect: Effect, result: Result) -> None:
 def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
     files.update(rule_id="")
     # a block without its tape rule is archived no more; soon it is invalidated
-    status = Case(When(status=BlockStatus.ARCHIVED, then=Value(BlockStatus.COMPLETE)), default=F("status"))
-    blocks.update(status=status, tape_rule_id="", updated_at=clock.now())
+    blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
+    blocks.update(tape_rule_id="", updated_at=clock.now())
 
 
 def dbs_invalidate(effect: Effect) -> Result:
@@ -123,7 +129,7 @@ def record_invalidated(effect: Effect, result: Result) -> None:
     """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
     dataset = _dataset(effect)
     OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
-    ProcessingBlock.objects.filter(dataset=dataset).update(status=BlockStatus.INVALIDATED, updated_at=clock.now())
+    blocks_become(ProcessingBlock.objects.filter(dataset=dataset), BlockStatus.INVALIDATED)
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
     names_release(request_id=effect.request_id, names=[dataset.name])
     kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
@@ -139,12 +145,3 @@ def record_invalidated(effect: Effect, result: Result) -> None:
 
 def _dataset(effect: Effect) -> OutputDataset:
     return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
-
-
-def _source_rules(dataset: OutputDataset) -> list[str]:
-    return list(OutputFile.objects.filter(dataset=dataset).exclude(rule_id="").values_list("rule_id", flat=True).order_by("lfn"))
-
-
-def _tape_rules(dataset: OutputDataset) -> list[str]:
-    blocks = ProcessingBlock.objects.filter(dataset=dataset).exclude(tape_rule_id="")
-    return list(blocks.values_list("tape_rule_id", flat=True).order_by("block_index"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
 
-from outputs_app.asking import Asker, effect_ask
+from outputs_app.asking import block_asker, effect_ask
 from outputs_app.blocks import block_recount
 from outputs_app.models import (
     BlockStatus,
@@ -25,6 +25,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.owning import lumis_refuse_twice
+from outputs_app.states import blocks_become
 from outputs_app.values import DatasetRecord, UnitOutputs
 from wms2 import clock
 from wms2.errors import LedgerViolation
@@ -122,16 +123,15 @@ def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
     )
     if effect.block_id and reopen:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
-        now = clock.now()
-        failed.exclude(tape_rule_id="").update(status=BlockStatus.ARCHIVED, updated_at=now)
-        failed.update(status=BlockStatus.OPEN, updated_at=now)
+        blocks_become(failed.exclude(tape_rule_id=""), BlockStatus.ARCHIVED)
+        blocks_become(failed, BlockStatus.OPEN)
 
 
 def _ask_unit_effects(request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs) -> None:
     """Ask for replicas and source rules of a unit's files of one dataset; DBS hears of them with their whole block."""
     if not any(file.dataset == member.dataset.name for file in outputs.files):
         return
-    ask = Asker(request_id, request_epoch, member.block)
+    ask = block_asker(request_id=request_id, request_epoch=request_epoch, block=member.block)
     per_unit = f"{member.block.pk}:{outputs.unit_id}"
     there = ask(EffectKind.RUCIO_BLOCK)
     attached = ask(EffectKind.RUCIO_FILES, key=per_unit, after=[there], unit_id=outputs.unit_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +76,4 @@ class UnitOutputs:
     unit_id: int
     unit_name: str
     rse: str
-    files: tuple[MergedFile, ...] = field(default_factory=tuple)
+    files: tuple[MergedFile, ...] = ()

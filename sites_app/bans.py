@@ -71,7 +71,7 @@ def site_ban(
         raise InvalidTransition(f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
     if not insist:
         _guard(site.name, workflow_id, candidates)
-    same = bans_active(site.name).filter(Q(workflow_id=workflow_id) if workflow_id else Q(workflow__isnull=True)).first()
+    same = bans_active(site.name).filter(Q(workflow_id=workflow_id)).first()
     if same is not None:
         if until > same.expires_at:
             same.expires_at, same.reason, same.created_by = until, reason, created_by
@@ -148,13 +148,9 @@ def site_promote(site: Site) -> SiteBan | None:
 def _guard(name: str, workflow_id: uuid.UUID | None, candidates: Collection[str]) -> None:
     if workflow_id is None:
         everywhere = set(Site.objects.exclude(status=SiteStatus.DISABLED).values_list("name", flat=True))
-        banned = set(bans_active().filter(workflow__isnull=True).values_list("site_id", flat=True))
     else:
         everywhere = set(candidates)
-        banned = set(bans_active().filter(workflow_id=workflow_id).values_list("site_id", flat=True))
-    if not everywhere:
-        return
-    banned = (banned | {name}) & everywhere
+    banned = {name, *bans_active().filter(Q(workflow_id=workflow_id)).values_list("site_id", flat=True)} & everywhere
     if len(banned) * 2 > len(everywhere):
         raise InvalidTransition(
             f"{len(banned)} of {len(everywhere)} sites would be banned ({', '.join(sorted(banned)[:5])}): when most sites fail,"

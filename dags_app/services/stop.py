@@ -32,13 +32,11 @@ class StopMode(StrEnum):
 
 def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) -> None:
     """Note on the row that we want it gone; idempotent. A drain may become a removal, never the other way round."""
-    if dag.stop_requested_at is None:
-        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
-    elif mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN:
-        # the removal is asked for only now: ``dag_wake`` counts from here, however long it was drained
-        dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
-    else:
+    ends_drain = mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN
+    if dag.stop_requested_at is not None and not ends_drain:
         return
+    # of a drained one the removal is asked for only now: ``dag_wake`` counts from here, however long it was drained
+    dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
     dag.save(update_fields=["stop_requested_at", "stop_reason", "stop_mode"])
     history(dag, "stop_requested", detail={"reason": reason, "mode": dag.stop_mode})
 

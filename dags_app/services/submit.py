@@ -60,19 +60,15 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     """
     schedd = _schedd_of(dag)
     condor = factory.htcondor(schedd.name, schedd.collector)
+    found = condor.find_dag(str(dag.pk), dag.created_at)
+    if found is not None:
+        return _adopt(dag, found.cluster)
     if dag.submit_intent_at:
-        found = condor.find_dag(str(dag.pk), dag.created_at)
-        if found is not None:
-            return _adopt(dag, found.cluster)
         left_seconds = submission_unknown_seconds(dag)
         if left_seconds > 0:
             return NotYet(f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left_seconds) + 1} s")
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
-    else:
-        found = condor.find_dag(str(dag.pk), dag.created_at)
-        if found is not None:
-            return _adopt(dag, found.cluster)
     _refuse_changed_files(dag)
     avoided = dag_avoid(dag)
     _open_intent(dag, fenced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_filters
 from django.db.models import QuerySet
 
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, EffectState
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
 
 
@@ -20,10 +20,6 @@ class BlockFilters(django_filters.FilterSet):
     created_since = since("created_at")
     created_until = until("created_at")
 
-    class Meta:
-        model = ProcessingBlock
-        fields: tuple[str, ...] = ()
-
 
 class EffectFilters(django_filters.FilterSet):
     """``?state=refused,dead`` waits for an operator."""
@@ -33,10 +29,6 @@ class EffectFilters(django_filters.FilterSet):
     open = TrueFalseFilter(method="filter_open", help_text="not done yet")
     request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
     block = django_filters.UUIDFilter(field_name="block_id")
-
-    class Meta:
-        model = Effect
-        fields: tuple[str, ...] = ()
 
     def filter_open(self, queryset: QuerySet[Effect], name: str, value: bool) -> QuerySet[Effect]:
         """Open ones, or done ones."""

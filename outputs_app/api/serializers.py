@@ -77,20 +77,9 @@ class EffectListSerializer(serializers.ModelSerializer):
 class EffectSerializer(EffectListSerializer):
     """One effect with what it was given, what it brought, and what it waits for."""
 
-    depends_on = serializers.SerializerMethodField(help_text="ids of effects that come first")
+    depends_on: Any = serializers.PrimaryKeyRelatedField(many=True, read_only=True, help_text="ids of effects that come first")
 
     class Meta(EffectListSerializer.Meta):
         fields: tuple[str, ...] = (
-            *EffectListSerializer.Meta.fields,
-            "unit_id",
-            "payload",
-            "result",
-            "depends_on",
-            "epoch",
-            "claim_epoch",
-        )
-
-    @extend_schema_field(serializers.ListField(child=serializers.IntegerField()))
-    def get_depends_on(self, effect: Effect) -> list[int]:
-        """One query."""
-        return list(effect.depends_on.order_by("id").values_list("id", flat=True))
+            *EffectListSerializer.Meta.fields, "unit_id", "payload", "result", "depends_on", "epoch", "claim_epoch",
+        )  # fmt: skip

@@ -13,15 +13,12 @@ from wms2.api.views import RowsViewSet
 class BlockViewSet(RowsViewSet):
     """Processing blocks: each is one DBS block and one tape rule."""
 
+    queryset = blocks_shown()
     serializer_class = BlockSerializer
     list_serializer_class = BlockListSerializer
     filterset_class = BlockFilters
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "dataset_name", "status")
-
-    def get_queryset(self) -> Any:
-        """Rows."""
-        return blocks_shown()
 
     def page_context(self, rows: list[Any]) -> dict[str, Any]:
         """Done work units of all blocks of the page."""
@@ -31,12 +28,9 @@ class BlockViewSet(RowsViewSet):
 class EffectViewSet(RowsViewSet):
     """What is or was to be done in DBS and Rucio, one row each."""
 
+    queryset = effects_shown()
     serializer_class = EffectSerializer
     list_serializer_class = EffectListSerializer
     filterset_class = EffectFilters
     ordering = ("-id",)
     ordering_fields = ("id", "next_attempt_at", "attempts", "kind", "state")
-
-    def get_queryset(self) -> Any:
-        """Rows."""
-        return effects_shown()

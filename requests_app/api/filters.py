@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_filters
 from django.db.models import QuerySet
 
-from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow, WorkflowStatus
+from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
 from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, UpperSearchFilter, WholeNumberFilter, since, until
 
 MAX_PRIORITY = 999_999
@@ -30,10 +30,6 @@ class RequestFilters(django_filters.FilterSet):
     updated_until = until("updated_at")
     search = UpperSearchFilter("search_text", "request_name, prep_id, campaign, input_dataset")
 
-    class Meta:
-        model = Request
-        fields: tuple[str, ...] = ()
-
     def filter_alerted(self, queryset: QuerySet[Request], name: str, value: bool) -> QuerySet[Request]:
         """Those that wait for a person, or the others."""
         return queryset.exclude(alert_code="") if value else queryset.filter(alert_code="")
@@ -48,7 +44,3 @@ class WorkflowFilters(django_filters.FilterSet):
     input_dataset = TextFilter(max_length=500)
     created_since = since("created_at")
     created_until = until("created_at")
-
-    class Meta:
-        model = Workflow
-        fields: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from dags_app.counts import UnitCounts
 from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.models.request import CleanupPolicy, RequestStatus
-from requests_app.selectors import RequestPicture
+from requests_app.selectors.requests import RequestPicture
 
 
 class WorkflowBriefSerializer(serializers.Serializer):
@@ -34,7 +34,7 @@ class UnitCountsSerializer(serializers.Serializer):
 class RequestListSerializer(serializers.ModelSerializer):
     """One line of the list. The context's ``units`` holds the page's counts."""
 
-    workflow = serializers.SerializerMethodField()
+    workflow = WorkflowBriefSerializer(allow_null=True, read_only=True)
     work_units = serializers.SerializerMethodField()
 
     class Meta:
@@ -45,12 +45,6 @@ class RequestListSerializer(serializers.ModelSerializer):
             "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
             "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
-
-    @extend_schema_field(WorkflowBriefSerializer(allow_null=True))
-    def get_workflow(self, request: Request) -> dict[str, Any] | None:
-        """Joined."""
-        workflow = getattr(request, "workflow", None)
-        return {"id": str(workflow.pk), "status": workflow.status} if workflow else None
 
     @extend_schema_field(UnitCountsSerializer)
     def get_work_units(self, request: Request) -> Any:
@@ -177,22 +171,24 @@ def request_shown(picture: RequestPicture) -> Any:
     return RequestSerializer(picture).data
 
 
-class VersionSerializer(serializers.Serializer):
-    """A former version."""
+class AnyVersionSerializer(serializers.Serializer):
+    """What is told of each version."""
 
     request_name = serializers.CharField()
     processing_version = serializers.JSONField(allow_null=True, help_text="a number, or step -> number")
     status = serializers.CharField()
+
+
+class VersionSerializer(AnyVersionSerializer):
+    """A former version."""
+
     superseded_by = serializers.CharField(allow_blank=True)
     failure_reason = serializers.CharField(allow_blank=True)
 
 
-class CurrentVersionSerializer(serializers.Serializer):
+class CurrentVersionSerializer(AnyVersionSerializer):
     """The newest version."""
 
-    request_name = serializers.CharField()
-    processing_version = serializers.JSONField(allow_null=True, help_text="a number, or step -> number")
-    status = serializers.CharField()
     cleanup_policy = serializers.CharField()
 
 

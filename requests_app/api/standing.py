@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from requests_app.api.serializers import UnitCountsSerializer
-from requests_app.selectors import WorkflowStanding
+from requests_app.selectors.workflows import WorkflowStanding
 
 
 class StandingDagSerializer(serializers.Serializer):

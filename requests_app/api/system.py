@@ -22,9 +22,9 @@ from requests_app.api.system_serializers import (
 )
 from requests_app.api.verbs import actor_of
 from requests_app.limits import limit_set
-from requests_app.selectors import admission_standing, config_in_force, lifecycle_standing, queue_rows, system_summary
-from requests_app.selectors.admission import placed
-from requests_app.selectors.lifecycle import schedds_shown
+from requests_app.selectors.admission import admission_standing, config_in_force, placed, queue_rows
+from requests_app.selectors.lifecycle import lifecycle_standing, schedds_shown
+from requests_app.selectors.summary import system_summary
 from requests_app.services.effects import effect_retry_now
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import if_match

@@ -28,7 +28,7 @@ from requests_app.api.verb_inputs import (
 )
 from requests_app.api.verbs import actor_of, on_request
 from requests_app.models import Request
-from requests_app.selectors import release_repeated, request_picture
+from requests_app.selectors.requests import release_repeated, request_picture
 from requests_app.services.invalidation import manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.problems import bad_field

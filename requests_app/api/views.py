@@ -29,15 +29,9 @@ from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
 from requests_app.api.verb_views import REASON, reason_of, shown
 from requests_app.api.verbs import actor_of, on_request
 from requests_app.models import Request
-from requests_app.selectors import (
-    request_picture,
-    requests_listed,
-    version_chain,
-    workflow_standing,
-    workflows_shown,
-)
-from requests_app.selectors.requests import requests_stored
-from requests_app.selectors.workflows import workflows_stored
+from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
+from requests_app.selectors.versions import version_chain
+from requests_app.selectors.workflows import workflow_standing, workflows_shown, workflows_stored
 from requests_app.services.changing import request_change
 from requests_app.services.receiving import request_receive
 from wms2.api.views import ApiView, RowsViewSet, query_and_body

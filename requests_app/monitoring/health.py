@@ -20,7 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from requests_app.installation import installation_verify
-from requests_app.selectors import lifecycle_standing
+from requests_app.selectors.lifecycle import lifecycle_standing
 from wms2 import clock
 from wms2.api.views import METHODS
 from wms2.celery import app

@@ -20,7 +20,8 @@ from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, Pro
 from requests_app.admission import queue, slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
-from requests_app.selectors import lifecycle_standing, request_facts, status_counts
+from requests_app.selectors.lifecycle import lifecycle_standing
+from requests_app.selectors.summary import request_facts, status_counts
 from wms2 import clock
 from wms2.circuits import FAILURES, circuits
 

@@ -12,7 +12,8 @@ from django.db.models import Case, Q, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import Effect, EffectState
+from outputs_app.models import Effect
+from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.requests import requests_listed
@@ -22,7 +23,6 @@ from sites_app.models import Schedd
 MOST = 50
 #: Effects whose errors are shown for one request; the others are counted.
 ERRORS_SHOWN = 3
-STUCK = (EffectState.REFUSED, EffectState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -29,12 +30,10 @@ ORDERINGS = {
 _FILTERS = ("status", "search", "campaign", "requestor", "hold_code", "urgent", "alerted", "priority_min")
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What ``KeysetPagination`` wants to know of a view."""
-
-    ordering: tuple[str, ...] = ("-created_at",)
-    ordering_fields: tuple[str, ...] = ("created_at", "status_since", "priority", "request_name")
+#: What ``KeysetPagination`` wants to know of a view.
+_VIEW: Any = SimpleNamespace(
+    ordering=("-created_at",), ordering_fields=("created_at", "status_since", "priority", "request_name")
+)
 
 
 class BoardQuery:
@@ -67,15 +66,15 @@ class BoardQuery:
 
     def first(self) -> str:
         """Address of the first page of the same list."""
-        return self._address(without="cursor")
+        return self._address()
 
     def of_status(self) -> list[tuple[RequestStatus, str]]:
         """Each status with the address of its list, other filters kept."""
-        return [(status, self._address(without="cursor", status=status.value)) for status in RequestStatus]
+        return [(status, self._address(status=status.value)) for status in RequestStatus]
 
     def of_any_status(self) -> str:
         """The list without a status."""
-        return self._address(without="cursor", status="")
+        return self._address(status="")
 
     def page(self, rows: QuerySet[Request], *, shown_above: Sequence[uuid.UUID]) -> list[Request]:
         """The rows to show; none when something asked for is wrong. Unfiltered, those shown above are not repeated."""
@@ -86,7 +85,7 @@ class BoardQuery:
         found = filters.qs if self.filtered else filters.qs.exclude(pk__in=shown_above)
         pages = KeysetPagination()
         try:
-            shown = pages.paginate_queryset(found, self._request, _View())  # type: ignore[arg-type]
+            shown = pages.paginate_queryset(found, self._request, _VIEW)
         except ProblemError as error:
             self.errors = {error.problem.field or "": error.problem.detail}
             return []
@@ -94,10 +93,10 @@ class BoardQuery:
         self.older = f"?{link.partition('?')[2]}" if link else ""
         return shown
 
-    def _address(self, *, without: str, **changes: str) -> str:
+    def _address(self, **changes: str) -> str:
+        """Of the first page, with these changes; an empty one takes a filter away."""
         query = self.given.copy()
-        query.pop(without, None)
-        for name, value in changes.items():
+        for name, value in {"cursor": "", **changes}.items():
             query.pop(name, None)
             if value:
                 query[name] = value

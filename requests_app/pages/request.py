@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from dags_app import live
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
 from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
+from outputs_app.selectors import STUCK
 from requests_app.models import Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
@@ -181,8 +182,8 @@ def _work(request: Request, workflow: Workflow) -> Work:
         datasets=tuple(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True)),
         standing=standing,
         account=account_of(request, workflow),
-        rounds=_rounds(workflow),
-        sites=_sites(workflow),
+        rounds=_counted(WorkUnit.objects.filter(workflow=workflow), "round__index"),
+        sites=_counted(WorkUnit.objects.filter(workflow=workflow).exclude(site=""), "site"),
         cells=cells,
         cells_left_out=left_out,
         dag=_dag_view(standing.dag, dags, problem),
@@ -278,14 +279,9 @@ def _numbers() -> dict[str, Any]:
     }
 
 
-def _rounds(workflow: Workflow) -> tuple[CountRow, ...]:
-    rows = WorkUnit.objects.filter(workflow=workflow).order_by("round__index").values_list("round__index").annotate(**_numbers())
-    return tuple(CountRow(str(index), *numbers) for index, *numbers in rows)
-
-
-def _sites(workflow: Workflow) -> tuple[CountRow, ...]:
-    rows = WorkUnit.objects.filter(workflow=workflow).exclude(site="").order_by("site").values_list("site").annotate(**_numbers())
-    return tuple(CountRow(site, *numbers) for site, *numbers in rows)
+def _counted(units: QuerySet[WorkUnit], by: str) -> tuple[CountRow, ...]:
+    rows = units.order_by(by).values_list(by).annotate(**_numbers())
+    return tuple(CountRow(str(name), *numbers) for name, *numbers in rows)
 
 
 def _open_effects(request: Request) -> Any:
@@ -294,7 +290,7 @@ def _open_effects(request: Request) -> Any:
         Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
         .select_related("block")
         .defer("payload", "result", "block__failure_context")
-        .alias(stuck=Q(state__in=(EffectState.REFUSED, EffectState.DEAD)))
+        .alias(stuck=Q(state__in=STUCK))
         .order_by("-stuck", "next_attempt_at", "id")
     )
 

@@ -19,7 +19,8 @@ from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.buttons import dag_verb_links, verb_links
 from requests_app.pages.request import request_page
-from requests_app.selectors import lifecycle_standing, requests_listed
+from requests_app.selectors.lifecycle import lifecycle_standing
+from requests_app.selectors.requests import requests_listed
 from wms2.api.permissions import is_operator
 
 PART = "X-Wms2-Part"

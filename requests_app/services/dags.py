@@ -14,7 +14,7 @@ from dags_app.models import DAG
 from dags_app.services.watch import IN_QUEUE
 from dags_app.states import history
 from requests_app.models import Request, RequestStatus
-from requests_app.selectors import release_repeated
+from requests_app.selectors.requests import release_repeated
 from requests_app.services.release import ReleaseMode, release_plan, request_release
 from requests_app.services.verbs import request_hold
 from sites_app.models import Schedd

@@ -233,7 +233,6 @@ def _record(evaluation: Evaluation, workflow: Workflow, dag_spec: DagSpec, place
             ids = {unit.index: row.pk for unit, row in zip(placed.units, rows, strict=True)}
             ordinals = _ordinals(workflow, placed)
             units_join_blocks(
-                request_id=evaluation.request.pk,
                 workflow_id=workflow.pk,
                 memberships=[
                     Membership(ids[a.unit_index], a.dataset, ordinals[a.block_key], a.bytes) for a in placed.assignments

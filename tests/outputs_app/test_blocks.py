@@ -50,7 +50,7 @@ def join(workflow: Workflow, *block_indexes: int) -> list[WorkUnit]:
     dataset = workflow.output_datasets.order_by("pk")[0].name
     units = [unit_row(dag, WorkUnit.objects.filter(dag=dag).count()) for _ in block_indexes]
     members = [Membership(unit.pk, dataset, index, 10) for unit, index in zip(units, block_indexes, strict=True)]
-    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     return units
 
 
@@ -147,7 +147,7 @@ def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Work
     parent, child = two_datasets(workflow)
     other = unit_row(workflow.dags.get(), 7)
     members = [Membership(unit.pk, child.name, 0, 10), Membership(other.pk, parent.name, 0, 10)]
-    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
         MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
         MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/data/input.root",)),
@@ -169,7 +169,7 @@ def test_files_that_are_parents_of_each_other_are_refused(workflow: Workflow) ->
     (unit,) = join(workflow, 0)
     parent, child = two_datasets(workflow)
     members = [Membership(unit.pk, child.name, 0, 10)]
-    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
         MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
         MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/mc/child.root",)),
@@ -185,7 +185,7 @@ def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(work
     parent, child = two_datasets(workflow, parents=[workflow.output_datasets.get().name, "/In/Put-v1/RAW"])
     late = unit_row(workflow.dags.get(), 7)
     members = [Membership(late.pk, child.name, 0, 10)]
-    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     outputs = (MergedFile(child.name, "/store/mc/child.root", *CONTENT),)
     unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(late.pk, late.name, "T2_CH_CERN", outputs))
     blocks_seal(workflow_id=workflow.pk)

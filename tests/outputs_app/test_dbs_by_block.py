@@ -43,7 +43,7 @@ def units(workflow: Workflow, count: int) -> list[WorkUnit]:
     dag = dag_row(workflow)
     found = [unit_row(dag, index) for index in range(count)]
     members = [Membership(unit.pk, workflow.output_datasets.get().name, 0, 10) for unit in found]
-    units_join_blocks(request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=members)
+    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     return found
 
 

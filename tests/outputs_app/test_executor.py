@@ -31,9 +31,7 @@ def _block() -> ProcessingBlock:
     workflow = workflow_row(request_row(RequestStatus.ACTIVE))
     unit = unit_row(dag_row(workflow))
     dataset = workflow.output_datasets.get()
-    units_join_blocks(
-        request_id=workflow.request.pk, workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)]
-    )
+    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
     return ProcessingBlock.objects.get()
 
 

@@ -53,7 +53,7 @@ def _block() -> ProcessingBlock:
     workflow = workflow_row(request_row(RequestStatus.ACTIVE))
     unit, dataset = unit_row(dag_row(workflow)), workflow.output_datasets.get()
     request = workflow.request
-    units_join_blocks(request_id=request.pk, workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
+    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
     lfn = f"/store/mc/Era/PrimaryTester/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
     file = MergedFile(dataset.name, lfn, 100, "0000000a", 10, {"1": ((1, 10),)})
     unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, DISK, (file,)))
