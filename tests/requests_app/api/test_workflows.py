@@ -129,7 +129,7 @@ def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_
     workflow, dag = running(units=30, done=10)
     with_block(dag)
     # user, workflow, DAG, units (2), progress (2), blocks, their units, nodes done
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(9):
         standing(reader, workflow)
 
 

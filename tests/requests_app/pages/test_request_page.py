@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions;
 #: the life cycle's lease, for the dot
-PAGE_QUERIES = 26
+PAGE_QUERIES = 25
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
