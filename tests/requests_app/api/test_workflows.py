@@ -128,7 +128,7 @@ def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIC
 def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_assert_num_queries: Any) -> None:
     workflow, dag = running(units=30, done=10)
     with_block(dag)
-    # user, workflow, DAG, units (2), progress (2), blocks, their units, nodes done
+    # user, workflow, DAG, units (2), progress, blocks, their units, nodes done
     with django_assert_num_queries(9):
         standing(reader, workflow)
 
