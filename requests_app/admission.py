@@ -148,8 +148,6 @@ def _obstacle(schedd: Schedd, used: _Used, needed: int, usable: tuple[ScheddStat
         return f"state {schedd.state}"
     if schedd.unreachable_since is not None:
         return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
-    if schedd.max_dags is not None and used.dags >= schedd.max_dags:
-        return f"{used.dags} of {schedd.max_dags} DAGs"
     if used.slots + needed > schedd.max_dagman_slots:
         return f"{used.dags} DAGs with {used.slots} of {schedd.max_dagman_slots} DAGMan slots, {needed} more are needed"
     return ""

@@ -56,7 +56,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.QUEUED: "round closed, work left",
         S.VALIDATING_OUTPUTS: "no work left, blocks ARCHIVED, no effect pending or dead",
         S.COMPLETED: "stands in for VALIDATING_OUTPUTS, same guard",
-        S.STOPPING: "stop, hold, step, move, fail, restart, abort, clean, ledger violation",
+        S.STOPPING: "stop, hold, step, fail, restart, abort, ledger violation",
         S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
     },
     S.PARTIAL: {
@@ -66,13 +66,12 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.ABORTED: "operator",
     },
     S.STOPPING: {
-        S.RESUBMITTING: "resume, step, move; DAG gone, rescue file there",
+        S.RESUBMITTING: "resume, step; DAG gone, rescue file there",
         S.QUEUED: "the DAG had finished by itself, work left",
         S.VALIDATING_OUTPUTS: "the DAG had finished by itself, nothing left",
         S.HELD: "intent hold",
         S.FAILED: "intent fail or restart",
         S.ABORTED: "intent abort",
-        S.CLEANING: "intent clean",
     },
     S.RESUBMITTING: {S.QUEUED: "rescue row prepared", S.HELD: "ten minutes", S.ABORTED: "operator"},
     S.HELD: {

@@ -30,8 +30,8 @@ class DagListSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "id", "workflow_id", "request_name", "round", "kind", "status", "schedd_name", "dagman_cluster_id", "parent_dag_id",
             "total_nodes", "nodes_idle", "nodes_running", "nodes_failed", "nodes_held", "total_work_units", "units_done",
-            "units_failed", "observed_at", "missing_since", "unanswered_since", "stop_requested_at", "created_at",
-            "submitted_at", "completed_at",
+            "observed_at", "missing_since", "unanswered_since", "stop_requested_at", "created_at", "submitted_at",
+            "completed_at",
         )  # fmt: skip
 
 

@@ -93,12 +93,10 @@ class DAG(models.Model):
     total_work_units = models.IntegerField(default=0)
     merge_groups = models.PositiveIntegerField(default=10, help_text="units that it runs at the same time at most, as rendered")
     units_done = models.IntegerField(default=0)
-    units_failed = models.IntegerField(default=0)
     observed = models.JSONField(default=dict, blank=True, help_text="counts of the last DAGMan job ad")
     observed_at = models.DateTimeField(null=True, blank=True, help_text="last answer of the schedd that contained the DAG")
     missing_since = models.DateTimeField(null=True, blank=True, help_text="the schedd answers, and the DAG is not in its queue")
     unanswered_since = models.DateTimeField(null=True, blank=True, help_text="the schedd does not answer")
-    swept_at = models.DateTimeField(null=True, blank=True, help_text="files read for the counts observed then")
     outcome = models.JSONField(default=dict, blank=True, help_text="evidence for the end state: history, metrics, status, rescue")
 
     status = models.CharField(max_length=50, choices=DAGStatus.choices, default=DAGStatus.PLANNING)

@@ -29,7 +29,7 @@ from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: Large columns of the workflow, which only lends its request's name.
-_UNREAD = ("workflow__spec", "workflow__psets", "workflow__step_metrics", "workflow__splitting_params")
+_UNREAD = ("workflow__spec", "workflow__psets", "workflow__splitting_params")
 #: Statuses in which a DAGMan job is expected in the queue.
 IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
 

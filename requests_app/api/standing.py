@@ -43,7 +43,6 @@ class WorkflowStandingSerializer(serializers.Serializer):
     workflow_id = serializers.UUIDField()
     request_name = serializers.CharField()
     status = serializers.CharField()
-    step_metrics = serializers.DictField(allow_null=True, help_text="measured per step (spec 5.6), once a round was measured")
     dag = StandingDagSerializer(allow_null=True)
     work_units = UnitCountsSerializer(help_text="of all rounds")
     blocks = StandingBlockSerializer(many=True)
@@ -60,7 +59,6 @@ def standing_shown(standing: WorkflowStanding) -> Any:
         "workflow_id": workflow.pk,
         "request_name": workflow.request_id,
         "status": workflow.status,
-        "step_metrics": workflow.step_metrics,
         "dag": standing if standing.dag else None,
         "work_units": standing.units,
         "blocks": [

@@ -93,7 +93,6 @@ class ScheddSerializer(serializers.Serializer):
     state = serializers.CharField()
     version = serializers.CharField(allow_blank=True)
     live_dags = serializers.IntegerField()
-    max_dags = serializers.IntegerField(allow_null=True)
     dagmans_running = serializers.IntegerField()
     strays = StraySerializer(source="strays_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
     max_dagman_slots = serializers.IntegerField()

@@ -34,7 +34,7 @@ from wms2.words import counted
 
 S = RequestStatus
 #: Stops after which nothing goes on from a rescue file.
-_GIVE_UP = (StopIntent.ABORT, StopIntent.FAIL, StopIntent.RESTART, StopIntent.CLEAN)
+_GIVE_UP = (StopIntent.ABORT, StopIntent.FAIL, StopIntent.RESTART)
 
 
 def handle_stopping(evaluation: Evaluation) -> None:
@@ -150,8 +150,6 @@ def _arrive(evaluation: Evaluation) -> None:
         code = HoldCode(request.hold_code or HoldCode.OPERATOR)
         why = request.hold_reason or "held by an operator"
         evaluation.transition(S.HELD, why, **hold_changes(code, why))
-    elif intent is StopIntent.CLEAN:
-        evaluation.transition(S.CLEANING, "no DAG is left")
     else:
         _resume(evaluation)
 

@@ -7,7 +7,10 @@ import django.db.models.expressions
 import django.utils.timezone
 from django.db import migrations, models
 
-import requests_app.models.workflow
+
+def default_throttles():
+    """The default of a column that is gone since 0015."""
+    return {"Processing": 5000, "Merge": 100, "Cleanup": 50, "MergeGroup": 10}
 
 
 class Migration(migrations.Migration):
@@ -332,7 +335,7 @@ class Migration(migrations.Migration):
                     models.JSONField(blank=True, default=dict, help_text="step name -> the PSet's text, as ConfigCache gave it"),
                 ),
                 ("step_metrics", models.JSONField(blank=True, null=True)),
-                ("category_throttles", models.JSONField(default=requests_app.models.workflow.default_throttles)),
+                ("category_throttles", models.JSONField(default=default_throttles)),
                 ("fence_counter", models.BigIntegerField(default=0)),
                 ("next_first_event", models.BigIntegerField(default=1)),
                 ("next_first_lumi", models.BigIntegerField(default=1)),

@@ -46,12 +46,10 @@ class StopIntent(models.TextChoices):
 
     RESUME = "resume", "Stop, then resume"
     STEP = "step", "Production step"
-    MOVE = "move", "Move to another schedd"
     HOLD = "hold", "Stop, then hold"
     RESTART = "restart", "Kill and clone"
     FAIL = "fail", "Stop, then fail"
     ABORT = "abort", "Abort"
-    CLEAN = "clean", "Clean"
 
     @property
     def strength(self) -> int:
@@ -77,7 +75,6 @@ class HoldCode(models.TextChoices):
     ABORT_CODE = "abort_code", "DAG aborted itself (code 43)"
     REMOVED = "removed", "DAG removed from outside"
     QUEUE_LOST = "queue_lost", "Schedd queue lost"
-    EFFECT_REFUSED = "effect_refused", "Registration refused"
     SHORT = "short", "Fewer events than asked after all rounds"
     EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"

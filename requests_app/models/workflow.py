@@ -24,17 +24,11 @@ class WorkflowStatus(models.TextChoices):
     ABORTED = "aborted", "Aborted"
 
 
-def default_throttles() -> dict[str, int]:
-    """Category limits of spec 3.1.2; per-workflow changes stand here."""
-    return {"Processing": 5000, "Merge": 100, "Cleanup": 50, "MergeGroup": 10}
-
-
 class Workflow(models.Model):
-    """Typed specification, offsets and counters of one request's work.
+    """Typed specification and offsets of one request's work.
 
     ``spec`` is a ``dags_app.planning.specs.WorkflowSpec`` as JSON. ``next_first_event`` and ``next_first_lumi`` only move
-    forward. ``fence_counter`` gives each DAG submission its strictly rising token. Counters are sums over rounds of the last
-    DAG of each rescue chain.
+    forward. ``fence_counter`` gives each DAG submission its strictly rising token. ``total_nodes`` is that of all rounds.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -52,16 +46,11 @@ class Workflow(models.Model):
         db_column="request_name",
     )
     input_dataset = models.CharField(max_length=500, blank=True)
-    input_fileset_id = models.UUIDField(null=True, blank=True)
-    output_fileset_id = models.UUIDField(null=True, blank=True)
     splitting_algo = models.CharField(max_length=50)
     splitting_params = models.JSONField(default=dict, blank=True)
-    sandbox_url = models.TextField(blank=True)
     config_cache_id = models.CharField(max_length=100, blank=True)
     spec = models.JSONField(db_column="config_data")
     psets = models.JSONField(default=dict, blank=True, help_text="step name -> the PSet's text, as ConfigCache gave it")
-    step_metrics = models.JSONField(null=True, blank=True)
-    category_throttles = models.JSONField(default=default_throttles)
 
     fence_counter = models.BigIntegerField(default=0)
     next_first_event = models.BigIntegerField(default=1)
@@ -74,10 +63,6 @@ class Workflow(models.Model):
     unmerged_frozen = models.BooleanField(default=False)
 
     total_nodes = models.IntegerField(default=0)
-    nodes_done = models.IntegerField(default=0)
-    nodes_failed = models.IntegerField(default=0)
-    nodes_queued = models.IntegerField(default=0)
-    nodes_running = models.IntegerField(default=0)
 
     status = models.CharField(max_length=50, choices=WorkflowStatus.choices, default=WorkflowStatus.NEW)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -108,7 +93,6 @@ class Round(models.Model):
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="rounds")
     index = models.PositiveIntegerField()
     sizing = models.JSONField(default=dict, help_text="resources and limits the round was planned with")
-    metrics = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     closed_at = models.DateTimeField(null=True, blank=True)
 

@@ -41,12 +41,10 @@ _NEXT: dict[RequestStatus, str] = {
 _AFTER_STOP: dict[StopIntent, str] = {
     StopIntent.RESUME: "it goes on from its rescue file",
     StopIntent.STEP: "it goes on with its next production step",
-    StopIntent.MOVE: "it goes on at another schedd",
     StopIntent.HOLD: "it is held",
     StopIntent.RESTART: "it is failed and a clone takes its place",
     StopIntent.FAIL: "it is failed",
     StopIntent.ABORT: "it is aborted",
-    StopIntent.CLEAN: "everything it made is removed",
 }
 _ADVICE: dict[HoldCode, str] = {
     H.REFUSED: "Correct the cause in ReqMgr2, ConfigCache or DBS and release, or abort and import a corrected document.",
@@ -59,7 +57,6 @@ _ADVICE: dict[HoldCode, str] = {
     H.ABORT_CODE: "Find the node that ended with 43 in DAGMan's log. A release plans what is left anew.",
     H.REMOVED: "Find out who removed the DAGMan job. A release goes on from the rescue file.",
     H.QUEUE_LOST: "Release it: what is done counts, what is left is planned anew. Let the schedd be repaired first.",
-    H.EFFECT_REFUSED: "Repair what DBS or Rucio complains of, retry the registration, then release.",
     H.SHORT: "See which input is left and why; usually no site that is allowed holds it.",
     H.EXCLUDED: "Have the files repaired and let them in again, or accept in the release that it completes without them.",
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",

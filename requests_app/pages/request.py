@@ -153,7 +153,7 @@ class RequestPage:
 
 def request_page(request: Request) -> RequestPage:
     """Count and read."""
-    workflow = Workflow.objects.defer("psets", "step_metrics").filter(request_id=request.request_name).first()
+    workflow = Workflow.objects.defer("psets").filter(request_id=request.request_name).first()
     effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(

@@ -16,7 +16,7 @@ from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
 from requests_app.models import Workflow, WorkflowStatus
 
-_LISTED = tuple(f.name for f in Workflow._meta.concrete_fields if f.name not in ("spec", "psets", "step_metrics"))
+_LISTED = tuple(f.name for f in Workflow._meta.concrete_fields if f.name not in ("spec", "psets"))
 #: Further away than this an estimate says nothing.
 MAX_ESTIMATE = timedelta(days=3650)
 

@@ -29,8 +29,8 @@ class SiteListSerializer(serializers.ModelSerializer):
     class Meta:
         model = Site
         fields: tuple[str, ...] = (
-            "name", "status", "status_reason", "status_actor", "total_slots", "running_slots", "pending_slots", "drain_until",
-            "rses", "bans", "cric_seen_at", "slots_seen_at", "updated_at",
+            "name", "status", "status_reason", "status_actor", "total_slots", "running_slots", "drain_until", "rses",
+            "bans", "cric_seen_at", "slots_seen_at", "updated_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
@@ -49,7 +49,4 @@ class SiteSerializer(SiteListSerializer):
     active_bans = SiteBanSerializer(many=True)
 
     class Meta(SiteListSerializer.Meta):
-        fields: tuple[str, ...] = (
-            *SiteListSerializer.Meta.fields, "active_bans", "thresholds", "schedd_name", "collector_host", "storage_element",
-            "storage_path", "config_data",
-        )  # fmt: skip
+        fields: tuple[str, ...] = (*SiteListSerializer.Meta.fields, "active_bans", "config_data")

@@ -27,7 +27,6 @@ class Schedd(models.Model):
     max_dagman_slots = models.PositiveIntegerField(
         default=500, help_text="DAGMan processes it may run: outer and inner ones together"
     )
-    max_dags = models.PositiveIntegerField(null=True, blank=True, help_text="an operator's own cap on outer DAGs")
     submit_root = models.TextField(help_text="where DAG directories lie, on the schedd's file system")
     version = models.CharField(max_length=100, blank=True)
     job_queue_birthdate = models.BigIntegerField(null=True, blank=True, help_text="a change is evidence that the queue was lost")

@@ -93,13 +93,11 @@ def test_a_schedd_is_full_when_its_dagman_slots_are() -> None:
     limit("dag_max_merge_groups", 4)
     full = schedd_row("full", max_dagman_slots=9)
     schedd_row("drained", state=ScheddState.DRAINING)
-    schedd_row("capped", max_dags=0)
     dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=full, merge_groups=4)
     answer = decide(request_row(QUEUED))
     assert not answer.admitted
     assert "full: 1 DAGs with 5 of 9 DAGMan slots, 5 more are needed" in answer.waits_for
     assert "drained: state draining" in answer.waits_for
-    assert "capped: 0 of 0 DAGs" in answer.waits_for
 
 
 def test_a_dag_takes_as_many_slots_as_it_was_rendered_with_whatever_the_limit_is_now() -> None:

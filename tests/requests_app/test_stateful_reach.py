@@ -31,7 +31,6 @@ EDGES = {(old, new) for old, edges in TRANSITIONS.items() for new in edges if no
 #: Codes that no request of the scripted world can get, and why.
 UNREACHED_CODES = {
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests_app/lifecycle/test_lifecycle_loop.py",
-    HoldCode.EFFECT_REFUSED: "reserved",
     HoldCode.LEDGER: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
     HoldCode.SHORT: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
     HoldCode.REFUSED: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",

@@ -56,13 +56,12 @@ def with_block(dag: DAG) -> str:
 
 
 def test_the_standing_has_the_dag_the_blocks_and_the_progress(reader: APIClient) -> None:
-    workflow, dag = running(step_metrics={"round": 1, "jobs_sampled": 42, "steps": {"DIGI": {"cpu_efficiency": 0.85}}})
+    workflow, dag = running()
     dataset = with_block(dag)
 
     body = standing(reader, workflow)
 
     assert (body["workflow_id"], body["request_name"], body["status"]) == (str(workflow.pk), workflow.request_id, "active")
-    assert body["step_metrics"]["jobs_sampled"] == 42
     assert {k: body["dag"][k] for k in ("id", "status", "total_nodes", "nodes_running", "nodes_idle", "nodes_done")} == {
         "id": str(dag.pk), "status": "running", "total_nodes": 44, "nodes_running": 2, "nodes_idle": 1, "nodes_done": 11,
     }  # fmt: skip
@@ -109,7 +108,7 @@ def test_progress_goes_by_units_where_events_are_not_known(reader: APIClient) ->
 
 def test_a_workflow_before_its_first_dag_and_one_after_its_last(reader: APIClient) -> None:
     fresh = standing(reader, workflow_row(request_row(S.QUEUED)))
-    assert (fresh["dag"], fresh["blocks"], fresh["progress_percent"], fresh["step_metrics"]) == (None, [], 0.0, None)
+    assert (fresh["dag"], fresh["blocks"], fresh["progress_percent"]) == (None, [], 0.0)
     ended = workflow_row(request_row(S.COMPLETED), status=WorkflowStatus.COMPLETED)
     assert standing(reader, ended)["progress_percent"] == 100.0
 
