@@ -221,6 +221,8 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
         values |= {"hold_code": "", "hold_reason": ""}
     if to is S.QUEUED and old is not S.PLANNING:  # a failed attempt keeps its place
         values |= {"queued_at": now}
+    if old is S.SUBMITTED:  # the workflow has it; or what was refused may be corrected before it comes here again
+        values |= {"prepared": None}
     if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
     if old is S.STOPPING:

@@ -72,9 +72,7 @@ def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
 
 
 def _per_job(task: TaskSpec) -> int:
-    if task.algorithm is SplittingAlgo.FILE_BASED:
-        return task.files_per_job
-    return task.lumis_per_job if task.algorithm is SplittingAlgo.LUMI_BASED else task.events_per_job
+    return int(getattr(task, task.algorithm.parameters[0]))
 
 
 def _share(steps: dict[str, StepSpec], name: str | None) -> Fraction:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dags_app.payload.contract import documents
 from dags_app.payload.contract.documents import Generate, InputFile, Pileup, Share
@@ -31,6 +31,21 @@ class SplittingAlgo(StrEnum):
     def by_lumi(self) -> bool:
         """Work is lumis, with every file that holds them, instead of files or their events."""
         return self in (SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI_BASED)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The fields of ``SplittingSpec`` that it reads; first the one that says how much a job takes."""
+        return _PARAMETERS[self]
+
+
+_PARAMETERS = {
+    SplittingAlgo.FILE_BASED: ("files_per_job",),
+    SplittingAlgo.EVENT_BASED: ("events_per_job", "events_per_lumi"),
+    SplittingAlgo.LUMI_BASED: ("lumis_per_job", "halt_job_on_file_boundaries"),
+    SplittingAlgo.EVENT_AWARE_LUMI_BASED: (
+        "events_per_job", "events_per_lumi", "halt_job_on_file_boundaries", "job_time_limit_seconds",
+    ),
+}  # fmt: skip
 
 
 class ClaimKind(StrEnum):
@@ -126,6 +141,11 @@ class SplittingSpec:
     lumis_per_job: int = 8
     halt_job_on_file_boundaries: bool = False
     job_time_limit_seconds: int = 172_800
+
+    def shown(self, generation: GenerationSpec | None) -> dict[str, Any]:
+        """The algorithm with the parameters that are set for it; a generation has its own."""
+        numbers = {name: getattr(generation or self, name) for name in self.algorithm.parameters}
+        return {"algorithm": self.algorithm.value, **{name: number for name, number in numbers.items() if number}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,9 @@ class Request(models.Model):
     requestor_dn = models.CharField(max_length=500, blank=True)
     group = models.CharField(max_length=100, blank=True)
     request_data = models.JSONField(help_text="the ReqMgr2 document as it came")
+    prepared = models.JSONField(
+        null=True, blank=True, help_text="while submitted: the specification and PSets that the import has found out"
+    )
     payload_config = models.JSONField(default=dict, blank=True, help_text="metadata WMS2 does not act on, e.g. RequestType")
     splitting_params = models.JSONField(default=dict, blank=True)
     input_dataset = models.CharField(max_length=500, blank=True)

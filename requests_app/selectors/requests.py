@@ -18,7 +18,9 @@ from requests_app.selectors.account import Account, account_of
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
 
-_LARGE = ("request_data", "payload_config", "production_steps", "overrides", "requestor_dn", "warnings", "splitting_params")
+_LARGE = (
+    "request_data", "prepared", "payload_config", "production_steps", "overrides", "requestor_dn", "warnings", "splitting_params",
+)  # fmt: skip
 _LISTED = tuple(field.name for field in Request._meta.concrete_fields if field.name not in _LARGE)
 
 

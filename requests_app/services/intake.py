@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,28 +13,23 @@ from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.models import Request, RequestStatus
-from requests_app.services.workflow import configs_of, spec_complete
+from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
 from requests_app.work.production_steps import steps_read, steps_refused
-from sites_app.selectors import known_site_names
+from requests_app.work.spec import Prepared, prepared_to_json
 from wms2.adapters import factory
 from wms2.audit import audit
-from wms2.conf import conf
 from wms2.errors import DocumentRefused, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The datasets a request will write, as far as known, and the request with which it may share them, with the reason."""
+    """With which request it may share its datasets, and why."""
 
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()  # what a document that was not checked is known to write
     family_of: str = ""
     reason: str = ""
-
-    def writing(self, spec: WorkflowSpec) -> Belonging:
-        """With the outputs of the specification."""
-        return replace(self, outputs=tuple(output.dataset for output in spec.outputs))
 
     @property
     def family(self) -> uuid.UUID | None:
@@ -53,6 +48,24 @@ class Belonging:
         return relative.family
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document that may be run: as it was read, and what it comes to."""
+
+    draft: intake.Draft
+    prepared: Prepared
+
+    @property
+    def spec(self) -> WorkflowSpec:
+        """The specification."""
+        return self.prepared.spec
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The datasets it will write."""
+        return tuple(output.dataset for output in self.spec.outputs)
+
+
 def request_import(
     *,
     document: dict[str, Any],
@@ -62,16 +75,22 @@ def request_import(
     submit: bool = True,
     production_steps: Sequence[Mapping[str, Any]] = (),
     belonging: Belonging | None = None,
+    checked: Checked | None = None,
 ) -> Request:
-    """Check a document and store it as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
+    """Store a document as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
+
+    Args:
+        checked: what ``request_check`` has made of this document: it is not read again, here or by the life cycle, unless it
+            stays NEW, maybe for long. Without it the document is parsed, and services are asked in SUBMITTED.
 
     Raises:
         DocumentRefused: every problem by field, also a dataset that belongs to another request; nothing stored.
         RequestKnown: there is one of this name.
         InvalidTransition: a production step is wrong; nothing stored.
     """
-    draft = draft_of(document, request_name)
+    draft = checked.draft if checked is not None else draft_of(document, request_name)
     identity, belongs = draft.identity, belonging or Belonging()
+    outputs = checked.outputs if checked is not None else belongs.outputs
     steps = steps_read(production_steps)
     refused = steps_refused(steps, priority=identity.priority, urgent=urgent)
     if refused:
@@ -84,7 +103,8 @@ def request_import(
         group=identity.group,
         request_data=document,
         payload_config={"RequestType": identity.request_type},
-        splitting_params={"algorithm": draft.work.splitting.algorithm.value},
+        splitting_params=draft.work.splitting.shown(draft.work.generation),
+        prepared=prepared_to_json(checked.prepared) if checked is not None and submit else None,
         input_dataset=draft.work.input.dataset if draft.work.input else "",
         campaign=draft.campaign,
         prep_id=identity.prep_id,
@@ -98,7 +118,7 @@ def request_import(
         with transaction.atomic():
             request.save(force_insert=True)
             record_creation(request, actor=actor, reason="imported" if submit else "stored as new")
-            names_claim(request_id=request.pk, family=request.family, names=belongs.outputs)
+            names_claim(request_id=request.pk, family=request.family, names=outputs)
             told: dict[str, Any] = {"family_of": belongs.family_of} if belongs.family_of else {}
             audit(
                 actor=actor,
@@ -117,7 +137,7 @@ def request_import(
     return request
 
 
-def request_check(*, document: dict[str, Any], request_name: str | None, belonging: Belonging | None = None) -> WorkflowSpec:
+def request_check(*, document: dict[str, Any], request_name: str | None, belonging: Belonging | None = None) -> Checked:
     """Everything that import and the life cycle would check, ConfigCache included; stores nothing.
 
     Raises:
@@ -127,11 +147,10 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
     """
     draft = draft_of(document, request_name)
     request_known_refuse(request_name=draft.request_name)
-    belongs = belonging or Belonging()
-    family = belongs.family
-    spec = spec_complete(draft, configs_of(draft))
-    names_refuse(family=family, names=belongs.writing(spec).outputs)
-    return spec
+    family = (belonging or Belonging()).family
+    checked = Checked(draft, draft_prepare(draft))
+    names_refuse(family=family, names=checked.outputs)
+    return checked
 
 
 def request_fetch(*, request_name: str) -> dict[str, Any]:
@@ -154,11 +173,3 @@ def request_known_refuse(*, request_name: str) -> None:
     status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
     if status is not None:
         raise RequestKnown(request_name, str(status))
-
-
-def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:
-    """Parse with this installation's memory window and known sites."""
-    sites = known_site_names()
-    return intake.parse(
-        document, request_name=request_name, window=intake.MemoryWindow.from_conf(conf()), known_sites=sites or None
-    )

@@ -46,7 +46,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         document = with_priority(document, received.priority)
     steps_read(received.production_steps)
     belonging = Belonging(family_of=received.family_of, reason=received.family_reason)
-    spec = request_check(document=document, request_name=received.request_name, belonging=belonging)
+    checked = request_check(document=document, request_name=received.request_name, belonging=belonging)
     return request_import(
         document=document,
         request_name=received.request_name,
@@ -54,7 +54,8 @@ def request_receive(*, received: Received, actor: str) -> Request:
         urgent=received.urgent,
         submit=received.submit,
         production_steps=received.production_steps,
-        belonging=belonging.writing(spec),
+        belonging=belonging,
+        checked=checked,
     )
 
 

@@ -15,8 +15,9 @@ from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, give_up, may_run, strengthen
-from requests_app.services.intake import Belonging, draft_of, request_import
+from requests_app.services.intake import Belonging, request_import
 from requests_app.services.stopping import failed_follow_up
+from requests_app.services.workflow import draft_of
 from requests_app.work.production_steps import before_steps
 from requests_app.work.round_files import round_files_at_rest
 from requests_app.work.spec import spec_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dags_app.planning.specs import OutputSpec, WorkflowSpec
@@ -14,7 +13,7 @@ from requests_app.intake import lexicon
 from requests_app.lease import Fence
 from requests_app.models import Request, Workflow
 from requests_app.work.input_reading import inputs_import
-from requests_app.work.spec import spec_to_json
+from requests_app.work.spec import Prepared, prepared_of, spec_to_json
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
@@ -35,65 +34,59 @@ def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
     return workflow
 
 
-def configs_of(draft: intake.Draft) -> Mapping[str, ConfigDocument]:
-    """The ConfigCache documents that a draft names, by id; one that ConfigCache does not have is left out, for intake to name.
+def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:
+    """Parse with this installation's memory window and known sites."""
+    sites = known_site_names()
+    return intake.parse(
+        document, request_name=request_name, window=intake.MemoryWindow.from_conf(conf()), known_sites=sites or None
+    )
+
+
+def draft_prepare(draft: intake.Draft) -> Prepared:
+    """What a draft comes to by ConfigCache, each configuration asked for once, and by the rules of the DBS that is written to.
 
     Raises:
-        DocumentRefused: the draft names a ConfigCache that is not allowed.
+        DocumentRefused: as ``intake.complete``; or the draft names a ConfigCache that is not allowed.
+        ServiceUnavailable: ConfigCache did not answer.
     """
-    found: dict[str, ConfigDocument] = {}
+    configs: dict[str, ConfigDocument] = {}
     cache = factory.configcache()
     problem = cache.problem(draft.config_url)
     if problem is not None:
         raise DocumentRefused((Problem(field="ConfigCacheUrl", problem=problem),))
     for url, database, config_id in intake.config_ids(draft):
         try:
-            found[config_id] = cache.config(url, database, config_id)
+            configs[config_id] = cache.config(url, database, config_id)
         except NotFoundInService:
-            continue
-    return found
-
-
-def spec_complete(draft: intake.Draft, configs: Mapping[str, ConfigDocument]) -> WorkflowSpec:
-    """The specification, by the rules of the DBS that is written to; errors as ``intake.complete``."""
+            continue  # for intake to name
     tier = lexicon.TIER_WITH_DIGITS if conf().dbs_tiers_with_digits else lexicon.TIER
-    return intake.complete(draft, configs, tier=tier)
+    spec = intake.complete(draft, configs, tier=tier)
+    return Prepared(spec, {step.name: configs[step.config_cache_id].pset for step in spec.steps})
 
 
 def _create(request: Request, fenced: Fence) -> Workflow:
-    sites = known_site_names()
-    draft = intake.parse(
-        request.request_data,
-        request_name=request.request_name,
-        window=intake.MemoryWindow.from_conf(conf()),
-        known_sites=sites or None,
-    )
-    configs = configs_of(draft)
-    spec = spec_complete(draft, configs)
+    prepared = prepared_of(request) or draft_prepare(draft_of(request.request_data, request.request_name))
+    spec, shown = prepared.spec, prepared.spec.splitting.shown(prepared.spec.generation)
     primary_ds_type = _primary_ds_type(spec)
     crash_point("import.claimed")
     with fenced():
-        workflow = Workflow.objects.create(**_fields(request, spec, configs))
+        workflow = Workflow.objects.create(request=request, splitting_params=shown, psets=prepared.psets, **_fields(spec))
         workflow.refresh_from_db()
         names = [output.dataset for output in spec.outputs]
         names_claim(request_id=request.pk, family=request.family, names=names)
         records = [_record(request, spec, output, primary_ds_type) for output in spec.outputs]
         datasets_ensure(workflow_id=workflow.pk, records=records)
-        if tuple(request.warnings) != spec.warnings:
-            Request.objects.filter(pk=request.pk).update(warnings=list(spec.warnings))
+        Request.objects.filter(pk=request.pk).update(warnings=list(spec.warnings), splitting_params=shown)
     return workflow
 
 
-def _fields(request: Request, spec: WorkflowSpec, configs: Mapping[str, ConfigDocument]) -> dict[str, Any]:
+def _fields(spec: WorkflowSpec) -> dict[str, Any]:
     generation = spec.generation
     return {
-        "request": request,
         "input_dataset": spec.input.dataset if spec.input else "",
         "splitting_algo": spec.splitting.algorithm.value,
-        "splitting_params": request.splitting_params,
         "config_cache_id": spec.steps[0].config_cache_id,
         "spec": spec_to_json(spec),
-        "psets": {step.name: configs[step.config_cache_id].pset for step in spec.steps},
         "next_first_event": generation.first_event if generation else 1,
         "next_first_lumi": generation.first_lumi if generation else 1,
         "requested_events": generation.events if generation else 0,

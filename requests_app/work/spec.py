@@ -1,15 +1,26 @@
-"""The typed specification in ``Workflow.spec``: one adapter in, one out."""
+"""The typed specification in ``Workflow.spec`` and ``Request.prepared``: one adapter in, one out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.models import Workflow
+from requests_app.models import Request, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a document comes to with ConfigCache's answers: all that a workflow is made of."""
+
+    spec: WorkflowSpec
+    psets: dict[str, str]  # step name -> the PSet's text
+
 
 _ADAPTER = TypeAdapter(WorkflowSpec)
+_PREPARED = TypeAdapter(Prepared)
 
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:
@@ -20,4 +31,15 @@ def spec_of(workflow: Workflow) -> WorkflowSpec:
 def spec_to_json(spec: WorkflowSpec) -> dict[str, Any]:
     """The form kept in the row."""
     dumped: dict[str, Any] = _ADAPTER.dump_python(spec, mode="json")
+    return dumped
+
+
+def prepared_of(request: Request) -> Prepared | None:
+    """What the import has found out, if it is kept."""
+    return None if request.prepared is None else _PREPARED.validate_python(request.prepared)
+
+
+def prepared_to_json(prepared: Prepared) -> dict[str, Any]:
+    """The form kept in the row."""
+    dumped: dict[str, Any] = _PREPARED.dump_python(prepared, mode="json")
     return dumped

@@ -78,15 +78,15 @@ class Command(BaseCommand):
     def _import(self, document: dict[str, object], options: dict[str, Any]) -> None:
         name = options["name"]
         belonging = services.Belonging(family_of=options["family_of"], reason=options["family_reason"])
-        spec = services.request_check(document=document, request_name=name, belonging=belonging)
+        checked = services.request_check(document=document, request_name=name, belonging=belonging)
         status = None
         if not options["check"]:
             actor = f"{getpass.getuser()} (command line)"
             request = services.request_import(
-                document=document, request_name=name, actor=actor, urgent=options["urgent"], belonging=belonging.writing(spec)
+                document=document, request_name=name, actor=actor, urgent=options["urgent"], belonging=belonging, checked=checked
             )
             status = str(request.status)
-        self._show(spec, status, as_json_text=options["as_json"])
+        self._show(checked.spec, status, as_json_text=options["as_json"])
 
     def _show(self, spec: WorkflowSpec, status: str | None, *, as_json_text: bool) -> None:
         if as_json_text:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from dags_app.planning.specs import WorkflowSpec
 from requests_app import services
 from requests_app.management.commands import plan_request
+from requests_app.services.intake import Checked
+from requests_app.work.spec import Prepared
 from tests.support.intake import Document, chain, read, reprocessing, typed, with_step
 from tests.support.places import ROOT
 from wms2.conf import from_environment
@@ -35,9 +36,8 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[_Stored]:
     """Services without a database: the real intake on known configurations, and a list of what was stored."""
     found: list[_Stored] = []
 
-    def request_check(*, document: Document, request_name: str | None, **_: Any) -> WorkflowSpec:
-        read(document, name=request_name)
-        return typed(document)
+    def request_check(*, document: Document, request_name: str | None, **_: Any) -> Checked:
+        return Checked(read(document, name=request_name), Prepared(typed(document), {}))
 
     def request_import(**asked: Any) -> _Stored:
         found.append(_Stored(**asked))
@@ -154,7 +154,7 @@ def test_json_that_is_no_request_is_refused(tmp_path: Path, stored: list[_Stored
 
 
 def test_a_service_that_is_silent_is_no_refusal(tmp_path: Path, stored: list[_Stored], monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(**_: Any) -> WorkflowSpec:
+    def silent(**_: Any) -> Checked:
         raise ServiceUnavailable("configcache", "config", "no answer")
 
     monkeypatch.setattr(services, "request_check", silent)
