@@ -144,7 +144,7 @@ def _measure(case: Case) -> float:
 
 def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...]) -> tuple[float, float, int]:
     """CPU and wall time of writing one DAG, and its number of files."""
-    placed = blocks.assign_blocks(units, open_blocks=[], block_counts={}, target_bytes=10**12)
+    placed = blocks.assign_blocks(units, known={}, target_bytes=10**12)
     dag = DagSpec("bench-dag", "bench-workflow", "bench", 0, spec, placed.units, DagLimits(), 172_800)
     programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}")
     with tempfile.TemporaryDirectory() as directory:

@@ -5,17 +5,14 @@ The format is in docs/splitting.md, The planner's formats. Owns the order of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from dags_app.planning import lumis
-from dags_app.planning.levels import level_plans
+from dags_app.planning.plan import PlanLimits, PlanningInput, WorkLeft, plan
 from dags_app.planning.sites import SiteChoice
-from dags_app.planning.sizing import LevelWalls, bytes_per_event, level_walls, too_long
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec, WorkUnitSpec
-from dags_app.planning.splitters import split
-from dags_app.planning.work_units import group_jobs
+from dags_app.planning.sizing import LevelWalls
+from dags_app.planning.specs import DagLimits, DagSpec, ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
 from wms2.errors import PlanningRefused
 
 Document = dict[str, Any]
@@ -24,19 +21,13 @@ Document = dict[str, Any]
 ALL_REFUSED = "every lumi of the file that is wanted is refused"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLimits:
-    """The deployment's knobs that show in a plan, defaults as in ``wms2.conf``; and how many jobs one answer may hold.
-
-    An answer is held in memory as a whole: without an end, a file of 10^12 events and one event to a job would fill it.
-    """
-
-    jobs_per_work_unit: int = 8
-    max_wall_seconds: int = 172_800
-    max_jobs: int = 2_000_000
-
-
-def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits: PlanLimits | None = None) -> Document:
+def plan_document(
+    workflow: WorkflowSpec,
+    files: Sequence[InputFileSpec],
+    limits: PlanLimits | None = None,
+    *,
+    max_wall_seconds: int = 172_800,
+) -> Document:
     """Plan the whole request, not only a first round.
 
     Returns:
@@ -44,13 +35,14 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
         first task's, ``levels`` says of every task how many jobs it has and how long they are expected to take. A request that
         cannot be planned has no jobs and one entry in ``refused``, without run and lumi.
     """
-    limits = limits or PlanLimits()
     excluded: list[ExcludedFile] = []
-    refused: list[RefusedLumi] = []
     files = _chosen(workflow, files, excluded)
+    # a splitter by lumis takes all files at once, since files of two groups may share a lumi, and keeps groups together itself
+    by_lumi = workflow.generation is None and workflow.splitting.algorithm.by_lumi
+    work = WorkLeft(parts=([files] if by_lumi else _groups(workflow, files)) or [[]])
+    dag = DagSpec("", "", "", 0, workflow, (), DagLimits(), max_wall_seconds)
     try:
-        jobs = list(_at_most(limits.max_jobs, _jobs(workflow, files, excluded, refused)))
-        units = list(_units(workflow, jobs, limits))
+        planned = plan(PlanningInput(dag, work, limits or PlanLimits()))
     except PlanningRefused as refusal:
         return {
             "jobs": [],
@@ -59,15 +51,15 @@ def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits
             "warnings": list(workflow.warnings),
             "levels": [],
         }
-    unit_of = {id(job): unit.name for unit in units for job in unit.jobs}
-    walls = level_walls(workflow, units, max_wall_seconds=limits.max_wall_seconds)
-    warning = too_long(walls, max_wall_seconds=limits.max_wall_seconds)
+    jobs, refused, warning = planned.jobs, planned.left_out.lumis, planned.too_long
+    unit_of = {id(job): unit.name for unit in planned.dag.units for job in unit.jobs}
+    left_out = [*excluded, *planned.left_out.files, *_refused_whole(jobs, refused)]
     return {
         "jobs": [_job(job, unit_of[id(job)]) for job in jobs],
-        "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in [*excluded, *_refused_whole(jobs, refused)]],
+        "excluded": [{"lfn": each.lfn, "reason": each.reason} for each in left_out],
         "refused": [{"reason": each.reason, "run": each.run, "lumi": each.lumi} for each in refused],
         "warnings": [*workflow.warnings, *([f"it would be held: {warning}"] if warning else [])],
-        "levels": [_level(level) for level in walls],
+        "levels": [_level(level) for level in planned.walls],
     }
 
 
@@ -86,49 +78,6 @@ def _chosen(workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: li
         else:
             found.append(file)
     return found
-
-
-def _units(workflow: WorkflowSpec, jobs: Sequence[JobSpec], limits: PlanLimits) -> Iterator[WorkUnitSpec]:
-    """The units; nodes of later tasks count for the limit of one answer, too."""
-    nodes = 0
-    for unit in group_jobs(
-        jobs,
-        jobs_per_work_unit=limits.jobs_per_work_unit,
-        bytes_per_event=bytes_per_event(workflow),
-        levels=level_plans(workflow),
-    ):
-        nodes += unit.processing_nodes
-        if nodes > limits.max_jobs:
-            raise PlanningRefused(
-                f"the plan has more than {limits.max_jobs} jobs with those of later tasks, which is as many as one answer holds; "
-                "raise EventsPerJob, FilesPerJob or LumisPerJob of the tasks"
-            )
-        yield unit
-
-
-def _jobs(
-    workflow: WorkflowSpec, files: Sequence[InputFileSpec], excluded: list[ExcludedFile], refused: list[RefusedLumi]
-) -> Iterator[JobSpec]:
-    # a splitter by lumis takes all files at once, since files of two groups may share a lumi, and keeps groups together itself
-    by_lumi = workflow.generation is None and workflow.splitting.algorithm.by_lumi
-    for group in ([files] if by_lumi else _groups(workflow, files)) or [[]]:
-        for item in split(workflow, group):
-            if isinstance(item, JobSpec):
-                yield item
-            elif isinstance(item, RefusedLumi):
-                refused.append(item)
-            else:
-                excluded.append(item)
-
-
-def _at_most(limit: int, jobs: Iterator[JobSpec]) -> Iterator[JobSpec]:
-    for count, job in enumerate(jobs, start=1):
-        if count > limit:
-            raise PlanningRefused(
-                f"the plan has more than {limit} jobs, which is as many as one answer holds; "
-                "raise EventsPerJob, FilesPerJob or LumisPerJob, whichever the splitting uses"
-            )
-        yield job
 
 
 def _refused_whole(jobs: Sequence[JobSpec], refused: Sequence[RefusedLumi]) -> list[ExcludedFile]:

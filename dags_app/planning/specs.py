@@ -246,6 +246,14 @@ class InputFileSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """An input file that no job can be planned for now, and why."""
+
+    lfn: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationLeft:
     """Where a later round of a generation goes on: offsets only move forward, ``events`` is what is still missing."""
 

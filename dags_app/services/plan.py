@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import NumericRange
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
-from dags_app.planning.specs import ClaimKind, ClaimSpec, WorkUnitSpec
+from dags_app.planning.levels import edge_count
+from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
+from dags_app.planning.writer import WrittenDag
 from dags_app.states import history
 from wms2.errors import LedgerViolation
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenDag:
-    """A DAG directory in its final place."""
-
-    dag_id: uuid.UUID
-    submit_dir: str
-    files_sha256: str
-    node_counts: dict[str, int]
-    total_edges: int
-    merge_groups: int
-
-
 def dag_record_ready(
     *,
-    workflow_id: uuid.UUID,
-    workflow_number: int,
-    round_id: int,
-    instance: str,
+    spec: DagSpec,
     written: WrittenDag,
-    units: Sequence[WorkUnitSpec],
+    round_id: int,
+    workflow_number: int,
     files: Mapping[str, tuple[int, int]],
     priority: int,
 ) -> tuple[DAG, list[WorkUnit]]:
@@ -44,22 +31,25 @@ def dag_record_ready(
     Raises:
         LedgerViolation: some of this work is claimed already.
     """
+    dag_id, workflow_id, units = uuid.UUID(spec.dag_id), uuid.UUID(spec.workflow_id), spec.units
+    processing, many = sum(unit.processing_nodes for unit in units), len(units)
+    node_counts = {"Processing": processing, "Merge": many, "Cleanup": many, "Landing": many}
     dag = DAG.objects.create(
-        id=written.dag_id,
+        id=dag_id,
         workflow_id=workflow_id,
         round_id=round_id,
         kind=DAGKind.FRESH,
-        directory_id=written.dag_id,
-        dag_file_path=f"{written.submit_dir}/workflow.dag",
-        submit_dir=written.submit_dir,
+        directory_id=dag_id,
+        dag_file_path=str(written.dag_file),
+        submit_dir=str(written.directory),
         files_sha256=written.files_sha256,
-        instance=instance,
+        instance=spec.instance,
         job_priority=priority,
-        total_nodes=sum(written.node_counts.values()),
-        total_edges=written.total_edges,
-        node_counts=written.node_counts,
-        total_work_units=len(units),
-        merge_groups=written.merge_groups,
+        total_nodes=sum(node_counts.values()),
+        total_edges=sum(edge_count(unit) for unit in units),
+        node_counts=node_counts,
+        total_work_units=many,
+        merge_groups=min(spec.limits.max_merge_groups, many),
         status=DAGStatus.READY,
     )
     rows = WorkUnit.objects.bulk_create(

@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import Any
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
+from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from requests_app import states
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
 from requests_app.services.acting import acting
 from requests_app.services.sites import site_ban_by_operator
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
-from requests_app.work.left import LeftOut, record_left_out
+from requests_app.work.left import record_left_out
 from requests_app.work.overrides import Overrides, check_memory, max_rescues
 from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
 from requests_app.work.rounds import rescue_kind, round_close, round_open

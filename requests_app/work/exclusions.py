@@ -6,19 +6,21 @@ counted; nor is a file without events and lumis, of which nothing can be missing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 from django.db.models import Q, QuerySet
 
-from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning import lumis
-from dags_app.planning.specs import ExcludedFile, ExclusionKind, LumiRanges
+from dags_app.planning.plan import LeftOut
+from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
 from requests_app.models import Event, InputFile, Request, Round, Workflow
+from requests_app.work.input_lumis import lumis_dealt
 from requests_app.work.input_places import Places
-from requests_app.work.left import LeftOut, record_left_out
+from requests_app.work.left import record_left_out
 from requests_app.work.overrides import max_excluded
 from requests_app.work.spec import spec_of
 
@@ -69,18 +71,9 @@ def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
     rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(lfns))
     if not spec_of(workflow).splitting.algorithm.by_lumi:
         return set(rows.filter(claims__live=True).values_list("lfn", flat=True))
-    claimed = _claimed_lumis(workflow)
+    claimed = lumis_dealt(workflow)
     found = rows.values_list("lfn", "lumis")
-    return {lfn for lfn, held in found if lumis.intersect(_ranges(held), claimed)}
-
-
-def _claimed_lumis(workflow: Workflow) -> LumiRanges:
-    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=True, kind__contains=WorkUnitClaim.KIND_RUN_LUMIS)
-    return lumis.from_intervals((claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims.iterator())
-
-
-def _ranges(held: Mapping[str, Iterable[tuple[int, int]]]) -> LumiRanges:
-    return lumis.from_intervals((int(run), first, last) for run, spans in held.items() for first, last in spans)
+    return {lfn for lfn, held in found if lumis.intersect(lumis.from_json(held), claimed)}
 
 
 def bad_input_read(round_: Round) -> BadInput:

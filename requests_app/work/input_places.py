@@ -18,7 +18,7 @@ from django.db.models.functions import Coalesce
 from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
 from dags_app.planning.sites import EMPTY_SITE_LISTS, SiteChoice
-from dags_app.planning.specs import WorkflowSpec
+from dags_app.planning.specs import WaitingFile, WorkflowSpec
 from requests_app.lease import Fence
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_left
@@ -32,14 +32,6 @@ from wms2.errors import PlanningRefused
 
 log = structlog.get_logger(__name__)
 _CHUNK = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingFile:
-    """A file that no job can be planned for now, and why."""
-
-    lfn: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges
+from dags_app.planning.specs import ExcludedFile, InputFileSpec, LumiRanges, WaitingFile
 from requests_app.models import BY_BYTES, InputFile, Workflow
-from requests_app.work.input_places import Places, WaitingFile
+from requests_app.work.input_places import Places
 from requests_app.work.ledger import files_left
 from wms2 import clock
 

@@ -142,7 +142,7 @@ def dag_spec(
         bytes_per_event=bytes_per_event(workflow),
         levels=level_plans(workflow),
     )
-    plan = assign_blocks(units, open_blocks=(), block_counts={}, target_bytes=10**12)
+    plan = assign_blocks(units, known={}, target_bytes=10**12)
     made = DagSpec(
         dag_id="3f0f5c1e-0000-4000-8000-000000000001",
         workflow_id="550e8400-e29b-41d4-a716-446655440000",

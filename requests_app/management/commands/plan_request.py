@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from dags_app.planning.files_document import read_files
-from dags_app.planning.report import PlanLimits, plan_document
+from dags_app.planning.plan import PlanLimits
+from dags_app.planning.report import plan_document
 from requests_app.intake import prepare_plan_spec
 from requests_app.intake.plan import refuse_unknown_blocks
 from requests_app.management.documents import read_json, refusal_told
@@ -36,8 +37,9 @@ class Command(BaseCommand):
             spec = prepare_plan_spec(document, files_given=bool(files))
             refuse_unknown_blocks(spec, files)
         knobs = conf()
-        limits = PlanLimits(jobs_per_work_unit=knobs.jobs_per_work_unit, max_wall_seconds=knobs.max_wall_seconds)
-        self._show(plan_document(spec, files, limits), as_json=options["as_json"])
+        limits = PlanLimits(jobs_per_work_unit=knobs.jobs_per_work_unit)
+        plan = plan_document(spec, files, limits, max_wall_seconds=knobs.max_wall_seconds)
+        self._show(plan, as_json=options["as_json"])
 
     def _show(self, plan: dict[str, Any], *, as_json: bool) -> None:
         if as_json:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dags_app.planning.files_document import read_files
-from dags_app.planning.report import PlanLimits, plan_document
+from dags_app.planning.plan import PlanLimits
+from dags_app.planning.report import plan_document
 from dags_app.planning.specs import InputFileSpec, ResourceSpec, SplittingAlgo
 from tests.support.planning import CERN, FNAL, generation_workflow, input_file, input_workflow
 from wms2.errors import DocumentRefused

@@ -6,12 +6,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dags_app.planning.specs import SplittingAlgo
+from dags_app.planning.plan import LeftOut, jobs_of
+from dags_app.planning.specs import JobSpec, SplittingAlgo
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_places import Places
 from requests_app.work.inputs import lumi_specs
 from requests_app.work.ledger import ledger_of
-from requests_app.work.left import LeftOut, jobs_left
+from requests_app.work.left import work_left
 from sites_app.models import Site, SiteRse
 from tests.support.rows import input_spec, workflow_row
 
@@ -34,10 +35,15 @@ def _workflow() -> Workflow:
     return workflow
 
 
+def jobs_left(workflow: Workflow, left_out: LeftOut) -> list[JobSpec]:
+    work = work_left(workflow, SPEC, ledger_of(workflow))
+    assert work is not None
+    return list(jobs_of(SPEC, work, left_out))
+
+
 def test_files_are_planned_in_byte_order(workflow: Workflow) -> None:
     left = LeftOut()
-    jobs = jobs_left(workflow, SPEC, ledger_of(workflow), left)
-    assert [file.lfn for job in jobs or () for file in job.files] == LFNS
+    assert [file.lfn for job in jobs_left(workflow, left) for file in job.files] == LFNS
     assert not left
     assert [file.lfn for file in lumi_specs(workflow, Places(workflow, SPEC), {1: ((1, 1),)})] == LFNS
 
@@ -45,7 +51,7 @@ def test_files_are_planned_in_byte_order(workflow: Workflow) -> None:
 def test_the_order_is_asked_for_by_name_since_a_database_may_have_another(workflow: Workflow) -> None:
     """The test stack's PostgreSQL knows no other collation to try it with."""
     with CaptureQueriesContext(connection) as queries:
-        list(jobs_left(workflow, SPEC, ledger_of(workflow), LeftOut()) or ())
+        jobs_left(workflow, LeftOut())
         list(lumi_specs(workflow, Places(workflow, SPEC), {1: ((1, 1),)}))
     orders = [query["sql"].rpartition("ORDER BY")[2] for query in queries if "ORDER BY" in query["sql"]]
     by_name = [order for order in orders if '"input_files"."lfn"' in order]

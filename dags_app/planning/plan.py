@@ -1,0 +1,209 @@
+"""One round of a request, planned: what is left of its work becomes jobs, work units and blocks of one DAG (spec 4.5).
+
+Pure: everything it rests on is in ``PlanningInput``, everything that follows in ``Plan``; the same input gives the same plan.
+Input files may come from an iterator: they are read as jobs are cut, no further than one DAG takes. Asking services, writing the
+directory and recording the rows are the caller's (``requests_app.work.planner``); ``report.py`` plans on paper with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from dags_app.planning import sizing
+from dags_app.planning.blocks import BlockAssignment, KnownBlocks, assign_blocks
+from dags_app.planning.levels import level_plans
+from dags_app.planning.pileup import jobs_at, pileup_sites
+from dags_app.planning.specs import (
+    DagSpec,
+    ExcludedFile,
+    GeneratedRange,
+    GenerationLeft,
+    InputFileSpec,
+    JobSpec,
+    RefusedLumi,
+    WaitingFile,
+    WorkflowSpec,
+    WorkUnitSpec,
+)
+from dags_app.planning.splitters import split
+from dags_app.planning.work_units import fill_dag, group_jobs
+from wms2.errors import PlanningRefused
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLeft:
+    """What a round may take.
+
+    Attributes:
+        generation: where a generation goes on; None for all of it, or for work on input.
+        parts: input files, taken part by part; the parts share no work. LFNs ascend inside each set of locations of a part.
+        waited: LFNs that no job could be planned for before.
+    """
+
+    generation: GenerationLeft | None = None
+    parts: Sequence[Iterable[InputFileSpec | WaitingFile]] = ()
+    waited: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """The deployment's knobs that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
+
+    ``max_jobs`` refuses a plan with more, those of later tasks included: without an end, a file of 10^12 events and one event to
+    a job would fill the memory. None where the limits of a DAG end it.
+    """
+
+    jobs_per_work_unit: int = 8
+    max_units: int = sys.maxsize
+    max_nodes: int = sys.maxsize
+    max_jobs: int | None = 2_000_000
+    block_bytes: int = sys.maxsize
+    pileup_min_fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningInput:
+    """Everything that a round is planned from. ``dag`` is the DAG but for its units; ``blocks`` what its datasets have by now."""
+
+    dag: DagSpec
+    work: WorkLeft
+    limits: PlanLimits
+    blocks: Mapping[str, KnownBlocks] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Files and lumis that no job takes, each with its reason.
+
+    Attributes:
+        lumis: also those that can be taken once their files have moved; those files wait.
+        waiting: LFN -> why no job can be planned for it now; it is left.
+        found: files that waited and that jobs can be planned for.
+    """
+
+    files: list[ExcludedFile] = field(default_factory=list)
+    lumis: list[RefusedLumi] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.lumis or self.waiting or self.found)
+
+    @property
+    def refused(self) -> list[RefusedLumi]:
+        """Lumis that no job will ever take."""
+        return [lumi for lumi in self.lumis if not lumi.for_lack_of_site]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round comes to.
+
+    Attributes:
+        dag: with its units; none when no job can be planned now.
+        jobs: of the first task, in the order in which they were cut; may be more than the units take.
+        more: work is left for a later round.
+    """
+
+    dag: DagSpec
+    jobs: Sequence[JobSpec]
+    blocks: tuple[BlockAssignment, ...]
+    left_out: LeftOut
+    walls: tuple[sizing.LevelWalls, ...]
+    more: bool
+
+    @property
+    def too_long(self) -> str | None:
+        """What to say of jobs, at whichever level, that the wall-clock cap is expected to end; None when there are none."""
+        return sizing.too_long(self.walls, max_wall_seconds=self.dag.max_wall_seconds)
+
+    @property
+    def generated(self) -> list[GeneratedRange]:
+        """The numbers that its jobs take."""
+        return [job.generate for unit in self.dag.units for job in unit.jobs if job.generate is not None]
+
+
+def plan(given: PlanningInput) -> Plan:
+    """Plan one round.
+
+    Raises:
+        PlanningRefused: it cannot be planned as asked.
+    """
+    spec, limits = given.dag.workflow, given.limits
+    sites = pileup_sites(spec, given.dag.pileup, least_fraction=limits.pileup_min_fraction)
+    left_out, cut = LeftOut(), list[JobSpec]()
+    jobs = jobs_at(_kept(jobs_of(spec, given.work, left_out), cut, limits.max_jobs), sites)
+    units = group_jobs(
+        jobs,
+        jobs_per_work_unit=limits.jobs_per_work_unit,
+        bytes_per_event=sizing.bytes_per_event(spec),
+        levels=level_plans(spec),
+    )
+    filled = fill_dag(_few_enough(units, limits.max_jobs), max_units=limits.max_units, max_nodes=limits.max_nodes)
+    placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes)
+    return Plan(
+        dag=replace(given.dag, units=placed.units),
+        jobs=cut,
+        blocks=placed.assignments,
+        left_out=left_out,
+        walls=sizing.level_walls(spec, placed.units, max_wall_seconds=given.dag.max_wall_seconds),
+        more=filled.more,
+    )
+
+
+def jobs_of(spec: WorkflowSpec, work: WorkLeft, left_out: LeftOut) -> Iterator[JobSpec]:
+    """The jobs of what is left, lazily; ``left_out`` fills while they are drawn.
+
+    Raises:
+        PlanningRefused: it cannot be planned as asked.
+    """
+    if spec.generation is not None:
+        items = split(spec, generation_left=work.generation)
+    else:
+        items = chain.from_iterable(split(spec, _readable(files, work.waited, left_out)) for files in work.parts)
+    for item in items:
+        if isinstance(item, JobSpec):
+            yield item
+        elif isinstance(item, ExcludedFile):
+            left_out.files.append(item)
+        else:
+            left_out.lumis.append(item)
+            if item.for_lack_of_site:
+                left_out.waiting |= dict.fromkeys(item.lfns, item.reason)
+
+
+def _readable(files: Iterable[InputFileSpec | WaitingFile], waited: frozenset[str], left_out: LeftOut) -> Iterator[InputFileSpec]:
+    """The files that jobs can read now; those that wait are told to ``left_out``."""
+    for file in files:
+        if isinstance(file, WaitingFile):
+            left_out.waiting[file.lfn] = file.reason
+            continue
+        if file.lfn in waited:
+            left_out.found.append(file.lfn)
+        yield file
+
+
+def _kept(jobs: Iterator[JobSpec], cut: list[JobSpec], limit: int | None) -> Iterator[JobSpec]:
+    for job in jobs:
+        cut.append(job)
+        if limit is not None and len(cut) > limit:
+            raise PlanningRefused(
+                f"the plan has more than {limit} jobs, which is as many as one answer holds; "
+                "raise EventsPerJob, FilesPerJob or LumisPerJob, whichever the splitting uses"
+            )
+        yield job
+
+
+def _few_enough(units: Iterator[WorkUnitSpec], limit: int | None) -> Iterator[WorkUnitSpec]:
+    nodes = 0
+    for unit in units:
+        nodes += unit.processing_nodes
+        if limit is not None and nodes > limit:
+            raise PlanningRefused(
+                f"the plan has more than {limit} jobs with those of later tasks, which is as many as one answer holds; "
+                "raise EventsPerJob, FilesPerJob or LumisPerJob of the tasks"
+            )
+        yield unit
