@@ -2,7 +2,7 @@
 
 A splitter is made from a ``WorkflowSpec`` and yields jobs, excluded files and refused lumis in order. Those by files or events
 hold no more than the jobs that are open; those by lumis hold the files, as intervals, since any two may share a lumi.
-``splitter_for`` finds the one a request names; generation without input has its own.
+``split`` takes the one a request names; generation without input has its own.
 """
 
 from __future__ import annotations
@@ -38,15 +38,6 @@ SPLITTERS: dict[SplittingAlgo, Callable[[WorkflowSpec], Splitter]] = {
 }
 
 
-def splitter_for(workflow: WorkflowSpec) -> Splitter:
-    """The splitter of a request with input.
-
-    Raises:
-        PlanningRefused: the algorithm cannot do what the request asks.
-    """
-    return SPLITTERS[workflow.splitting.algorithm](workflow)
-
-
 def split(
     workflow: WorkflowSpec, files: Iterable[InputFileSpec] = (), *, generation_left: GenerationLeft | None = None
 ) -> Iterator[PlanItem]:
@@ -63,7 +54,7 @@ def split(
         return GenerationSplitter(workflow).split(generation_left)
     if workflow.input is None:
         raise PlanningRefused("the request neither generates events nor names an input dataset")
-    return splitter_for(workflow).split(files)
+    return SPLITTERS[workflow.splitting.algorithm](workflow).split(files)
 
 
 __all__ = [
@@ -75,5 +66,4 @@ __all__ = [
     "LumiBasedSplitter",
     "Splitter",
     "split",
-    "splitter_for",
 ]
