@@ -20,7 +20,7 @@ from dags_app.planning.specs import (
     WorkflowSpec,
 )
 from outputs_app.values import OpenBlock
-from tests.planning.factories import CERN, FNAL, generation_workflow, input_file, input_workflow
+from tests.support.planning import CERN, FNAL, generation_workflow, input_file, input_workflow
 from wms2.errors import PlanningRefused
 
 ENDLESS = PlanLimits(max_jobs=None)
