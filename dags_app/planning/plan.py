@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from dags_app.payload.contract.documents import Generate
 from dags_app.planning import sizing
 from dags_app.planning.blocks import BlockAssignment, KnownBlocks, assign_blocks
 from dags_app.planning.levels import level_plans
@@ -19,7 +20,6 @@ from dags_app.planning.pileup import jobs_at, pileup_sites
 from dags_app.planning.specs import (
     DagSpec,
     ExcludedFile,
-    GeneratedRange,
     GenerationLeft,
     InputFileSpec,
     JobSpec,
@@ -121,7 +121,7 @@ class Plan:
         return sizing.too_long(self.walls, max_wall_seconds=self.dag.max_wall_seconds)
 
     @property
-    def generated(self) -> list[GeneratedRange]:
+    def generated(self) -> list[Generate]:
         """The numbers that its jobs take."""
         return [job.generate for unit in self.dag.units for job in unit.jobs if job.generate is not None]
 
