@@ -1,6 +1,6 @@
 """Failure rules as rows, as values, and as the document that goes into a DAG directory; and the set that WMS2 ships.
 
-Changing a rule with an audit entry is ``requests_app.services.failure_rules``'s; matching is the payload's.
+Changing a rule with an audit entry is ``dags_app.services.failure_rules``'s; matching is the payload's.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ from outputs_app.owning import lumis_refuse_twice
 from outputs_app.states import blocks_become
 from outputs_app.values import DatasetRecord, UnitOutputs
 from wms2 import clock
-from wms2.errors import LedgerViolation
+from wms2.audit import audited
+from wms2.errors import InvalidTransition, LedgerViolation
+from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 
 
 def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord]) -> None:
@@ -125,6 +127,30 @@ def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
         blocks_become(failed.exclude(tape_rule_id=""), BlockStatus.ARCHIVED)
         blocks_become(failed, BlockStatus.OPEN)
+
+
+def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
+    """An operator tries a registration again: due at once, with its retry time counted anew. Asked twice it is asked once; one
+    that runs just now goes on.
+
+    Raises:
+        InvalidTransition: it is done, or its request's outputs have been taken back since.
+    """
+    with audited(actor=actor, action="effect_retry", target=effect.key, target_type="effect", reason=reason, old=effect.state):
+        if why := effect_retry_refused(effect):
+            raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
+        effect_retry(effect=effect, reopen=not effect.request.has_failed)
+        nudge(RUN_EFFECTS)
+        nudge(EVALUATE_REQUEST, str(effect.request_id))
+
+
+def effect_retry_refused(effect: Effect) -> str:
+    """Why there is nothing to try again; empty if there is."""
+    if effect.state == EffectState.DONE:
+        return "It is done; there is nothing to retry."
+    if effect.epoch != effect.request.epoch:
+        return f"It is not wanted any more: the outputs of {effect.request.request_name} are taken back."
+    return ""
 
 
 def _ask_unit_effects(request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs) -> None:

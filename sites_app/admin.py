@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
 
 from sites_app.models import QueueChange, Schedd, Site, SiteBan, SiteRse
-from wms2.admin import ReadOnlyAdmin, Verb, badge_column, link_column, since_column
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.shown import list_url
 
 
@@ -22,10 +21,6 @@ class SiteAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("status",)
     search_fields = ("name",)
-
-    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
-        """The notes as they are."""
-        return {"notes": rows[0].config_data} if verb.name == "note" else {}
 
 
 @admin.register(SiteRse)

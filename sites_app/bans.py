@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from sites_app.models import Site, SiteBan, SiteStatus
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import InvalidTransition
+from wms2.errors import FieldRefused, InvalidTransition
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
@@ -68,7 +68,7 @@ def site_ban(
     now = clock.now()
     until = expires_at or now + timedelta(days=conf().site_ban_duration_days)
     if until <= now:
-        raise InvalidTransition(f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
+        raise FieldRefused("expires_at", f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
     if not insist:
         _guard(site.name, workflow_id, candidates)
     same = bans_active(site.name).filter(Q(workflow_id=workflow_id)).first()

@@ -23,14 +23,19 @@ def schedd_set_state(*, schedd: Schedd, state: ScheddState) -> None:
         StaleState: somebody else changed it meanwhile.
     """
     old = ScheddState(schedd.state)
-    if old is state:
-        raise InvalidTransition(f"{schedd.name} is {state.label.lower()} already")
+    if why := state_refused(schedd, state):
+        raise InvalidTransition(f"{schedd.name}: {why}")
     if state is ScheddState.DISCOVERED:
         raise InvalidTransition(f"{schedd.name}: only discovery makes a schedd {state.label.lower()}")
     if Schedd.objects.filter(pk=schedd.pk, state=old).update(state=state, updated_at=timezone.now()) != 1:
         raise StaleState(f"{schedd.name} is no longer {old.label.lower()}")
     schedd.state = state
     log.info("schedd state", schedd=schedd.name, old=old.value, new=state.value)
+
+
+def state_refused(schedd: Schedd, state: ScheddState) -> str:
+    """Why the schedd cannot be given this state; empty if it can."""
+    return f"It is {state.label.lower()} already." if schedd.state == state else ""
 
 
 def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: datetime) -> QueueChange | None:

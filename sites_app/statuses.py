@@ -29,8 +29,8 @@ def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, 
     if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= clock.now()):
         raise InvalidTransition("only draining has an end, and it lies in the future")
     old = SiteStatus(site.status)
-    if old is status and drain_until == site.drain_until:
-        raise InvalidTransition(f"{site.name} is {status.label.lower()} already")
+    if drain_until == site.drain_until and (why := status_refused(site, status)):
+        raise InvalidTransition(f"{site.name}: {why}")
     rows = Site.objects.filter(pk=site.pk, status=old)
     values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
     if rows.update(**values, updated_at=clock.now()) != 1:
@@ -38,6 +38,11 @@ def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, 
     for name, value in values.items():
         setattr(site, name, value)
     log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
+
+
+def status_refused(site: Site, status: SiteStatus) -> str:
+    """Why the site cannot be given this status; empty if it can."""
+    return f"It is {status.label.lower()} already." if site.status == status else ""
 
 
 def sites_drained(fenced: Fenced) -> list[str]:

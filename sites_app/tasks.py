@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from sites_app.services import sites_sync
 from sites_app.statuses import slots_refresh
+from sites_app.sync import sites_sync
 from wms2.errors import ServiceError
 
 log = structlog.get_logger(__name__)

@@ -74,7 +74,7 @@ def outside_world() -> None:
 def ready(transactional_db: None, outside_world: None) -> None:
     """An installation as ``wms2_init`` leaves it, in this test's database."""
     from requests_app.installation import installation_claim
-    from sites_app.services import schedd_ensure_configured, sites_sync
+    from sites_app.sync import schedd_ensure_configured, sites_sync
     from wms2.apps import circuits_share
 
     circuits_share()

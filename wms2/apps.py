@@ -7,6 +7,7 @@ import os
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
 
 from wms2.brake import sign_in_braked, use_attempts
 from wms2.circuits import use_circuits
@@ -27,6 +28,7 @@ class Wms2Config(AppConfig):
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
 
+        autodiscover_modules("verbs")
         site_configure()
         circuits_share()
         attempts_share()

@@ -63,6 +63,14 @@ class InvalidTransition(Wms2Error):
     """The status table has no such edge, or the verb does not apply in this status."""
 
 
+class FieldRefused(InvalidTransition):
+    """A verb does not apply because of what one of its fields says."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        self.field = field
+        super().__init__(detail)
+
+
 class StaleState(Wms2Error):
     """The row changed between read and write (another worker, an operator, a newer leader)."""
 

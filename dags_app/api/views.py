@@ -1,4 +1,4 @@
-"""DAG endpoints (spec 7.1)."""
+"""DAG endpoints (spec 7.1); the verbs are made from ``dags_app.verbs`` and ``requests_app.verbs``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from dags_app.models import DAG
 from dags_app.selectors import dags_shown
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
+from wms2.api.verbs import Resource
 from wms2.api.views import ApiView, RowsViewSet
 
 STATES = {state.name.lower(): state for state in NodeState}
 DEFAULT_LINES = 200
+#: Not locked while its version is compared: a schedd is asked next, and each of these verbs may be done twice.
+DAGS = Resource(DAG, DagSerializer, lambda: dags_shown().prefetch_related("history"), etag=dag_etag, locks=False)
 
 
 class DagViewSet(RowsViewSet):

@@ -1,4 +1,4 @@
-"""Block and effect endpoints. Retrying an effect is a verb of requests_app, which audits it."""
+"""Block and effect endpoints; the verbs are made from ``outputs_app.verbs``."""
 
 from __future__ import annotations
 

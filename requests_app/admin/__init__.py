@@ -1,5 +1,5 @@
-"""Admin of requests_app: every row to look at, and the verbs of requests, effects, schedds and limits."""
+"""Admin of requests_app: every row to look at; its buttons are the verbs of ``requests_app.verbs``."""
 
-from requests_app.admin import control, dags, failure_rules, pileup, records, requests, schedds, sites, verbs, workflows
+from requests_app.admin import control, pileup, records, requests, workflows
 
-__all__ = ["control", "dags", "failure_rules", "pileup", "records", "requests", "schedds", "sites", "verbs", "workflows"]
+__all__ = ["control", "pileup", "records", "requests", "workflows"]

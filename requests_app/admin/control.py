@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from requests_app.limits import CHANGEABLE
 from requests_app.models import Installation, Lease, Limit
 from requests_app.selectors.admission import config_in_force
-from wms2.admin import ReadOnlyAdmin, Verb, since_column
+from requests_app.verbs import limit_rows
+from wms2.admin import ReadOnlyAdmin, since_column
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
-from wms2.conf import Conf, conf
+from wms2.conf import Conf
 
 
 @admin.register(Lease)
@@ -64,14 +64,8 @@ class LimitAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/wms2/limits.html", context)
 
     def verb_rows(self, keys: Sequence[str]) -> list[Limit]:
-        """A limit that nobody changed has no row yet; it can be changed all the same."""
-        rows = {row.name: row for row in Limit.objects.filter(name__in=keys)}
-        known = [key for key in dict.fromkeys(keys) if key in CHANGEABLE]
-        return [rows.get(key) or Limit(name=key, value=getattr(conf(), key)) for key in known]
-
-    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
-        """The value in force."""
-        return {"value": rows[0].value}
+        """Those that nobody changed included."""
+        return limit_rows(keys)
 
     def _url(self, row: Any) -> str:
         return reverse("admin:requests_app_limit_changelist")

@@ -1,23 +1,17 @@
-"""Input files of a request that wait for a site or were left out, and letting files in again."""
+"""Input files of a request that wait for a site or were left out."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app import services
-from requests_app.api.serializers import RequestSerializer
-from requests_app.api.verb_views import shown
-from requests_app.api.verbs import actor_of, on_request
 from requests_app.models import InputFile, Request
 from requests_app.selectors.input_files import troubled_input
-from requests_app.services.input_files import MAX_FILES
-from wms2.api.serializers import ReasonSerializer, TextField
 from wms2.api.views import ApiView
 
 
@@ -49,12 +43,6 @@ class RequestInputFilesSerializer(serializers.Serializer):
     excluded = ExcludedFileSerializer(many=True)
 
 
-class RestoreInputSerializer(ReasonSerializer):
-    """Which files."""
-
-    files = serializers.ListField(child=TextField(max_length=700), min_length=1, max_length=MAX_FILES)
-
-
 class RequestInputFilesView(ApiView):
     """What of the input waits, and what was left out."""
 
@@ -66,22 +54,3 @@ class RequestInputFilesView(ApiView):
         """With the reason of each, since when, and who left it out."""
         row = get_object_or_404(Request, request_name=request_name)
         return Response(self.get_serializer(troubled_input(row)).data)
-
-
-class RequestRestoreFilesView(ApiView):
-    """Let input files in again that could not be read, or that an operator left out; a further round reads them."""
-
-    serializer_class = RequestSerializer
-    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
-
-    @extend_schema(request=RestoreInputSerializer, responses={202: RequestSerializer})
-    def post(self, request: HttpRequest, request_name: str) -> Response:
-        """Repeatable. A held request still needs its release."""
-        serializer = RestoreInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        data, actor = serializer.validated_data, actor_of(request)
-
-        def verb(row: Request) -> None:
-            services.input_files_restore(request=row, lfns=data["files"], actor=actor, reason=data["reason"])
-
-        return shown(on_request(request, request_name, verb), status.HTTP_202_ACCEPTED)

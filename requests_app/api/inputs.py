@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from annotated_types import Ge, Le
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from requests_app.api.filters import MAX_PRIORITY
 from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
 from requests_app.services.receiving import Received
+from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
+from wms2.api.verbs import serializer_field
 from wms2.conf import Conf
 from wms2.errors import InvalidTransition
+from wms2.verbs import field_of
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
 VERBS = {
@@ -25,8 +26,6 @@ VERBS = {
     RequestStatus.STOPPING: "POST /api/v1/requests/{name}/stop",
     RequestStatus.FAILED: "POST /api/v1/requests/{name}/fail",
 }
-#: Larger limits mean nothing and would not fit where they are compared.
-MAX_LIMIT = 10**15
 
 
 class ProductionStepSerializer(StrictSerializer):
@@ -138,16 +137,6 @@ class RequestChangeSerializer(StrictSerializer):
         return attrs
 
 
-def _limit_field(name: str) -> serializers.Field:
-    what = Conf.model_fields[name].description or "see docs/configuration.md"
-    if Conf.model_fields[name].annotation is float:
-        return ShareField(required=False, min_value=0, max_value=1, help_text=what)
-    bounds = Conf.model_fields[name].metadata
-    least = next((int(str(bound.ge)) for bound in bounds if isinstance(bound, Ge)), 0)
-    most = next((int(str(bound.le)) for bound in bounds if isinstance(bound, Le)), MAX_LIMIT)
-    return serializers.IntegerField(required=False, min_value=least, max_value=most, help_text=what)
-
-
 @extend_schema_serializer(component_name="AdmissionConfigChange")
 class LimitsSerializer(StrictSerializer):
     """Limits to change, by name, and why."""
@@ -156,7 +145,10 @@ class LimitsSerializer(StrictSerializer):
 
     def get_fields(self) -> dict[str, serializers.Field]:
         """One per changeable limit."""
-        return {**{name: _limit_field(name) for name in sorted(CHANGEABLE)}, **super().get_fields()}
+        return {
+            **{name: serializer_field(field_of(name, Conf.model_fields[name])) for name in sorted(CHANGEABLE)},
+            **super().get_fields(),
+        }
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """At least one."""

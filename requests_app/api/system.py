@@ -1,17 +1,13 @@
-"""Admission, effects' retry, life cycle and status endpoints (spec 7.1)."""
+"""Admission, life cycle and status endpoints (spec 7.1)."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import status
-from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from outputs_app.api.serializers import EffectSerializer
-from outputs_app.selectors import effects_shown
 from requests_app.api.etags import limits_etag
 from requests_app.api.inputs import LimitsSerializer
 from requests_app.api.system_serializers import (
@@ -20,16 +16,14 @@ from requests_app.api.system_serializers import (
     LimitsInForceSerializer,
     SummarySerializer,
 )
-from requests_app.api.verbs import actor_of
 from requests_app.limits import limit_set
 from requests_app.selectors.admission import admission_standing, config_in_force, placed, queue_rows
 from requests_app.selectors.lifecycle import lifecycle_standing, schedds_shown
 from requests_app.selectors.summary import system_summary
-from requests_app.services.effects import effect_retry_now
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import if_match
 from wms2.api.problems import bad_field
-from wms2.api.serializers import ReasonSerializer
+from wms2.api.verbs import actor_of
 from wms2.api.views import ApiView
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
@@ -88,21 +82,6 @@ class AdmissionConfigView(ApiView):
                     raise bad_field(name, str(error).removeprefix(f"{name}: ")) from error
         limits = config_in_force()
         return Response(self.get_serializer({"limits": limits}).data, headers={"ETag": limits_etag(limits)})
-
-
-class EffectRetryView(ApiView):
-    """Try a registration again now."""
-
-    serializer_class = EffectSerializer
-
-    @extend_schema(request=ReasonSerializer, responses={202: EffectSerializer})
-    def post(self, request: HttpRequest, pk: int) -> Response:
-        """Revives a refused or dead effect, and makes a waiting one due. Repeatable."""
-        data = ReasonSerializer(data=request.data)
-        data.is_valid(raise_exception=True)
-        effect = get_object_or_404(effects_shown(), pk=pk)
-        effect_retry_now(effect=effect, actor=actor_of(request), reason=data.validated_data["reason"])
-        return Response(self.get_serializer(effects_shown().get(pk=pk)).data, status=status.HTTP_202_ACCEPTED)
 
 
 class LifecycleView(ApiView):

@@ -1,57 +1,148 @@
-"""Carrying a person's verb to its service: with who and why, and once more when the life cycle was faster.
-
-A verb compares the status it was decided on with the one in the row. Here nobody has decided on a status: "abort" means whatever
-it is by now, so a stale row is read again a few times before the client is told.
-Who has decided on a version sends it in ``If-Match``.
-"""
+"""Verbs on one request (spec 6.2, 6.3, 7.1), made from ``requests_app.verbs``; and what they answer beside the request itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
 
+import requests_app.verbs  # noqa: F401  declares them
+from dags_app.services.stop import StopMode
 from requests_app.api.etags import request_etag
+from requests_app.api.serializers import RequestSerializer
 from requests_app.models import Request
-from wms2.api.preconditions import IfMatch, if_match, in_one_transaction
-from wms2.errors import StaleState
+from requests_app.selectors import request_picture
+from requests_app.services.invalidation import manifest_of
+from requests_app.services.release import ReleaseMode, release_plan
+from wms2.api.problems import bad_field
+from wms2.api.verbs import Resource, VerbView, verb_method
+from wms2.api.views import ApiView
 
-TRIES = 3
-
-
-def actor_of(http_request: HttpRequest) -> str:
-    """The name that goes into audit rows; their column holds 100 characters."""
-    return http_request.user.get_username()[:100]
-
-
-def on_request(http_request: HttpRequest, name: str, verb: Callable[[Request], None]) -> Request:
-    """Run ``verb`` on the request of this name, if need be only on the version that the client demands.
-
-    Raises:
-        Http404: no such request.
-        ProblemError: it is another version by now.
-        StaleState: it changed under every try.
-        InvalidTransition: it does not apply.
-    """
-    demanded = if_match(http_request)
-    if demanded is not None:
-        return in_one_transaction(lambda: _on_version(demanded, name, verb))
-    for attempt in range(1, TRIES + 1):
-        request: Request = get_object_or_404(Request, request_name=name)
-        try:
-            verb(request)
-        except StaleState:
-            if attempt == TRIES:
-                raise
-        else:
-            return request
-    raise AssertionError("unreachable")
+REQUESTS = Resource(
+    Request, RequestSerializer, Request.objects.all, key="request_name", picture=request_picture, etag=request_etag
+)
+_STOP_MESSAGES = {
+    StopMode.NOW: "Clean stop initiated. The DAG is removed and its rescue prepared for re-admission.",
+    StopMode.DRAIN: "Drain initiated. Work units that run finish, no other starts; then the rescue is prepared for re-admission.",
+}
 
 
-def _on_version(demanded: IfMatch, name: str, verb: Callable[[Request], None]) -> Request:
-    """The row stays locked, so the version that was compared is the one that is changed."""
-    request: Request = get_object_or_404(Request.objects.select_for_update(no_key=True), request_name=name)
-    demanded.require(request_etag(request))
-    verb(request)
-    return request
+class StoppedSerializer(serializers.Serializer):
+    """What a stop began (spec 7.2)."""
+
+    request_name = serializers.CharField()
+    status = serializers.CharField()
+    previous_status = serializers.CharField()
+    stop_reason = serializers.CharField()
+    mode = serializers.CharField()
+    message = serializers.CharField()
+
+
+def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, str]:
+    stopping = row.status == "stopping"
+    return {
+        "request_name": row.request_name,
+        "status": row.status,
+        "previous_status": before,
+        "stop_reason": given["reason"],
+        "mode": given["mode"],
+        "message": _STOP_MESSAGES[given["mode"]] if stopping else "No DAG runs; the request goes on by itself.",
+    }
+
+
+class RequestStopView(VerbView):
+    """Stop the running DAG cleanly; the request queues again and goes on from the rescue file."""
+
+    serializer_class = StoppedSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
+    post = verb_method(REQUESTS, "stop", (StoppedSerializer, _stopped))
+
+
+class ReleasePlanSerializer(serializers.Serializer):
+    """What a release would do."""
+
+    mode = serializers.CharField(allow_null=True, help_text="rescue, next_round; null: no round is open")
+    why = serializers.CharField()
+    units_done = serializers.IntegerField(help_text="work units of the open round that count")
+    units_again = serializers.IntegerField(help_text="work units of the open round that run again, or are planned anew")
+
+
+class RequestReleaseView(VerbView):
+    """Let a held request go on, as it is or with changes. Completed work stays."""
+
+    serializer_class = RequestSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
+    post = verb_method(REQUESTS, "release")
+
+    def known_query_params(self) -> frozenset[str]:
+        """The preview may ask for a mode."""
+        return frozenset({"mode"}) if self.request.method == "GET" else frozenset()
+
+    @extend_schema(
+        parameters=[OpenApiParameter("mode", str, enum=[mode.value for mode in ReleaseMode], description="as for the release")],
+        responses={200: ReleasePlanSerializer},
+    )
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """What a release would do now: which way, why, and how much runs again. Changes nothing."""
+        row = get_object_or_404(Request, request_name=request_name)
+        return Response(ReleasePlanSerializer(release_plan(row, _mode(request.query_params.get("mode")))).data)
+
+
+def _mode(value: str | None) -> ReleaseMode | None:
+    try:
+        return None if value is None else ReleaseMode(value)
+    except ValueError as error:
+        raise bad_field("mode", f"must be one of: {', '.join(ReleaseMode)}") from error
+
+
+class _RuleSerializer(serializers.Serializer):
+    id = serializers.CharField()
+    kind = serializers.CharField(help_text="source or tape")
+    did = serializers.CharField(help_text="file or block that it protects")
+    rse = serializers.CharField()
+
+
+class _BlockSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    status = serializers.CharField()
+    open_in_dbs = serializers.BooleanField()
+    files = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    rules = _RuleSerializer(many=True)
+
+
+class _DatasetSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    state = serializers.CharField()
+    blocks = _BlockSerializer(many=True)
+
+
+class _TotalsSerializer(serializers.Serializer):
+    datasets = serializers.IntegerField()
+    blocks = serializers.IntegerField()
+    rules = serializers.IntegerField()
+
+
+class InvalidationManifestSerializer(serializers.Serializer):
+    """Everything that is registered or protected outside."""
+
+    schema = serializers.CharField()
+    request_name = serializers.CharField()
+    written_at = serializers.DateTimeField()
+    datasets = _DatasetSerializer(many=True)
+    totals = _TotalsSerializer()
+
+
+class RequestInvalidationView(ApiView):
+    """What would have to be invalidated to take a request's outputs back: datasets, blocks, rules."""
+
+    serializer_class = InvalidationManifestSerializer
+
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """As the rows have it now; for a failed request it is also written to a file."""
+        return Response(manifest_of(get_object_or_404(Request, request_name=request_name)))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from dags_app.api.errors import RequestErrorsSerializer
 from dags_app.counts import unit_counts
-from requests_app import services
+from dags_app.errors import request_errors
 from requests_app.api.etags import request_etag
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
@@ -26,15 +27,15 @@ from requests_app.api.serializers import (
     request_shown,
 )
 from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
-from requests_app.api.verb_views import REASON, reason_of, shown
-from requests_app.api.verbs import actor_of, on_request
+from requests_app.api.verbs import REQUESTS
 from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
 from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_standing, workflows_shown, workflows_stored
 from requests_app.services.changing import request_change
 from requests_app.services.receiving import request_receive
-from wms2.api.views import ApiView, RowsViewSet, query_and_body
+from wms2.api.verbs import actor_of, verb_method
+from wms2.api.views import ApiView, RowsViewSet
 
 PATCHED = "changed over the API, no reason given"
 
@@ -69,7 +70,8 @@ class RequestViewSet(RowsViewSet):
         data = import_serializer(request.data)
         data.is_valid(raise_exception=True)
         row = request_receive(received=data.received(), actor=actor_of(request))
-        return shown(row, status.HTTP_201_CREATED, Location=reverse("request-detail", [row.request_name], request=request))
+        location = reverse("request-detail", [row.request_name], request=request)
+        return REQUESTS.shown(request, row, status.HTTP_201_CREATED, Location=location)
 
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """One request with its transitions, workflow, ledger, and what it waits for."""
@@ -82,19 +84,10 @@ class RequestViewSet(RowsViewSet):
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
-        row = on_request(request, request_name, partial(_change, asked=asked, actor=actor_of(request)))
-        return shown(row, status.HTTP_200_OK)
+        row, _ = REQUESTS.act(request, request_name, partial(_change, asked=asked, actor=actor_of(request)))
+        return REQUESTS.shown(request, row, status.HTTP_200_OK)
 
-    @extend_schema(
-        parameters=[OpenApiParameter("reason", REASON, required=True, description="why; may also stand in a JSON body")],
-        responses={202: RequestSerializer},
-    )
-    def destroy(self, request: HttpRequest, request_name: str) -> Response:
-        """Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable."""
-        reason = reason_of(query_and_body(request))
-        abort = partial(services.request_abort, actor=actor_of(request), reason=reason)
-        row = on_request(request, request_name, lambda row: abort(request=row))
-        return shown(row, status.HTTP_202_ACCEPTED)
+    destroy = verb_method(REQUESTS, "abort")
 
 
 def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
@@ -107,6 +100,19 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
         steps=asked.get("production_steps"),
         confirm=asked["confirm"],
     )
+
+
+class RequestErrorsView(ApiView):
+    """What failed in a request."""
+
+    serializer_class = RequestErrorsSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset()
+
+    @extend_schema(responses={200: RequestErrorsSerializer})
+    def get(self, request: HttpRequest, request_name: str, *args: Any) -> Response:
+        """Counts by category, code, site and step; groups with the newest log tails; bad input files."""
+        row = get_object_or_404(Request, request_name=request_name)
+        return Response(self.get_serializer(request_errors(row.request_name)).data)
 
 
 class RequestVersionsView(ApiView):

@@ -14,9 +14,9 @@ from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
+from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.services.sites import sites_judge
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, unaccounted
 from requests_app.work.rounds import job_priority

@@ -23,8 +23,8 @@ from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.orphans import strays_remove
 from requests_app.models import EVALUATED, Lease, Request
 from requests_app.services.invalidation import superseded_take_back
-from requests_app.services.sites import site_bans_expire
 from sites_app.models import Schedd, ScheddState
+from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
 from wms2 import clock
 from wms2.audit import audit

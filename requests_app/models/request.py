@@ -218,3 +218,8 @@ class Request(models.Model):
     def get_absolute_url(self) -> str:
         """Its live page."""
         return reverse("request-page", args=[self.request_name])
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing of it goes on."""
+        return self.status == RequestStatus.FAILED

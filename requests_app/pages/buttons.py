@@ -9,7 +9,8 @@ from django.db.models import Model
 from dags_app.models import DAG
 from requests_app.models import Request
 from wms2.adapters.types import JobStatus
-from wms2.admin.verbs import verb_url, verbs_of
+from wms2.admin.verbs import verb_url
+from wms2.verbs import buttons_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class VerbLink:
 
 def verb_links(request: Request) -> list[VerbLink]:
     """In the order of their registration."""
-    return _links(request, {verb.name for verb in verbs_of(Request)}, back=request.get_absolute_url())
+    return _links(request, {verb.name for verb in buttons_of(Request)}, back=request.get_absolute_url())
 
 
 def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
@@ -34,5 +35,5 @@ def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
 
 def _links(row: Model, names: set[str], back: str) -> list[VerbLink]:
     model = type(row)
-    verbs = [verb for verb in verbs_of(model) if verb.name in names and not verb.refuses(row)]
+    verbs = [verb for verb in buttons_of(model) if verb.name in names and not verb.refused(row)]
     return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk], back), verb.dangerous) for verb in verbs]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dags_app.errors import Count, RequestErrors, request_errors
 from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from requests_app.selectors.errors import Count, RequestErrors, request_errors
 from wms2.words import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
@@ -70,7 +70,7 @@ def errors_on_page(request: Request, workflow: Workflow) -> ErrorsOnPage | None:
     """None when nothing has failed, which one query tells."""
     if not FailureGroup.objects.filter(workflow=workflow).exists():
         return None
-    found = request_errors(request, most_groups=GROUPS_ON_PAGE)
+    found = request_errors(request.request_name, most_groups=GROUPS_ON_PAGE)
     by = (("category", found.by_category), ("code", found.by_code), ("step", found.by_step), ("site", found.by_site))
     return ErrorsOnPage(
         found=found,

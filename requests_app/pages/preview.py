@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
-from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import may_run
+from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.services.invalidation import invalidation_refused, manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
-from requests_app.services.verbs import submit_refused
-from requests_app.states import allowed
 from wms2.errors import InvalidTransition
 from wms2.words import counted
 
@@ -49,115 +46,17 @@ def facts_of(requests: Sequence[Request]) -> Mapping[str, Facts]:
     }
 
 
-def submit(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """NEW goes on its way."""
-    return {request.pk: ["It is submitted: its inputs are read, then it is queued."] for request in requests}
+Tell = Callable[[Request, Facts], list[str]]
 
 
-def hold(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Put aside, a running DAG stopped first."""
-    return {request.pk: _hold(request, facts) for request, facts in _with_facts(requests)}
+def with_facts(tell: Tell) -> Callable[[Sequence[Request]], dict[uuid.UUID, list[str]]]:
+    """A preview of several requests, whose facts are asked for together."""
 
+    def preview(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
+        found = facts_of(requests)
+        return {request.pk: tell(request, found.get(request.request_name, Facts())) for request in requests}
 
-def release(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Let a held one go on."""
-    return {request.pk: _release(request, facts) for request, facts in _with_facts(requests)}
-
-
-def stop(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Stop what runs, and go on later."""
-    return {request.pk: _stop(facts) for request, facts in _with_facts(requests)}
-
-
-def fail(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """The end, by a person's word."""
-    return {request.pk: [*_first_stopped(facts), *_failed(facts)] for request, facts in _with_facts(requests)}
-
-
-def restart(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Kill and clone."""
-    return {request.pk: [*_first_stopped(facts), *_restarted(request, facts)] for request, facts in _with_facts(requests)}
-
-
-def invalidate(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Take outputs back."""
-    return {request.pk: _invalidated(request) for request in requests}
-
-
-def abort(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """End for good."""
-    return {request.pk: _abort(request, facts) for request, facts in _with_facts(requests)}
-
-
-def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Another place in the queue."""
-    return {request.pk: [f"Its priority is {request.priority} now.", *_priority(request)] for request in requests}
-
-
-def why_not_submit(request: Request) -> str:
-    """Empty if it can be submitted."""
-    return submit_refused(request)
-
-
-def why_not_hold(request: Request) -> str:
-    """Empty if it can be held."""
-    if request.status == S.HELD:
-        return "It is held already."
-    if request.status == S.STOPPING:
-        intent = StopIntent(request.stop_intent)
-        return "" if intent.goes_on else f"It is being stopped already: {intent.label.lower()}."
-    if allowed(request.status, S.HELD) or allowed(request.status, S.STOPPING):
-        return ""
-    return f"It is {request.get_status_display()}; that cannot be held."
-
-
-def why_not_release(request: Request) -> str:
-    """Empty if it can be released."""
-    return "" if request.status == S.HELD else f"It is {request.get_status_display()}; only a held request can be released."
-
-
-def why_not_stop(request: Request) -> str:
-    """Empty if there is something to stop."""
-    if request.status == S.STOPPING:
-        return ""
-    return "" if may_run(request) else f"It is {request.get_status_display()}; no DAG of it runs."
-
-
-def why_not_fail(request: Request) -> str:
-    """Empty if it can be failed."""
-    if request.status == S.STOPPING:
-        intent = StopIntent(request.stop_intent)
-        return "" if intent.strength < StopIntent.FAIL.strength else f"It is being stopped already: {intent.label.lower()}."
-    if allowed(request.status, S.FAILED) or may_run(request):
-        return ""
-    return f"It is {request.get_status_display()}; it can be failed when it is held or runs."
-
-
-def why_not_invalidate(request: Request) -> str:
-    """Empty if its outputs may be taken back."""
-    why = invalidation_refused(request)
-    return f"{why[0].upper()}{why[1:]}." if why else ""
-
-
-def why_not_abort(request: Request) -> str:
-    """Empty if it can be aborted."""
-    if request.status == S.STOPPING:
-        intent = StopIntent(request.stop_intent)
-        return "" if intent.strength < StopIntent.ABORT.strength else f"It is being stopped already: {intent.label.lower()}."
-    if allowed(request.status, S.ABORTED) or allowed(request.status, S.STOPPING):
-        return ""
-    return f"It is {request.get_status_display()}; it has ended."
-
-
-def why_not_priority(request: Request) -> str:
-    """Empty if a priority still means something."""
-    ended = not (allowed(request.status, S.ABORTED) or allowed(request.status, S.STOPPING) or request.status == S.STOPPING)
-    return f"It is {request.get_status_display()}; nothing more is planned." if ended else ""
-
-
-def _with_facts(requests: Sequence[Request]) -> list[tuple[Request, Facts]]:
-    found = facts_of(requests)
-    return [(request, found.get(request.request_name, Facts())) for request in requests]
+    return preview
 
 
 def _hold(request: Request, facts: Facts) -> list[str]:
@@ -191,7 +90,7 @@ def _way(request: Request, mode: ReleaseMode) -> str:
     return f"Next round: what {again} had to do is planned anew, under the settings in force then."
 
 
-def _stop(facts: Facts) -> list[str]:
+def _stop(request: Request, facts: Facts) -> list[str]:
     if facts.dag is None:
         return ["Its DAG, if one is found, is removed; then it is queued again."]
     now = "Now: the DAG is removed, jobs that run are lost. Drain: work units that run finish, no other starts."
@@ -202,25 +101,28 @@ def _first_stopped(facts: Facts) -> list[str]:
     return [*_dag_removed(facts), "Once that is proved:"] if facts.running else []
 
 
-def _failed(facts: Facts) -> list[str]:
+def _fail(request: Request, facts: Facts) -> list[str]:
     return [
+        *_first_stopped(facts),
         "It is failed; what is not done is given up. It cannot be taken back.",
         "Its blocks and rules are listed in an invalidation manifest; they stay until somebody invalidates them.",
     ]
 
 
-def _restarted(request: Request, facts: Facts) -> list[str]:
+def _restart(request: Request, facts: Facts) -> list[str]:
     if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
         fate = "are invalidated once the new version is complete"
     else:
         fate = "stay; once the new version is complete they count as superseded"
     return [
+        *_first_stopped(facts),
         f"It is failed, and {successor_name(request)} begins from nothing, with every processing version one higher.",
         f"Its outputs {fate}, unless another policy is chosen below.",
     ]
 
 
-def _invalidated(request: Request) -> list[str]:
+def invalidate(request: Request) -> list[str]:
+    """Take outputs back."""
     if invalidation_refused(request):
         return []
     totals = manifest_of(request)["totals"]
@@ -254,7 +156,14 @@ def _kept(facts: Facts) -> list[str]:
     return [f"{units.done} of {counted(units.total, 'work unit')} are done and stay registered."]
 
 
-def _priority(request: Request) -> list[str]:
+def priority(request: Request) -> list[str]:
+    """Another place in the queue."""
     if request.status == S.QUEUED:
-        return ["Its place in the queue changes at once."]
-    return ["It counts at once for its jobs in the queue of the schedd; running jobs go on."]
+        then = "Its place in the queue changes at once."
+    else:
+        then = "It counts at once for its jobs in the queue of the schedd; running jobs go on."
+    return [f"Its priority is {request.priority} now.", then]
+
+
+hold, release, stop, abort = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_abort)
+fail, restart = with_facts(_fail), with_facts(_restart)

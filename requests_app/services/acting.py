@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from requests_app.work.rounds import round_close, round_open
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
 from wms2.nudge import EVALUATE_REQUEST, nudge
+from wms2.verbs import Already
 
 S = RequestStatus
 
@@ -46,6 +47,24 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             **evidence,
         )
         raise
+
+
+def applies(request: Request, refused: Callable[[Request], str]) -> bool:
+    """Whether there is something to do; there is not if what was asked for is so already.
+
+    Raises:
+        InvalidTransition: the verb is refused.
+    """
+    why = refused(request)
+    if why and not isinstance(why, Already):
+        raise InvalidTransition(f"{request.request_name}: {why}")
+    return not why
+
+
+def stopped_for(request: Request, intent: StopIntent) -> str:
+    """Why a request that is being stopped cannot be stopped for this; empty if it can, for something weaker."""
+    now = StopIntent(request.stop_intent)
+    return Already(f"It is being stopped already: {now.label.lower()}.") if now.strength >= intent.strength else ""
 
 
 def may_run(request: Request) -> bool:

@@ -13,7 +13,7 @@ from outputs_app.models import DatasetState, EffectKind
 from requests_app.lease import ACTOR
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
-from requests_app.services.acting import acting
+from requests_app.services.acting import acting, applies
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -46,19 +46,17 @@ def request_invalidate(*, request: Request, actor: str, reason: str) -> int:
         InvalidTransition: its outputs are wanted: it is neither failed, nor aborted, nor replaced by a completed version.
     """
     with acting(request, actor, "request_invalidate", reason):
-        why_not = invalidation_refused(request)
-        if why_not:
-            raise InvalidTransition(f"{request.request_name}: {why_not}")
+        applies(request, invalidation_refused)
         return _invalidate(request)
 
 
 def invalidation_refused(request: Request) -> str:
     """Why its outputs may not be taken back; empty if they may."""
     if not Workflow.objects.filter(request=request).exists():
-        return "it has no outputs"
+        return "It has no outputs."
     if request.status in _ENDED or _replaced(request):
         return ""
-    return f"it is {request.get_status_display()} and nothing has replaced its outputs"
+    return f"It is {request.get_status_display()} and nothing has replaced its outputs."
 
 
 def previous_superseded(request: Request) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from requests_app.models import TERMINAL, Request, RequestStatus, Workflow
-from requests_app.services.acting import acting
+from requests_app.models import Request, Workflow
+from requests_app.services.acting import acting, applies
+from requests_app.services.verbs import priority_refused
 from requests_app.work.ledger import ledger_of
 from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
 from wms2.errors import InvalidTransition
-
-S = RequestStatus
 
 
 def request_set_steps(
@@ -28,8 +27,7 @@ def request_set_steps(
     """
     wanted = steps_read(steps)
     with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
-        if request.status in (*TERMINAL, S.COMPLETED, S.CLEANING):
-            raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; nothing more is planned")
+        applies(request, priority_refused)
         workflow = Workflow.objects.filter(request=request).first()
         share = share_done(ledger_of(workflow, whole=False)) if workflow is not None else 0.0
         refused = steps_refused(wanted, priority=request.priority, urgent=request.urgent)

@@ -12,8 +12,7 @@ from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from requests_app import states
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
-from requests_app.services.acting import acting
-from requests_app.services.sites import site_ban_by_operator
+from requests_app.services.acting import acting, applies
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
 from requests_app.work.left import record_left_out
 from requests_app.work.overrides import Overrides, check_memory, max_rescues
@@ -21,6 +20,7 @@ from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_l
 from requests_app.work.rounds import rescue_kind, round_close, round_open
 from requests_app.work.spec import spec_of
 from sites_app.models import Site
+from sites_app.services import site_ban_by_operator
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -74,10 +74,7 @@ def request_release(
     asked = changes or Changes()
     files = round_files_read(request)
     with acting(request, actor, "request_release", reason, **_evidence(mode, asked)):
-        if request.status != S.HELD:
-            raise InvalidTransition(
-                f"{request.request_name} is {request.get_status_display()}, only a held request can be released"
-            )
+        applies(request, release_refused)
         workflow = Workflow.objects.filter(request=request).first()
         plan = _plan(request, mode, asked, files)
         if workflow is None:
@@ -90,6 +87,11 @@ def request_release(
         to = S.QUEUED if ready else S.SUBMITTED
         states.transition(request, to, actor=actor, reason=reason, next_attempt_at=None, failed_attempts=0, last_error="")
     return plan
+
+
+def release_refused(request: Request) -> str:
+    """Why it cannot be released; empty if it can."""
+    return "" if request.status == S.HELD else f"It is {request.get_status_display()}; only a held request can be released."
 
 
 def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Changes | None = None) -> ReleasePlan:

@@ -14,7 +14,7 @@ from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.selectors.versions import versions_before
-from requests_app.services.acting import acting, give_up, may_run, strengthen
+from requests_app.services.acting import acting, applies, give_up, may_run, strengthen
 from requests_app.services.intake import Belonging, request_import
 from requests_app.services.stopping import failed_follow_up
 from requests_app.services.workflow import draft_of
@@ -23,6 +23,7 @@ from requests_app.work.round_files import round_files_at_rest
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
+from wms2.verbs import Already
 
 S = RequestStatus
 _OUR_SUFFIX = re.compile(r"_v\d+\Z")
@@ -51,9 +52,8 @@ def request_restart(
     """
     files = round_files_at_rest(request)
     with acting(request, actor, "request_restart", reason):
-        if request.superseded_by_request:
+        if not applies(request, restart_refused):
             return Request.objects.get(request_name=request.superseded_by_request)
-        _refuse(request)
         name = request_name or successor_name(request)
         document = document if document is not None else next_version(request.request_data)
         belonging = Belonging(outputs=_outputs(request, document, name), family_of=request.request_name, reason=reason)
@@ -100,7 +100,7 @@ def successor_drop(request: Request, why: str) -> None:
 def restart_refused(request: Request) -> str:
     """Why it cannot be restarted; empty if it can."""
     if request.superseded_by_request:
-        return f"It is replaced already, by {request.superseded_by_request}."
+        return Already(f"It is replaced already, by {request.superseded_by_request}.")
     if request.status == S.STOPPING:
         intent = StopIntent(request.stop_intent)
         if intent.strength > StopIntent.RESTART.strength:
@@ -124,12 +124,6 @@ def successor_name(request: Request) -> str:
 
 def _waiting_successor(request: Request) -> Request | None:
     return Request.objects.select_for_update(no_key=True).filter(request_name=request.superseded_by_request, status=S.NEW).first()
-
-
-def _refuse(request: Request) -> None:
-    why = restart_refused(request)
-    if why:
-        raise InvalidTransition(f"{request.request_name}: {why}")
 
 
 def _outputs(request: Request, document: dict[str, Any], name: str) -> tuple[str, ...]:

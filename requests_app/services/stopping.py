@@ -6,10 +6,10 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from outputs_app.invalidation import blocks_fail
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, give_up, live_dag_of, may_run, strengthen
+from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stopped_for, strengthen
 from requests_app.services.invalidation import manifest_ask
 from requests_app.work.round_files import RoundFiles, round_files_at_rest
-from wms2.errors import InvalidTransition
+from wms2.verbs import Already
 
 S = RequestStatus
 #: Between DAGs there is nothing to stop; the request goes on by itself (error-handling 7.1).
@@ -26,16 +26,21 @@ def request_stop(*, request: Request, actor: str, reason: str, mode: StopMode = 
         InvalidTransition: the request has ended, or has not begun.
     """
     with acting(request, actor, "request_stop", reason, mode=mode.value):
-        if request.status == S.STOPPING or may_run(request):
-            if request.status != S.STOPPING:
-                states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESUME)
-            dag = live_dag_of(request)
-            if dag is not None:
-                dag_request_stop(dag=dag, reason=reason, mode=mode)
-        elif request.status not in _NOTHING_RUNS:
-            raise InvalidTransition(
-                f"{request.request_name} is {request.get_status_display()}: no DAG of it runs that could be stopped"
-            )
+        if not applies(request, stop_refused):
+            return
+        if request.status != S.STOPPING:
+            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESUME)
+        dag = live_dag_of(request)
+        if dag is not None:
+            dag_request_stop(dag=dag, reason=reason, mode=mode)
+
+
+def stop_refused(request: Request) -> str:
+    """Why there is nothing to stop; empty if there is."""
+    if request.status == S.STOPPING or may_run(request):
+        return ""
+    told = f"It is {request.get_status_display()}; no DAG of it runs."
+    return Already(told) if request.status in _NOTHING_RUNS else told
 
 
 def request_fail(*, request: Request, actor: str, reason: str) -> None:
@@ -46,19 +51,25 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
     """
     files = round_files_at_rest(request)
     with acting(request, actor, "request_fail", reason):
-        if request.status == S.FAILED:
+        if not applies(request, fail_refused):
             return
         if request.status == S.STOPPING:
             strengthen(request, StopIntent.FAIL, actor, reason)
         elif may_run(request):
             states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.FAIL)
-        elif states.allowed(request.status, S.FAILED):
-            fail_now(request, actor, reason, files)
         else:
-            raise InvalidTransition(
-                f"{request.request_name} is {request.get_status_display()}; it can be failed when it is held or runs,"
-                " before that it is aborted"
-            )
+            fail_now(request, actor, reason, files)
+
+
+def fail_refused(request: Request) -> str:
+    """Why it cannot be failed; empty if it can."""
+    if request.status == S.FAILED:
+        return Already("It is Failed already.")
+    if request.status == S.STOPPING:
+        return stopped_for(request, StopIntent.FAIL)
+    if states.allowed(request.status, S.FAILED) or may_run(request):
+        return ""
+    return f"It is {request.get_status_display()}; it can be failed when it is held or runs, before that it is aborted."
 
 
 def fail_now(request: Request, actor: str, reason: str, files: RoundFiles) -> None:

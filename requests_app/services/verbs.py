@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from requests_app import states
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus, StopIntent
-from requests_app.services.acting import acting, give_up, may_run, strengthen
+from requests_app.services.acting import acting, applies, give_up, may_run, stopped_for, strengthen
 from requests_app.states import hold_changes
 from requests_app.work.round_files import round_files_at_rest
 from wms2.errors import InvalidTransition
+from wms2.verbs import Already
 
 S = RequestStatus
+MAX_PRIORITY = 999_999
 #: Ends after which a priority means nothing.
 _OVER = (*TERMINAL, S.COMPLETED, S.CLEANING)
 
@@ -26,9 +28,7 @@ def request_submit(*, request: Request, actor: str, reason: str = "submitted by 
             but that is a release.)
     """
     with acting(request, actor, "request_submit", reason):
-        why = submit_refused(request)
-        if why:
-            raise InvalidTransition(f"{request.request_name}: {why}")
+        applies(request, submit_refused)
         states.transition(request, S.SUBMITTED, actor=actor, reason=reason)
 
 
@@ -50,7 +50,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
     """
     files = round_files_at_rest(request)
     with acting(request, actor, "request_abort", reason):
-        if request.status == S.ABORTED:
+        if not applies(request, abort_refused):
             return
         if request.status == S.STOPPING:
             strengthen(request, StopIntent.ABORT, actor, reason)
@@ -64,10 +64,20 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
             give_up(request, reason, files)
 
 
+def abort_refused(request: Request) -> str:
+    """Why it cannot be aborted; empty if it can."""
+    if request.status == S.STOPPING:
+        return stopped_for(request, StopIntent.ABORT)
+    if states.allowed(request.status, S.ABORTED) or states.allowed(request.status, S.STOPPING):
+        return ""
+    told = f"It is {request.get_status_display()}; it has ended."
+    return Already(told) if request.status == S.ABORTED else told
+
+
 def request_hold(*, request: Request, actor: str, reason: str) -> None:
     """Put the request aside; a running DAG is stopped cleanly first."""
     with acting(request, actor, "request_hold", reason):
-        if request.status == S.HELD:
+        if not applies(request, hold_refused):
             return
         changes = hold_changes(HoldCode.OPERATOR, reason)
         if request.status == S.STOPPING:
@@ -78,12 +88,27 @@ def request_hold(*, request: Request, actor: str, reason: str) -> None:
             states.transition(request, S.HELD, actor=actor, reason=reason, **changes)
 
 
+def hold_refused(request: Request) -> str:
+    """Why it cannot be held; empty if it can."""
+    if request.status == S.HELD:
+        return Already("It is held already.")
+    if request.status == S.STOPPING:
+        return stopped_for(request, StopIntent.HOLD)
+    if states.allowed(request.status, S.HELD) or states.allowed(request.status, S.STOPPING):
+        return ""
+    return f"It is {request.get_status_display()}; that cannot be held."
+
+
 def request_set_priority(*, request: Request, priority: int, actor: str, reason: str) -> None:
     """Change the admission priority; jobs in the queue get it within a cycle, a DAG at its next submission."""
-    if not 0 <= priority <= 999_999:
-        raise InvalidTransition(f"priority {priority} is not between 0 and 999999")
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidTransition(f"priority {priority} is not between 0 and {MAX_PRIORITY}")
     with acting(request, actor, "request_set_priority", f"{request.priority} -> {priority}: {reason}"):
-        if request.status in _OVER:
-            raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; nothing more is planned")
+        applies(request, priority_refused)
         Request.objects.filter(pk=request.pk).update(priority=priority)
         request.priority = priority
+
+
+def priority_refused(request: Request) -> str:
+    """Why a priority means nothing any more; empty if it does."""
+    return f"It is {request.get_status_display()}; nothing more is planned." if request.status in _OVER else ""

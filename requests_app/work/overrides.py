@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
 from requests_app.limits import limit_float, limit_int
@@ -22,12 +22,16 @@ class Overrides(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    error_hold_threshold: float | None = Field(None, gt=0, le=1)
-    error_max_rescue_attempts: int | None = Field(None, ge=0, le=100)
-    retry_processing: int | None = Field(None, ge=0, le=20)
-    retry_merge: int | None = Field(None, ge=0, le=20)
-    max_excluded_fraction: float | None = Field(None, ge=0, le=1)
-    memory_mb: int | None = Field(None, ge=1, description="of a processing job, all its cores together")
+    error_hold_threshold: float | None = Field(
+        None, gt=0, le=1, description="share of failed work units that holds it, above 0 to 1"
+    )
+    error_max_rescue_attempts: int | None = Field(None, ge=0, le=100, description="rescues after failures before it is held")
+    retry_processing: int | None = Field(None, ge=0, le=20, description="retries of a processing job")
+    retry_merge: int | None = Field(None, ge=0, le=20, description="retries of a merge job")
+    max_excluded_fraction: float | None = Field(
+        None, ge=0, le=1, description="share of its wanted input files that it may complete without"
+    )
+    memory_mb: int | None = Field(None, ge=1, le=10**7, description="of a processing job, all its cores together")
 
     @property
     def needs_next_round(self) -> bool:
@@ -42,19 +46,6 @@ class Overrides(BaseModel):
 def overrides_of(request: Request) -> Overrides:
     """The overrides in force for a request."""
     return Overrides.model_validate(request.overrides)
-
-
-def overrides_read(values: dict[str, Any]) -> Overrides:
-    """Judge an operator's changes.
-
-    Raises:
-        InvalidTransition: naming the field that is wrong.
-    """
-    try:
-        return Overrides.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidTransition(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
 
 
 def check_memory(changed: Overrides, spec: WorkflowSpec) -> None:

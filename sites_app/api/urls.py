@@ -1,11 +1,16 @@
-"""Routes of sites_app below /api/v1/; one site and its verbs are ``requests_app``'s, which audits."""
+"""Routes of sites_app below /api/v1/."""
 
 from __future__ import annotations
 
 from django.urls import path
 
-from sites_app.api.views import SiteViewSet
+import sites_app.verbs  # noqa: F401  declares them
+from sites_app.api.views import SITES, SiteView, SiteViewSet
+from wms2.api import converters  # noqa: F401  <name:...>
+from wms2.api.verbs import verb_urls
 
 urlpatterns = [
     path("sites", SiteViewSet.as_view({"get": "list"}), name="site-list"),
+    path("sites/<name:pk>", SiteView.as_view(), name="site-detail"),
+    *verb_urls(SITES),
 ]

@@ -1,13 +1,27 @@
-"""Site endpoints."""
+"""Site endpoints; the verbs are made from ``sites_app.verbs``."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from sites_app.api.etag import site_etag
 from sites_app.api.filters import SiteFilters
 from sites_app.api.serializers import SiteListSerializer, SiteSerializer
+from sites_app.models import Site, SiteStatus
 from sites_app.selectors import sites_shown
-from wms2.api.views import RowsViewSet
+from sites_app.services import site_change_status, site_note
+from wms2.api.serializers import ReasonSerializer
+from wms2.api.verbs import Resource, actor_of
+from wms2.api.views import ApiView, RowsViewSet
+
+SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
 
 
 class SiteViewSet(RowsViewSet):
@@ -22,3 +36,49 @@ class SiteViewSet(RowsViewSet):
     def get_queryset(self) -> Any:
         """Rows."""
         return sites_shown()
+
+
+class SiteChangeSerializer(ReasonSerializer):
+    """PATCH: the status, and what operators note about a site."""
+
+    status = serializers.ChoiceField(choices=SiteStatus.choices, required=False)
+    drain_until = serializers.DateTimeField(required=False, help_text="only with status draining; the site is enabled again then")
+    config_data = serializers.DictField(required=False, help_text="operators' notes about the site, in place of the old ones")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Something must be asked for."""
+        if not attrs.keys() & {"status", "config_data"}:
+            raise serializers.ValidationError({"status": "give status or config_data"})
+        if "drain_until" in attrs and attrs.get("status") != SiteStatus.DRAINING:
+            raise serializers.ValidationError({"drain_until": "only draining has an end"})
+        return attrs
+
+
+class SiteView(ApiView):
+    """One site."""
+
+    serializer_class = SiteSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"get", "patch"})
+
+    @extend_schema(responses={200: SiteSerializer})
+    def get(self, request: Request, pk: str) -> Response:
+        """With its storage, its bans in force, and its slots as the collector told them."""
+        site = get_object_or_404(sites_shown(), pk=pk)
+        return self.versioned_answer(request, self.get_serializer(site).data, site_etag(site))
+
+    @extend_schema(request=SiteChangeSerializer, responses={200: SiteSerializer})
+    def patch(self, request: Request, pk: str) -> Response:
+        """Change its status, or operators' notes about it. What the site is, only CRIC changes; bans have a verb of their own."""
+        serializer = SiteChangeSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        SITES.act(request, pk, partial(_change, asked=serializer.validated_data, actor=actor_of(request)))
+        return SITES.shown(request, sites_shown().get(pk=pk), status.HTTP_200_OK)
+
+
+def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
+    told = {"actor": actor, "reason": asked["reason"]}
+    until = asked.get("drain_until")
+    if "status" in asked and (site.status, site.drain_until) != (asked["status"], until):
+        site_change_status(site=site, status=SiteStatus(asked["status"]), drain_until=until, **told)
+    if "config_data" in asked:
+        site_note(site=site, notes=asked["config_data"], **told)

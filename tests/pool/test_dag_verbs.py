@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.services.steer import dag_hold, dag_release
 from deploy.htcondor.sites import SITES
 from outputs_app.models import OutputFile
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_abort, request_import, request_release, request_set_priority, request_stop
-from requests_app.services.dags import dag_hold, dag_release, dag_remove, dag_rescue
+from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.release import Changes, ReleaseMode
 from sites_app.models import Site
 from sites_app.statuses import slots_refresh

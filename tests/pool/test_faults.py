@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from outputs_app.models import Effect, EffectKind, EffectState
+from outputs_app.services import effect_retry_now
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import request_fetch, request_import, request_release
-from requests_app.services.effects import effect_retry_now
 from sites_app.models import Site, SiteRse
-from sites_app.services import sites_sync
+from sites_app.sync import sites_sync
 from tests.support.fault_proxy import Armed, Fault
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing

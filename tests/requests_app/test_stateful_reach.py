@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import dags_app.services
+import outputs_app.services
+import requests_app.services
+import sites_app.services
 from dags_app import states as dag_states
 from dags_app.models import DAGStatus
 from outputs_app.models import DatasetState
-from requests_app import services
 from requests_app.lifecycle.handlers import HANDLERS
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import TRANSITIONS
@@ -40,10 +43,12 @@ UNTOLD_DAG_EDGES = {DAGStatus.PLANNING}
 
 
 def services_with_an_actor() -> set[str]:
-    """Public functions of ``requests_app.services`` that somebody uses under a name."""
+    """Public functions of the apps' services that somebody uses under a name."""
     found = set()
-    for each in pkgutil.iter_modules(services.__path__, f"{services.__name__}."):
-        module = importlib.import_module(each.name)
+    packages = (requests_app.services, dags_app.services)
+    names = [each.name for package in packages for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    for each in (*names, sites_app.services.__name__, outputs_app.services.__name__):
+        module = importlib.import_module(each)
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
             if own and "actor" in inspect.signature(function).parameters and module.__name__ != "requests_app.services.acting":

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from pytest_httpserver import HTTPServer
 
-from requests_app.services.sites import site_ban_by_operator, site_change_status, site_note
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteRse, SiteStatus
-from sites_app.services import sites_sync
+from sites_app.services import site_ban_by_operator, site_change_status, site_note
+from sites_app.sync import sites_sync
 from sites_app.tasks import sync_sites
 from wms2.adapters import factory
 from wms2.conf import conf

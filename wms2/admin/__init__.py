@@ -1,12 +1,11 @@
 """What every admin page of WMS2 shares. Rows are looked at, not edited; *verbs* change them, through services.
 
 Owns: read-only pages, lists that do not count big tables, how values are shown, verbs with their page of confirmation.
-Does not own: what a verb does or whom it concerns; each app registers its own.
+Does not own: what a verb does or whom it concerns; each app declares its own (``wms2.verbs``).
 """
 
 from wms2.admin import audit
 from wms2.admin.readonly import ReadOnlyAdmin
 from wms2.admin.shown import badge_column, link_column, since_column
-from wms2.admin.verbs import ReasonForm, Verb, register_verbs
 
-__all__ = ["ReadOnlyAdmin", "ReasonForm", "Verb", "audit", "badge_column", "link_column", "register_verbs", "since_column"]
+__all__ = ["ReadOnlyAdmin", "audit", "badge_column", "link_column", "since_column"]

@@ -4,20 +4,18 @@ Each leads to a page that names the rows and where they stand, says what will ha
 the service that the REST interface calls. A row that changed since the page was shown is not touched: the page comes back with
 what would happen now. Services audit, refusals included.
 
-Apps register verbs for models of the apps below them (``register_verbs``), so that an audited service of ``requests_app`` can be
-a button on a row of ``sites_app``.
+What verbs there are is declared in the apps' ``verbs`` (``wms2.verbs``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
@@ -30,51 +28,17 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge
 from wms2.api.permissions import is_operator
 from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 from wms2.locks import BEING_CHANGED, lock_refused
+from wms2.verbs import Verb, arguments, buttons_of, perform, stands
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
 MOST_ROWS = 50
 REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
-
-
-class ReasonForm(forms.Form):
-    """What every verb asks for."""
-
-    reason = forms.CharField(
-        max_length=500,
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "autofocus": True}),
-        help_text="Why. It stands in the history and in the audit, with your name.",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb on rows of one model.
-
-    Args:
-        name: its word in addresses, e.g. ``abort``.
-        label: on buttons.
-        foretell: rows -> by primary key, what will happen, in sentences; may ask the database, once for all rows.
-        refuses: why it does not apply to a row; empty when it does.
-        perform: row, actor and the form's values; one of ``REFUSALS`` says why not. If it returns another row of the model, the
-            operator lands there (a restart's new version).
-        seen: (value, label) of what the decision rests on, usually the status.
-        form: asks for more than a reason.
-        dangerous: cannot be undone.
-    """
-
-    name: str
-    label: str
-    foretell: Callable[[Sequence[Any]], Mapping[Any, Sequence[str]]]
-    refuses: Callable[[Any], str]
-    perform: Callable[[Any, str, Mapping[str, Any]], object]
-    seen: Callable[[Any], tuple[str, str]]
-    form: type[ReasonForm] = ReasonForm
-    dangerous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +52,6 @@ class Concerned:
     will_happen: Sequence[str]
     refusal: str
     acts: bool
-
-
-_VERBS: dict[type[Model], tuple[Verb, ...]] = {}
-
-
-def register_verbs(model: type[Model], *verbs: Verb) -> None:
-    """Give the rows of a model these verbs, in this order."""
-    _VERBS[model] = verbs
-
-
-def verbs_of(model: type[Model]) -> tuple[Verb, ...]:
-    """The verbs of a model."""
-    return _VERBS.get(model, ())
 
 
 def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
@@ -125,8 +76,8 @@ class VerbsMixin:
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """One for each verb, for operators."""
-        verbs = verbs_of(self.model) if is_operator(request.user) else ()
-        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
+        verbs = buttons_of(self.model) if is_operator(request.user) else ()
+        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs if not verb.single}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
@@ -168,17 +119,13 @@ class VerbsMixin:
         """Ask (GET), then do (POST)."""
         if not is_operator(request.user):
             raise PermissionDenied("only operators may do this")
-        found = next((known for known in verbs_of(self.model) if known.name == verb), None)
+        found = next((known for known in buttons_of(self.model) if known.name == verb), None)
         if found is None:
             raise Http404(f"there is no verb {verb!r} here")
         rows = self._concerned_rows(request)
         if request.method == "POST":
             return self._decide(request, found, rows)
-        return self._page(request, found, rows, found.form(initial=self.verb_initial(found, rows)))
-
-    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
-        """What the form starts with."""
-        return {}
+        return self._page(request, found, rows, form_of(found)(initial=dict(found.initial(rows[0]))))
 
     def _concerned_rows(self, request: HttpRequest) -> list[Any]:
         source = request.POST if request.method == "POST" else request.GET
@@ -194,18 +141,22 @@ class VerbsMixin:
         return rows
 
     def _decide(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse:
-        form = verb.form(request.POST)
+        form = form_of(verb)(request.POST)
         if not form.is_valid():
             return self._page(request, verb, rows, form, status=400)
         shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
         actor = request.user.get_username()[:100]
+        try:
+            given = arguments(verb, form.cleaned_data)
+        except REFUSALS as error:
+            return self._page(request, verb, rows, form, status=409, refused={row.pk: str(error) for row in rows})
         refused: dict[Any, str] = {}
         results: list[tuple[Any, object]] = []
         for row in rows:
             why = _changed(verb, row, shown.get(str(row.pk), ""))
             try:
                 if not why:
-                    results.append((row, verb.perform(row, actor, form.cleaned_data)))
+                    results.append((row, perform(verb, row, actor, given)))
             except REFUSALS as error:
                 why = str(error)
             except OperationalError as error:
@@ -223,7 +174,7 @@ class VerbsMixin:
 
     def _answer(self, verb: Verb, rows: Sequence[Any]) -> str:
         """One sentence or two, however many rows were acted on."""
-        standing = Counter(verb.seen(row)[1] for row in rows)
+        standing = Counter(stands(verb, row)[1] for row in rows)
         if len(rows) == 1:
             label = next(iter(standing))
             return f"{verb.label}: {rows[0]}." + (f" It is {label} now." if label else "")
@@ -265,12 +216,12 @@ class VerbsMixin:
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
 
     def _concerned(self, verb: Verb, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
-        foretold = verb.foretell(rows)
+        told = verb.preview(rows)
         found = []
         for row in rows:
-            value, label = verb.seen(row)
-            inapplicable = verb.refuses(row)
-            happens = () if inapplicable else foretold.get(row.pk, ())
+            value, label = stands(verb, row)
+            inapplicable = verb.refused(row)
+            happens = () if inapplicable else told.get(row.pk, ())
             refusal = refused.get(row.pk) or inapplicable
             found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
         return found
@@ -289,11 +240,11 @@ class VerbsMixin:
         return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
 
     def _buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
-        verbs = verbs_of(self.model) if is_operator(request.user) else ()
+        verbs = buttons_of(self.model) if is_operator(request.user) else ()
         return [
             {"label": verb.label, "url": verb_url(self.model, verb.name, [row.pk]), "dangerous": verb.dangerous}
             for verb in verbs
-            if not verb.refuses(row)
+            if not verb.refused(row)
         ]
 
 
@@ -314,5 +265,5 @@ def _given_back(request: HttpRequest) -> str:
 
 def _changed(verb: Verb, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
-    value, label = verb.seen(row)
+    value, label = stands(verb, row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."

@@ -14,10 +14,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from wms2.api.problems import MEDIA_TYPE, Problem, ProblemError, flattened, several
+from wms2.api.problems import MEDIA_TYPE, Problem, ProblemError, bad_field, flattened, several
 from wms2.errors import (
     CircuitOpen,
     DocumentRefused,
+    FieldRefused,
     InvalidTransition,
     NotFoundInService,
     RequestKnown,
@@ -95,6 +96,8 @@ def _of_wms2(error: Exception) -> Problem | None:
         pairs = tuple((problem.field, problem.problem) for problem in error.problems)
         hint = "Nothing was stored. Correct every field listed under problems and send the document again."
         return Problem(422, "document_refused", several(pairs), pairs[0][0] if pairs else None, hint, pairs)
+    if isinstance(error, FieldRefused):
+        return bad_field(error.field, str(error)).problem
     if isinstance(error, InvalidTransition):
         return Problem(409, "invalid_transition", str(error), hint="Read the request's status and what may follow from it.")
     if isinstance(error, StaleState):

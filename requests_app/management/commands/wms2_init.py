@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dags_app.failure_rules import failure_rules_load
 from requests_app.installation import installation_claim
-from sites_app.services import schedd_ensure_configured, sites_sync
+from sites_app.sync import schedd_ensure_configured, sites_sync
 from wms2.errors import Wms2Error
 
 

@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
+from dags_app.services.failure_rules import FIELDS
 from dags_app.services.failures import failures_sweep
 from requests_app.models import InputFile, Request, RequestStatus
-from requests_app.services.failure_rules import FIELDS
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line

@@ -11,11 +11,11 @@ from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.layout import post_name
 from dags_app.services.lost import dag_fence_off
+from dags_app.services.lost_queue import losses_of, schedd_confirm_lost
 from dags_app.services.stop import halt_file
 from requests_app.lifecycle.cycle import schedds_to_watch
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_release, request_stop
-from requests_app.services.losses import losses_of, schedd_confirm_lost
 from requests_app.services.release import ReleaseMode, release_plan
 from sites_app.models import QueueChange, Schedd, ScheddState
 from tests.support.scripted import dagman, documents

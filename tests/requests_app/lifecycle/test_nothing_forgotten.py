@@ -14,8 +14,8 @@ from outputs_app.models import BlockStatus, ProcessingBlock
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_release, request_set_priority, request_stop
 from requests_app.services.release import ReleaseMode
-from requests_app.services.sites import site_ban_by_operator
 from sites_app.models import Site
+from sites_app.services import site_ban_by_operator
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check

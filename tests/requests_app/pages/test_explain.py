@@ -14,6 +14,8 @@ from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.pages import preview
 from requests_app.pages.explain import explain
 from requests_app.services import request_abort, request_hold, request_release, request_submit
+from requests_app.services.release import release_refused
+from requests_app.services.verbs import abort_refused, hold_refused, submit_refused
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from wms2.errors import InvalidTransition
 
@@ -72,10 +74,10 @@ def test_a_pause_after_a_failure_is_told_with_its_end() -> None:
 
 
 VERBS = {
-    "submit": (preview.why_not_submit, request_submit),
-    "hold": (preview.why_not_hold, request_hold),
-    "release": (preview.why_not_release, request_release),
-    "abort": (preview.why_not_abort, request_abort),
+    "submit": (submit_refused, request_submit),
+    "hold": (hold_refused, request_hold),
+    "release": (release_refused, request_release),
+    "abort": (abort_refused, request_abort),
 }
 
 

@@ -13,9 +13,9 @@ from django.core.management import CommandError, call_command, load_command_clas
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
 from dags_app.rule_trials import rules_try
+from dags_app.services import failure_rules as services
 from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
-from requests_app.services import failure_rules as services
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line
 from wms2.conf import conf

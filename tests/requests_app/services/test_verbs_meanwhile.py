@@ -8,9 +8,9 @@ import pytest
 
 from dags_app.models import DAG, DAGKind
 from outputs_app.models import DatasetOwner, Effect, EffectState
+from outputs_app.services import effect_retry_now
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
-from requests_app.services.effects import effect_retry_now
 from requests_app.services.release import Changes, ReleaseMode, release_plan
 from requests_app.work.overrides import Overrides
 from tests.support.scripted.faults import Mode

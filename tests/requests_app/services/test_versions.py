@@ -8,9 +8,9 @@ import pytest
 from django.db import transaction
 
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
+from outputs_app.services import effect_retry_now
 from requests_app.models import CleanupPolicy, Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_invalidate, request_restart, request_submit
-from requests_app.services.effects import effect_retry_now
 from requests_app.services.invalidation import superseded_take_back
 from tests.support.scripted import aftermath
 from tests.support.scripted.progress import fresh, held, run_on, started

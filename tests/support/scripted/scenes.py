@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dags_app.services.lost_queue import schedd_confirm_lost
 from requests_app.models import CleanupPolicy, HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_restart, request_stop
-from requests_app.services.losses import schedd_confirm_lost
 from sites_app.models import Schedd
 from tests.support.scripted import documents, losses
 from tests.support.scripted.schedd import End

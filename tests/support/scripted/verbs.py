@@ -1,4 +1,4 @@
-"""Every verb of ``requests_app.services`` as the scripted operators use it.
+"""Every verb of the apps' services as the scripted operators use it.
 
 ``DRIVEN`` is what the stateful test asks for; a service that takes an actor and is neither there nor in ``NOT_DRIVEN`` fails it.
 """
@@ -12,17 +12,20 @@ from typing import Any
 from django.utils import timezone
 
 from dags_app.models import DAG, FailureRule
+from dags_app.services import failure_rules
+from dags_app.services.lost_queue import losses_of, schedd_confirm_lost
+from dags_app.services.steer import dag_hold, dag_release
 from outputs_app.models import Effect
+from outputs_app.services import effect_retry_now
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
-from requests_app.pages import preview
-from requests_app.services import dags, failure_rules, schedds, sites
-from requests_app.services.effects import effect_retry_now
-from requests_app.services.losses import losses_of, schedd_confirm_lost
+from requests_app.services import dags, stopping, verbs
+from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.production import request_set_steps
-from requests_app.services.release import Changes, ReleaseMode
+from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.work.overrides import Overrides
+from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from tests.support.scripted.asking import Verb
 
@@ -31,6 +34,7 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "fail_now": "the last step of request_fail",
+    "lost_confirm": "what schedd_confirm_lost writes on a row",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
 #: The rule that scripted operators own.
@@ -75,21 +79,21 @@ def _overrides(**values: Any) -> Callable[[Request], Changes]:
 ON_REQUESTS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        _verb("submit", services.request_submit, preview.why_not_submit),
-        _verb("abort", services.request_abort, preview.why_not_abort),
-        _verb("hold", services.request_hold, preview.why_not_hold),
-        _verb("stop", services.request_stop, preview.why_not_stop),
+        _verb("submit", services.request_submit, verbs.submit_refused),
+        _verb("abort", services.request_abort, verbs.abort_refused),
+        _verb("hold", services.request_hold, verbs.hold_refused),
+        _verb("stop", services.request_stop, stopping.stop_refused),
         _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
-        _verb("fail", services.request_fail, preview.why_not_fail),
+        _verb("fail", services.request_fail, stopping.fail_refused),
         _verb("restart", services.request_restart, restart_refused),
         _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
-        _verb("invalidate", services.request_invalidate, preview.why_not_invalidate),
-        _verb("raise", services.request_set_priority, preview.why_not_priority, priority=900_000),
-        _verb("lower", services.request_set_priority, preview.why_not_priority, priority=1),
+        _verb("invalidate", services.request_invalidate, invalidation_refused),
+        _verb("raise", services.request_set_priority, verbs.priority_refused, priority=900_000),
+        _verb("lower", services.request_set_priority, verbs.priority_refused, priority=1),
         _verb("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
         _verb("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
         _verb("steps away", request_set_steps, steps=[]),
-        _verb("release", services.request_release, preview.why_not_release),
+        _verb("release", services.request_release, release_refused),
         _release("release: rescue", ReleaseMode.RESCUE),
         _release("release: next round", ReleaseMode.NEXT_ROUND),
         _release("release: threshold", changes=_overrides(error_hold_threshold=1.0, error_max_rescue_attempts=2)),
@@ -113,10 +117,10 @@ def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] 
 ON_DAGS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
-        _dag("dag hold", dags.dag_hold),
-        _dag("dag release", dags.dag_release),
+        _dag("dag hold", dag_hold),
+        _dag("dag release", dag_release),
         _dag("dag remove", dags.dag_remove),
-        _dag("dag rescue", dags.dag_rescue, dags.why_not_rescued),
+        _dag("dag rescue", dags.dag_rescue, dags.rescue_refused),
     )
 }
 
@@ -159,7 +163,7 @@ ON_SITES: Mapping[str, Verb] = {
 
 
 def _schedd(name: str, state: ScheddState) -> Verb:
-    change = schedds.schedd_change_state
+    change = sites.schedd_change_state
     return Verb(name, change, lambda schedd: change(schedd=schedd, state=state, **BY))
 
 

@@ -26,8 +26,8 @@ from requests_app.lifecycle.cycle import schedd_watch
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
-from requests_app.services.sites import site_bans_expire
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
 from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile

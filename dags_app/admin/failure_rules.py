@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from django import forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -14,8 +12,6 @@ from django.urls import URLPattern, path, reverse
 
 from dags_app.models import (
     FailedInputFile,
-    FailureAction,
-    FailureCategory,
     FailureGroup,
     FailureLog,
     FailureRule,
@@ -23,77 +19,10 @@ from dags_app.models import (
     UnreadableInput,
 )
 from dags_app.rule_trials import MOST_SAMPLES, rules_try
-from requests_app.services import failure_rules as services
-from wms2.admin import ReadOnlyAdmin, ReasonForm, Verb, badge_column, link_column, register_verbs, since_column
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 from wms2.conf import conf
-
-
-class ChangeForm(ReasonForm):
-    """A rule's values and a reason."""
-
-    order = forms.IntegerField(min_value=0, max_value=1_000_000, help_text="Lower ones are tried first; the first match decides.")
-    first_code = forms.IntegerField(required=False, help_text="Exit code, or the first of a range.")
-    last_code = forms.IntegerField(required=False, help_text="Last exit code of the range; empty: only the one.")
-    message = forms.CharField(required=False, max_length=500, help_text="Regular expression, searched for in the message.")
-    step = forms.CharField(required=False, max_length=200, help_text="Regular expression, searched for in the step's name.")
-    site = forms.CharField(required=False, max_length=200, help_text="Regular expression, searched for in the site's name.")
-    category = forms.ChoiceField(choices=FailureCategory.choices)
-    action = forms.ChoiceField(choices=FailureAction.choices)
-    cooloff_seconds = forms.IntegerField(required=False, min_value=0, help_text="Before the first retry; empty: as configured.")
-    memory_factor = forms.FloatField(required=False, help_text="So many times the memory, up to what sites offer.")
-    note = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2, "cols": 80}), help_text="What it means.")
-    field_order = (*(name for name in services.FIELDS if name != "name"), "reason")
-
-
-class AddForm(ChangeForm):
-    """A new rule."""
-
-    name = forms.SlugField(max_length=100, help_text="Stands in post.json and in the errors of requests.")
-    field_order = (*services.FIELDS, "reason")
-
-
-def _seen(row: FailureRule) -> tuple[str, str]:
-    return row.updated_at.isoformat(), "on" if row.enabled else "off"
-
-
-def _foretold(*sentences: str) -> Any:
-    told = [*sentences, "It holds for DAGs that are planned from now on; those that run keep the rules they were planned with."]
-    return lambda rows: {row.pk: told for row in rows}
-
-
-def _add(row: FailureRule, actor: str, data: Any) -> None:
-    services.failure_rule_add(values=data, actor=actor, reason=data["reason"])
-
-
-def _change(row: FailureRule, actor: str, data: Any) -> None:
-    services.failure_rule_change(row=row, values=data, actor=actor, reason=data["reason"])
-
-
-def _switch(enabled: bool) -> Any:
-    def perform(row: FailureRule, actor: str, data: Any) -> None:
-        services.failure_rule_enable(row=row, enabled=enabled, actor=actor, reason=data["reason"])
-
-    return perform
-
-
-def _take_back(row: FailureRule, actor: str, data: Any) -> None:
-    services.failure_rule_take_back(row=row, actor=actor, reason=data["reason"])
-
-
-register_verbs(
-    FailureRule,
-    Verb("change", "Change", _foretold("The rule becomes the operators': later releases leave it alone."), lambda _: "",
-         _change, _seen, ChangeForm),
-    Verb("copy", "Add one like it", _foretold("A new rule with the values below."), lambda _: "", _add, _seen, AddForm),
-    Verb("enable", "Switch on", _foretold("The rule is tried."), lambda row: "It is on already." if row.enabled else "",
-         _switch(True), _seen),
-    Verb("disable", "Switch off", _foretold("The rule is passed over."), lambda row: "" if row.enabled else "It is off already.",
-         _switch(False), _seen),
-    Verb("take-back", "Take back", _foretold("The rule is removed; a shipped one comes back as shipped."),
-         lambda row: "" if row.source == FailureRule.Source.OPERATOR else "It is as shipped.", _take_back, _seen),
-)  # fmt: skip
 
 
 @admin.register(FailureRule)
@@ -132,14 +61,6 @@ class FailureRuleAdmin(ReadOnlyAdmin):
             ("Try all rules", reverse("admin:dags_app_failurerule_try_all")),
             ("What it decided", list_url(FailureGroup, f"rule={row.name}")),
         ]
-
-    def verb_initial(self, verb: Verb, rows: Sequence[Any]) -> dict[str, Any]:
-        """The values that the rule has."""
-        return {name: getattr(rows[0], name) for name in services.FIELDS if verb.name == "change" or name != "name"}
-
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """A form that changes values concerns one rule only."""
-        return {name: found for name, found in super().get_actions(request).items() if name not in ("change", "copy")}
 
     def try_view(self, request: HttpRequest, rule_id: int | None = None) -> HttpResponse:
         """Which recorded failures the rules, or this rule, would decide, and what would change."""

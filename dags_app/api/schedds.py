@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers, status
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app.api.verb_views import reason_of
-from requests_app.api.verbs import actor_of
-from requests_app.services.losses import losses_of, schedd_confirm_lost
+import dags_app.verbs  # noqa: F401  declares them
+from dags_app.services.lost_queue import losses_of
 from sites_app.models import QueueChange, Schedd
 from wms2.api.problems import bad_field
-from wms2.api.serializers import ReasonSerializer
+from wms2.api.verbs import Resource, VerbView, verb_method
 from wms2.api.views import ApiView
 
 _POOL = OpenApiParameter("pool", str, description="the schedd's pool; needed when schedds of several pools have the name")
@@ -78,25 +78,11 @@ class ScheddLossView(ApiView):
     @extend_schema(parameters=[_POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As rows and DAG directories have it now; no schedd is asked."""
-        return Response(self.get_serializer(losses_of(_schedd(request, name))).data)
+        return Response(self.get_serializer(losses_of(_schedd(request, Schedd.objects.all(), name))).data)
 
 
-class ScheddConfirmLostView(ApiView):
-    """An operator's word that the schedd's queue is lost."""
-
-    serializer_class = LossesSerializer
-    query_params: ClassVar[frozenset[str]] = frozenset({"pool"})
-
-    @extend_schema(parameters=[_POOL], request=ReasonSerializer, responses={202: LossesSerializer})
-    def post(self, request: HttpRequest, name: str) -> Response:
-        """Refused without evidence. What is done counts, the affected requests are held; answers with what was confirmed."""
-        reason = reason_of(request.data)
-        found = schedd_confirm_lost(schedd=_schedd(request, name), actor=actor_of(request), reason=reason)
-        return Response(self.get_serializer(found).data, status=status.HTTP_202_ACCEPTED)
-
-
-def _schedd(request: HttpRequest, name: str) -> Any:
-    rows = Schedd.objects.filter(name=name)
+def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
+    rows = rows.filter(name=name)
     if "pool" in request.query_params:
         if "\x00" in request.query_params["pool"]:  # PostgreSQL takes it in no text
             raise bad_field("pool", "null characters are not allowed")
@@ -104,3 +90,14 @@ def _schedd(request: HttpRequest, name: str) -> Any:
     if rows.count() > 1:
         raise bad_field("pool", f"schedds of several pools are called {name}; name the pool")
     return get_object_or_404(rows)
+
+
+SCHEDDS = Resource(Schedd, LossesSerializer, Schedd.objects.all, find=_schedd, parameters=(_POOL,))
+
+
+class ScheddConfirmLostView(VerbView):
+    """An operator's word that the schedd's queue is lost."""
+
+    serializer_class = LossesSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset({"pool"})
+    post = verb_method(SCHEDDS, "lost", (LossesSerializer, lambda schedd, losses, given: losses))

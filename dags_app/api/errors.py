@@ -1,20 +1,12 @@
-"""``GET …/requests/{name}/errors`` (error-handling 4.1, "Inspect"): what failed, how often, where, and the end of the logs."""
+"""Errors as JSON (error-handling 4.1, "Inspect"): what failed, how often, where, and the end of the logs."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
-from rest_framework.generics import get_object_or_404
-from rest_framework.request import Request as HttpRequest
-from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from dags_app.models import FailedInputFile, FailureGroup, FailureSample
-from requests_app.models import Request
-from requests_app.selectors.errors import request_errors
-from wms2.api.views import ApiView
 
 
 class FailureCountSerializer(serializers.Serializer):
@@ -96,16 +88,3 @@ class RequestErrorsSerializer(serializers.Serializer):
     problems = serializers.ListField(
         child=serializers.CharField(), help_text="failure logs that could not be read; the counts are then too low"
     )
-
-
-class RequestErrorsView(ApiView):
-    """What failed in a request."""
-
-    serializer_class = RequestErrorsSerializer
-    query_params: ClassVar[frozenset[str]] = frozenset()
-
-    @extend_schema(responses={200: RequestErrorsSerializer})
-    def get(self, request: HttpRequest, request_name: str, *args: Any) -> Response:
-        """Counts by category, code, site and step; groups with the newest log tails; bad input files."""
-        row = get_object_or_404(Request, request_name=request_name)
-        return Response(self.get_serializer(request_errors(row)).data)

@@ -11,8 +11,7 @@ from typing import Any
 
 from django.db.models import Prefetch, Sum
 
-from dags_app.models import FailedInputFile, FailureGroup, FailureLog, FailureSample
-from requests_app.models import Request, Workflow
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample
 
 #: Groups and files that one answer carries, those with most failures first.
 MOST_GROUPS = 100
@@ -46,17 +45,16 @@ class RequestErrors:
     problems: tuple[str, ...]
 
 
-def request_errors(request: Request, *, most_groups: int = MOST_GROUPS) -> RequestErrors:
+def request_errors(request_name: str, *, most_groups: int = MOST_GROUPS) -> RequestErrors:
     """What failed in a request so far; empty for one without a workflow."""
-    workflow = Workflow.objects.filter(request=request).only("pk").first()
-    rows = FailureGroup.objects.filter(workflow=workflow) if workflow else FailureGroup.objects.none()
-    files = FailedInputFile.objects.filter(workflow=workflow) if workflow else FailedInputFile.objects.none()
+    rows = FailureGroup.objects.filter(workflow__request_id=request_name)
+    files = FailedInputFile.objects.filter(workflow__request_id=request_name)
     total = rows.aggregate(attempts=Sum("attempts"), given_up=Sum("given_up"))
     samples = Prefetch("samples", FailureSample.objects.select_related("dag").defer("dag__observed", "dag__outcome"))
     listed = tuple(rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:most_groups])
     bad = tuple(files.order_by("-attempts", "id")[:MOST_FILES])
     return RequestErrors(
-        request_name=request.request_name,
+        request_name=request_name,
         attempts=total["attempts"] or 0,
         given_up=total["given_up"] or 0,
         by_category=_counted(rows, "category"),
@@ -67,7 +65,7 @@ def request_errors(request: Request, *, most_groups: int = MOST_GROUPS) -> Reque
         groups_left_out=rows.count() - len(listed) if len(listed) == most_groups else 0,
         bad_files=bad,
         files_left_out=files.count() - len(bad) if len(bad) == MOST_FILES else 0,
-        problems=tuple(_problems(workflow)),
+        problems=tuple(_problems(request_name)),
     )
 
 
@@ -77,10 +75,8 @@ def _counted(rows: Any, field: str) -> tuple[Count, ...]:
     return tuple(sorted(counts, key=lambda count: (-count.attempts, count.value)))
 
 
-def _problems(workflow: Workflow | None) -> Iterable[str]:
+def _problems(request_name: str) -> Iterable[str]:
     """Failure logs that could not be read: then the counts are too low."""
-    if workflow is None:
-        return ()
-    directories = workflow.dags.order_by().values("directory_id")
+    directories = DAG.objects.filter(workflow__request_id=request_name).order_by().values("directory_id")
     logs = FailureLog.objects.filter(directory_id__in=directories).exclude(problem="")
     return logs.values_list("problem", flat=True)

@@ -15,7 +15,6 @@ from django.db.models import Q
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.lost import DirectoryEvidence, directory_evidence, lost_confirm, missing_words
 from dags_app.services.watch import IN_QUEUE
-from requests_app.models import Request
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import birthdate_text
 from wms2 import clock
@@ -105,7 +104,7 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> Losses:
         for row in found.affected:
             known = {"why": row.why, "directory": row.directory.as_json(), "queue_birthdate": schedd.job_queue_birthdate}
             if lost_confirm(row.dag, actor=actor, reason=reason, evidence=known):
-                _nudge(row.request_name)
+                nudge(EVALUATE_REQUEST, str(row.dag.workflow.request.pk))
     return found
 
 
@@ -147,10 +146,6 @@ def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now:
 def _confirmed_just_now(schedd: Schedd) -> bool:
     since = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     return DAG.objects.filter(schedd=schedd, lost_confirmed_at__gte=since).exclude(lost_confirmation={}).exists()
-
-
-def _nudge(request_name: str) -> None:
-    nudge(EVALUATE_REQUEST, str(Request.objects.values_list("pk", flat=True).get(request_name=request_name)))
 
 
 def _moment(at: datetime | None) -> str:

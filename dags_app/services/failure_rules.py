@@ -15,7 +15,7 @@ from django.forms.models import model_to_dict
 from dags_app.failure_rules import failure_rules_load, rule_of
 from dags_app.models import FailureRule
 from dags_app.payload.contract.rules import pattern_problem
-from wms2.audit import audit
+from wms2.audit import audit, audited
 from wms2.errors import ConfigurationError, InvalidTransition
 
 #: What an operator may set.
@@ -69,10 +69,9 @@ def failure_rule_enable(*, row: FailureRule, enabled: bool, actor: str, reason: 
         InvalidTransition: it is so already.
     """
     action = "failure_rule_enable" if enabled else "failure_rule_disable"
-    if row.enabled == enabled:
-        why = f"the rule {row.name} is {'on' if enabled else 'off'} already"
+    if why := switch_refused(row, enabled=enabled):
         audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, refused=True, why=why)
-        raise InvalidTransition(why)
+        raise InvalidTransition(f"the rule {row.name}: {why}")
     old = _told(row)
     row.enabled, row.source = enabled, FailureRule.Source.OPERATOR
     _save(row, old=old, action=action, actor=actor, reason=reason)
@@ -84,20 +83,22 @@ def failure_rule_take_back(*, row: FailureRule, actor: str, reason: str) -> None
     Raises:
         InvalidTransition: it is as shipped.
     """
-    if row.source != FailureRule.Source.OPERATOR:
-        why = f"the rule {row.name} is as shipped; switch it off instead"
-        audit(
-            actor=actor, action="failure_rule_take_back", target=row.name, target_type="failure_rule", reason=reason,
-            refused=True, why=why,
-        )  # fmt: skip
-        raise InvalidTransition(why)
-    with transaction.atomic():
-        audit(
-            actor=actor, action="failure_rule_take_back", target=row.name, target_type="failure_rule", reason=reason,
-            old=_told(row),
-        )  # fmt: skip
+    action, old = "failure_rule_take_back", _told(row)
+    with audited(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old):
+        if why := take_back_refused(row):
+            raise InvalidTransition(f"the rule {row.name}: {why}")
         FailureRule.objects.filter(pk=row.pk).delete()
         failure_rules_load()
+
+
+def switch_refused(row: FailureRule, *, enabled: bool) -> str:
+    """Why it cannot be switched on or off; empty if it can."""
+    return f"It is {'on' if enabled else 'off'} already." if row.enabled == enabled else ""
+
+
+def take_back_refused(row: FailureRule) -> str:
+    """Why there is nothing to take back; empty if there is."""
+    return "" if row.source == FailureRule.Source.OPERATOR else "It is as shipped; switch it off instead."
 
 
 def _save(row: FailureRule, *, old: Mapping[str, Any] | None, action: str, actor: str, reason: str) -> None:

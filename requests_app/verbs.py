@@ -1,0 +1,245 @@
+"""Verbs on requests, input files and limits, and those on a DAG that decide on its request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dags_app.verbs  # noqa: F401  declares what is extended here
+from dags_app.models import DAG
+from dags_app.services.steer import steer_refused
+from dags_app.services.stop import StopMode
+from requests_app import services
+from requests_app.limits import CHANGEABLE, limit_set
+from requests_app.models import CleanupPolicy, InputFile, Limit, Request
+from requests_app.pages import preview
+from requests_app.selectors import admission_standing, release_repeated
+from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
+from requests_app.services.input_files import MAX_FILES, restore_refused
+from requests_app.services.invalidation import invalidation_refused
+from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
+from requests_app.services.restart import restart_refused
+from requests_app.services.stopping import fail_refused, stop_refused
+from requests_app.services.verbs import MAX_PRIORITY, abort_refused, hold_refused, priority_refused, submit_refused
+from requests_app.work.overrides import Overrides
+from wms2.conf import Conf, conf
+from wms2.errors import FieldRefused, NotFoundInService
+from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
+from wms2.words import counted
+
+
+def _stop(request: Request, actor: str, reason: str, mode: StopMode) -> str:
+    """The status before, which the answer tells."""
+    before = str(request.status)
+    services.request_stop(request=request, actor=actor, reason=reason, mode=mode)
+    return before
+
+
+def _release(
+    request: Request,
+    actor: str,
+    reason: str,
+    accept_excluded: bool,
+    mode: ReleaseMode | None = None,
+    site_bans: Sequence[str] = (),
+    excluded_files: Sequence[str] = (),
+    **overrides: Any,
+) -> None:
+    changes = Changes(Overrides(**overrides), tuple(site_bans), tuple(excluded_files), accept_excluded)
+    services.request_release(request=request, actor=actor, reason=reason, mode=mode, changes=changes)
+
+
+def _release_repeated(request: Request, actor: str, given: Mapping[str, Any]) -> bool:
+    return release_repeated(request, actor=actor, reason=given["reason"])
+
+
+def _with_clone(given: dict[str, Any]) -> dict[str, Any]:
+    """With the document of ReqMgr2's clone, when one is named."""
+    name = given.get("request_name")
+    if name is None:
+        return given
+    try:
+        return {**given, "document": services.request_fetch(request_name=name)}
+    except NotFoundInService as error:
+        raise FieldRefused("request_name", f"ReqMgr2 has no request {name}; leave it out to have the name made") from error
+
+
+declare(
+    Noun(
+        Request, "request", "request", lambda name: Request.objects.filter(request_name=name),
+        lambda request: (request.status, request.get_status_display()), "requests/<name:request_name>",
+    ),
+    Verb(
+        "submit", "Submit", "Let a new request go on its way.", services.request_submit,
+        told_of_each(lambda request: ["It is submitted: its inputs are read, then it is queued."]), refused=submit_refused,
+    ),
+    Verb(
+        "release", "Release", "Let a held request go on, as it is or with changes for it alone. Completed work stays.", _release,
+        preview.release,
+        (
+            Field(
+                "mode", Kind.CHOICE,
+                "rescue: the same DAG, what failed again; next_round: what is done counts, the rest is planned anew."
+                " Without it: rescue where one is possible",
+                convert=ReleaseMode, blank_label="As described above",
+                choices=((ReleaseMode.RESCUE, "Rescue the DAG"), (ReleaseMode.NEXT_ROUND, "Plan what is left anew")),
+            ),
+            Field("site_bans", Kind.TEXTS, "sites it avoids from now on, separated by spaces", length=100, most_items=200),
+            Field(
+                "excluded_files", Kind.TEXTS, "input files nobody reads any more, one a line", length=500, most_items=MAX_FILES,
+                rows=2,
+            ),
+            Field(
+                "accept_excluded", Kind.FLAG,
+                "it may complete without the input files that could not be read or not be split",
+            ),
+            *(field_of(name, info) for name, info in Overrides.model_fields.items()),
+        ),
+        release_refused, _release_repeated, path="release",
+    ),
+    Verb(
+        "stop", "Stop", "Stop the running DAG cleanly; the request queues again and goes on from the rescue file. Between DAGs"
+        " nothing has to be stopped, and nothing is.",
+        _stop, preview.stop,
+        (
+            Field(
+                "mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW,
+                choices=(
+                    (StopMode.NOW, "Now: the DAG is removed, jobs that run are lost"),
+                    (StopMode.DRAIN, "Drain: work units that run finish first"),
+                ),
+            ),
+        ),
+        stop_refused, path="stop",
+    ),
+    Verb(
+        "hold", "Hold", "Put a request aside; a running DAG is stopped first. Completed work stays.", services.request_hold,
+        preview.hold, refused=hold_refused, path="hold",
+    ),
+    Verb(
+        "priority", "Change priority", "Give a request another priority.", services.request_set_priority,
+        told_of_each(preview.priority),
+        (
+            Field(
+                "priority", Kind.WHOLE, f"higher starts earlier; 0 to {MAX_PRIORITY}", required=True, least=0, most=MAX_PRIORITY
+            ),
+        ),
+        priority_refused,
+    ),
+    Verb(
+        "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",
+        services.request_restart, preview.restart,
+        (
+            Field(
+                "request_name", Kind.NAME, "of ReqMgr2's clone, whose document is taken; without it <name>_v<N>", length=150
+            ),
+            Field(
+                "cleanup_policy", Kind.CHOICE, "of the old outputs, once the new version is complete", convert=CleanupPolicy,
+                choices=tuple(CleanupPolicy.choices), blank_label="As the request's own policy for the old outputs",
+            ),
+        ),
+        restart_refused, prepare=_with_clone, path="restart", dangerous=True,
+    ),
+    Verb(
+        "fail", "Fail",
+        "End a held or running request as failed. Its outputs are listed for invalidation, and stay until somebody acts.",
+        services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True,
+    ),
+    Verb(
+        "invalidate", "Invalidate outputs",
+        "Take back the outputs of a failed, aborted or replaced request: rules deleted, files and datasets INVALID in DBS.",
+        services.request_invalidate, told_of_each(preview.invalidate), refused=invalidation_refused, path="invalidate",
+        dangerous=True,
+    ),
+    Verb(
+        "abort", "Abort",
+        "Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable.",
+        services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True,
+    ),
+    Verb(
+        "restore-files", "Let input files in again",
+        "Let input files in again that could not be read, or that an operator left out; a further round reads them."
+        " A held request still needs its release.",
+        services.input_files_restore,
+        fields=(Field("files", Kind.TEXTS, "their names, one a line", required=True, length=700, most_items=MAX_FILES),),
+        prepare=lambda given: {"lfns": given.pop("files"), **given}, path="restore-files", admin=False,
+    ),
+)  # fmt: skip
+
+
+def _remove(dags: Sequence[DAG]) -> Told:
+    told = preview.hold([dag.workflow.request for dag in dags])
+    return {dag.pk: [f"{dag.workflow.request_id} is held:", *told[dag.workflow.request.pk]] for dag in dags}
+
+
+def _rescue(dag: DAG) -> list[str]:
+    if rescue_refused(dag):
+        return []
+    plan = release_plan(dag.workflow.request, ReleaseMode.RESCUE)
+    return [
+        f"{dag.workflow.request_id} is released: it is queued and goes on when its turn has come.",
+        f"The same DAG goes on from its rescue file: {counted(plan.units_again, 'work unit')} run again,"
+        f" {plan.units_done} are done and stay registered.",
+    ]
+
+
+extend(
+    DAG,
+    Verb(
+        "remove", "Remove, and hold the request", "Remove the DAG with everything under it; its request is held.", dag_remove,
+        _remove, refused=steer_refused, path="remove",
+    ),
+    Verb(
+        "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, told_of_each(_rescue),
+        refused=rescue_refused, path="rescue",
+    ),
+)  # fmt: skip
+
+
+def _restore(file: InputFile, actor: str, reason: str) -> None:
+    services.input_files_restore(request=file.workflow.request, lfns=[file.lfn], actor=actor, reason=reason)
+
+
+declare(
+    Noun(
+        InputFile, "input-file", "file", lambda key: InputFile.objects.filter(pk=key),
+        lambda file: (file.excluded_kind, file.lfn),
+    ),
+    Verb(
+        "restore", "Let in again", "Let a single input file in again.", _restore,
+        told_of_each(lambda f: ["It is read after all, in a further round.", f"Left out because: {f.excluded_reason}"]),
+        refused=restore_refused,
+    ),
+)  # fmt: skip
+
+
+def limit_rows(names: Sequence[str]) -> list[Limit]:
+    """Limits by name. One that nobody changed has no row yet; it can be changed all the same."""
+    rows = {row.name: row for row in Limit.objects.filter(name__in=names)}
+    known = [name for name in dict.fromkeys(names) if name in CHANGEABLE]
+    return [rows.get(name) or Limit(name=name, value=getattr(conf(), name)) for name in known]
+
+
+def _limit(row: Limit) -> list[str]:
+    told = [f"It is {row.value} now; its default is {getattr(conf(), row.name)}."]
+    if description := Conf.model_fields[row.name].description:
+        told.append(f"It means: {description}.")
+    if row.name == "max_active_dags":
+        told.append(f"{admission_standing().active_dags} slots are in use. A lower limit stops none of them.")
+    return told
+
+
+def _limit_set(limit: Limit, actor: str, reason: str, value: float) -> None:
+    limit.value = limit_set(name=limit.name, value=value, actor=actor, reason=reason).value
+
+
+declare(
+    Noun(
+        Limit, "limit", "limit", lambda name: limit_rows([name]), lambda limit: (str(limit.value), str(limit.value))
+    ),
+    Verb(
+        "change", "Change", "Change a limit at run time.", _limit_set, told_of_each(_limit),
+        (Field("value", Kind.NUMBER, "holds from the next cycle on, and over restarts", required=True),),
+        initial=lambda limit: {"value": limit.value},
+    ),
+)  # fmt: skip

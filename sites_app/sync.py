@@ -1,0 +1,59 @@
+"""Writes of sites_app: CRIC's sync and the configured schedd (spec 4.9; docs/design/services.md, CRIC)."""
+
+from __future__ import annotations
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import ServiceRejected
+
+log = structlog.get_logger(__name__)
+
+
+def sites_sync() -> tuple[int, int]:
+    """Take sites and their RSEs from CRIC; returns (sites, pairs). A person's status is never undone, nothing is deleted empty.
+
+    Raises:
+        ServiceUnavailable: CRIC did not answer.
+        ServiceRejected: sites or RSEs are none, or less than half of what is known: not believed.
+    """
+    cric = factory.cric()
+    names = {row.alias for row in cric.site_names() if row.type == "psn"}
+    pairs = {(pair.psn, pair.rse) for pair in cric.processing_pairs()}
+    _refuse_shrunk("sites", len(names), Site.objects.count())
+    _refuse_shrunk("pairs of site and RSE", len(pairs), SiteRse.objects.count())
+    now = timezone.now()
+    with transaction.atomic():
+        for name in sorted(names | {psn for psn, _ in pairs}):
+            Site.objects.update_or_create(name=name, defaults={"cric_seen_at": now})
+        for psn, rse in sorted(pairs):
+            SiteRse.objects.update_or_create(site_id=psn, rse=rse, defaults={"seen_at": now})
+        SiteRse.objects.filter(seen_at__lt=now).delete()
+    log.info("sites synced from CRIC", sites=len(names), pairs=len(pairs))
+    return len(names), len(pairs)
+
+
+def _refuse_shrunk(what: str, number: int, known: int) -> None:
+    """An answer that was cut off must not take sites their storage: then nothing could be planned there."""
+    if not number or number * 2 < known:
+        raise ServiceRejected("cric", "sites_sync", f"{number} {what} where {known} are known; not taken over")
+
+
+def schedd_ensure_configured() -> Schedd:
+    """The schedd that the configuration names; enabled when it is first seen, an operator's state is kept."""
+    knobs = conf()
+    schedd, _ = Schedd.objects.get_or_create(
+        pool=knobs.collector,
+        name=knobs.schedd_name,
+        defaults={
+            "collector": knobs.collector,
+            "state": ScheddState.ENABLED,
+            "max_dagman_slots": knobs.max_dagman_slots_per_schedd,
+            "submit_root": str(knobs.submit_root),
+        },
+    )
+    return schedd

@@ -1,0 +1,74 @@
+"""Forms of verbs, made from their declarations."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django import forms
+
+from wms2.verbs import Field, Kind, Verb
+
+_FIELDS: dict[Kind, type[forms.Field]] = {
+    Kind.WHOLE: forms.IntegerField,
+    Kind.NUMBER: forms.FloatField,
+    Kind.FLAG: forms.BooleanField,
+    Kind.MOMENT: forms.DateTimeField,
+}
+
+
+class ReasonForm(forms.Form):
+    """What every verb asks for."""
+
+    reason = forms.CharField(
+        max_length=500,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "autofocus": True}),
+        help_text="Why. It stands in the history and in the audit, with your name.",
+    )
+
+
+class TextsField(forms.CharField):
+    """Texts with white space between them."""
+
+    def to_python(self, value: Any) -> Any:
+        """A list."""
+        return str(super().to_python(value)).split()
+
+
+class NotesField(forms.JSONField):
+    """Names and values."""
+
+    def clean(self, value: Any) -> Any:
+        """Nothing else."""
+        found = super().clean(value) or {}
+        if not isinstance(found, dict):
+            raise forms.ValidationError("Give names and values in braces.")
+        return found
+
+
+@cache
+def form_of(verb: Verb) -> type[ReasonForm]:
+    """The form of a verb: its fields in their order, then the reason."""
+    made = {one.name: form_field(one) for one in verb.fields}
+    return type("VerbForm", (ReasonForm,), {**made, "field_order": (*made, "reason")})
+
+
+def form_field(one: Field) -> forms.Field:
+    """The form's field of a declared one."""
+    told = f"{one.help[0].upper()}{one.help[1:]}." if one.help and one.kind is not Kind.CHOICE else ""  # choices tell themselves
+    named: dict[str, Any] = {"required": one.required or one.default is not None, "help_text": told}
+    if one.rows > 1:
+        named["widget"] = forms.Textarea(attrs={"rows": one.rows, "cols": 80})
+    match one.kind:
+        case Kind.CHOICE:
+            blank = [] if named["required"] else [("", one.blank_label)]
+            return forms.ChoiceField(choices=[*blank, *one.choices], **named)
+        case Kind.TEXTS:
+            return TextsField(**named)
+        case Kind.NOTES:
+            return NotesField(**named)
+        case Kind.WHOLE | Kind.NUMBER:
+            return _FIELDS[one.kind](min_value=one.least, max_value=one.most, **named)  # type: ignore[call-arg]
+        case Kind.FLAG | Kind.MOMENT:
+            return _FIELDS[one.kind](**named)
+    return forms.CharField(max_length=one.length, **named)

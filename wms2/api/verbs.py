@@ -1,0 +1,200 @@
+"""REST addresses of verbs, made from their declarations: a reason and the fields in, 202 and the row out. Repeatable.
+
+A verb compares what it was decided on with the row. Here nobody has decided on a status: "abort" means whatever it is by now, so
+a stale row is read again a few times before the client is told. Who has decided on a version sends it in ``If-Match``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar
+
+from django.db.models import Model
+from django.urls import URLPattern, path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+from wms2.api.preconditions import if_match, in_one_transaction
+from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField
+from wms2.api.views import ApiView, query_and_body
+from wms2.errors import StaleState
+from wms2.verbs import Field, Kind, Verb, arguments, noun_of, perform
+
+TRIES = 3
+_REASON = OpenApiParameter(
+    "reason",
+    {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
+    required=True,
+    description="why; may also stand in a JSON body",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """How the rows of a noun are found, shown and compared.
+
+    Args:
+        rows: to act on and to show.
+        key: lookup of the address's argument, which has the same name.
+        picture: what the serializer is given for a row.
+        etag: version of a row; None: none is kept.
+        locks: whether the row is locked while its version is compared and changed; not where a schedd is asked meanwhile.
+        find: the row, where the address alone does not name it.
+        parameters: that ``find`` reads from the query string.
+    """
+
+    model: type[Model]
+    serializer: type[serializers.BaseSerializer[Any]]
+    rows: Callable[[], Any]
+    key: str = "pk"
+    picture: Callable[[Any], Any] = lambda row: row
+    etag: Callable[[Any], str] | None = None
+    locks: bool = True
+    find: Callable[[HttpRequest, Any, str], Any] = lambda http, rows, key: get_object_or_404(rows, pk=key)
+    parameters: tuple[OpenApiParameter, ...] = ()
+
+    def shown(self, http: HttpRequest, row: Any, code: int = status.HTTP_202_ACCEPTED, **headers: str) -> Response:
+        """A row as an answer."""
+        data = self.serializer(self.picture(row), context={"request": http}).data
+        return Response(data, status=code, headers=headers if self.etag is None else {**headers, "ETag": self.etag(row)})
+
+    def act(self, http: HttpRequest, key: Any, act: Callable[[Any], object]) -> tuple[Any, object]:
+        """The row, and what ``act`` made of it; if need be only on the version that the client demands.
+
+        Raises:
+            Http404: no such row.
+            ProblemError: it is another version by now.
+            StaleState: it changed under every try.
+            InvalidTransition: it does not apply.
+        """
+        demanded = if_match(http) if self.etag is not None else None
+
+        def once(rows: Any) -> tuple[Any, object]:
+            row = self.find(http, rows, key) if self.parameters else get_object_or_404(rows, **{self.key: key})
+            if demanded is not None and self.etag is not None:
+                demanded.require(self.etag(row))
+            return row, act(row)
+
+        if demanded is not None and self.locks:  # the version that was compared is the one that is changed
+            return in_one_transaction(lambda: once(self.rows().select_for_update(no_key=True)))
+        for _ in range(1, TRIES):
+            try:
+                return once(self.rows())
+            except StaleState:
+                continue
+        return once(self.rows())
+
+
+def actor_of(http: HttpRequest) -> str:
+    """The name that goes into audit rows; their column holds 100 characters."""
+    return http.user.get_username()[:100]
+
+
+def verb_do(resource: Resource, verb: Verb, http: HttpRequest, key: Any) -> tuple[Any, object, Mapping[str, Any]]:
+    """The row as the verb left it, what the service returned, and what it was given."""
+    serializer = input_serializer(verb)(data=query_and_body(http) if verb.method == "delete" else http.data)
+    serializer.is_valid(raise_exception=True)
+    given, actor = arguments(verb, serializer.validated_data), actor_of(http)
+
+    def act(row: Any) -> object:
+        return None if verb.repeated(row, actor, given) else perform(verb, row, actor, given)
+
+    row, made = resource.act(http, key, act)
+    return row, made, given
+
+
+def verb_method(
+    resource: Resource,
+    name: str,
+    answer: tuple[Any, Callable[[Any, Any, Mapping[str, Any]], Any]] | None = None,
+) -> Callable[..., Response]:
+    """A view's method that does a verb.
+
+    Args:
+        answer: serializer and its object, of the row, what the service returned and what it was given; without it, the row.
+    """
+    verb = next(verb for verb in noun_of(resource.model).verbs if verb.name == name)
+    deletes = verb.method == "delete"
+
+    def method(self: Any, request: HttpRequest, *args: Any, **key: Any) -> Response:
+        row, made, given = verb_do(resource, verb, request, next(iter(key.values())))
+        if answer is None:
+            row = made if isinstance(made, resource.model) else resource.rows().get(pk=row.pk)
+            return resource.shown(request, row)
+        serializer, body = answer
+        return replace(resource, serializer=serializer, picture=lambda row: body(row, made, given)).shown(request, row)
+
+    method.__doc__ = verb.does
+    in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in verb.fields)] if deletes else []
+    return extend_schema(
+        parameters=[*in_query, *resource.parameters],
+        request=None if deletes else input_serializer(verb),
+        responses={202: resource.serializer if answer is None else answer[0]},
+        description=verb.does,
+    )(method)
+
+
+class VerbView(ApiView):
+    """One address that one verb or two of a row have."""
+
+    verbs: ClassVar[Mapping[str, Verb]] = {}
+
+    def known_query_params(self) -> frozenset[str]:
+        """DELETE takes its reason in the query string too."""
+        verb = self.verbs.get(str(self.request.method).lower())
+        own = {"reason", *(one.name for one in verb.fields)} if verb is not None and verb.method == "delete" else set()
+        return self.query_params | own
+
+
+def verb_urls(resource: Resource, *but: str) -> list[URLPattern]:
+    """The addresses of a noun's verbs, save those that a view of the app's own serves."""
+    noun = noun_of(resource.model)
+    found = []
+    for last in dict.fromkeys(verb.path for verb in noun.verbs if verb.path and verb.name not in but):
+        verbs = {verb.method: verb for verb in noun.verbs if verb.path == last}
+        members: dict[str, Any] = {
+            "verbs": verbs,
+            "serializer_class": resource.serializer,
+            "versioned": frozenset(verbs if resource.etag is not None else ()),
+            "query_params": frozenset(parameter.name for parameter in resource.parameters),
+            "__doc__": next(iter(verbs.values())).does,
+            **{method: verb_method(resource, verb.name) for method, verb in verbs.items()},
+        }
+        view: Any = type(f"{noun.name}_{last}_view".title().replace("_", "").replace("-", ""), (VerbView,), members)
+        found.append(path(f"{noun.address}/{last}", view.as_view(), name=f"{noun.name}-{last}"))
+    return found
+
+
+@cache
+def input_serializer(verb: Verb) -> type[ReasonSerializer]:
+    """The body of a verb: its reason and its fields."""
+    if not verb.fields:
+        return ReasonSerializer
+    members: dict[str, Any] = {one.name: serializer_field(one) for one in verb.fields}
+    return type(f"{verb.name.title().replace('-', '')}InputSerializer", (ReasonSerializer,), {**members, "__doc__": verb.does})
+
+
+def serializer_field(one: Field) -> Any:
+    """The serializer's field of a declared one."""
+    named: dict[str, Any] = {"required": one.required, "help_text": one.help or None}
+    if one.kind is Kind.FLAG:
+        return serializers.BooleanField(default=False, help_text=one.help)
+    if one.kind is Kind.CHOICE:
+        if one.default is not None:
+            named = {"default": one.default}
+        return serializers.ChoiceField(choices=one.choices, **{**named, "help_text": one.help or None})
+    if one.kind is Kind.TEXTS:
+        child = TextField(max_length=one.length)
+        return serializers.ListField(child=child, min_length=1 if one.required else None, max_length=one.most_items, **named)
+    if one.kind in (Kind.WHOLE, Kind.NUMBER):
+        number: Any = serializers.IntegerField if one.kind is Kind.WHOLE else ShareField
+        return number(min_value=one.least, max_value=one.most, **named)
+    if one.kind is Kind.TEXT:
+        return TextField(max_length=one.length, **named)
+    made: Any = {Kind.NAME: NameField, Kind.MOMENT: serializers.DateTimeField, Kind.NOTES: serializers.DictField}[one.kind]
+    return made(**named)
