@@ -200,8 +200,8 @@ def _telling(verb: Verb, told: Callable[[Any], Sequence[str]]) -> Verb:
 
 
 def nouns() -> tuple[Noun, ...]:
-    """All of them."""
-    return tuple(_NOUNS.values())
+    """All of them, by name."""
+    return tuple(sorted(_NOUNS.values(), key=lambda noun: noun.name))
 
 
 def noun_of(model: type[Model]) -> Noun:

@@ -1,0 +1,104 @@
+"""Writes ``docs/verbs.md`` from the declarations of the apps: ``python -m deploy.docs.verbs [--check]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # models can only be imported after the set-up
+    from wms2.verbs import Field, Noun, Verb
+
+TARGET = Path(__file__).resolve().parents[2] / "docs/verbs.md"
+HEAD = """\
+# Verbs
+
+Everything that an operator may do to a row. Each verb asks for a reason, which stands in the audit with the operator's name; a refusal is
+audited too. One declaration makes them all: the address of the REST interface, the button of the admin and of the request's page with
+its page of confirmation, the action of the admin's list, and `make manage ARGS='operate NOUN NAME VERB --reason "..."'`
+([ADR 0060](adr/0060-one-declaration-per-verb.md)). [`api.md`](api.md) says how answers and errors look; `PATCH` changes a request's priority
+and production steps, a site's status and notes, and the limits.
+
+This page is written by `python -m deploy.docs.verbs`; edit the `verbs.py` of the apps.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    from wms2.verbs import nouns
+
+    return "\n".join([HEAD, *(line for noun in nouns() for line in _noun(noun))])
+
+
+def _noun(noun: Noun) -> Iterator[str]:
+    yield f"## {noun.name}\n"
+    yield "| verb | what it does | REST | button |"
+    yield "|---|---|---|---|"
+    yield from (
+        f"| `{verb.name}` | {verb.does} | {_address(noun, verb)} | {verb.label if verb.admin else '–'} |" for verb in noun.verbs
+    )
+    yield ""
+    fields = [(verb, field) for verb in noun.verbs for field in verb.fields]
+    if fields:
+        yield "| verb | field | takes | meaning |"
+        yield "|---|---|---|---|"
+        yield from (f"| `{verb.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for verb, field in fields)
+        yield ""
+
+
+def _address(noun: Noun, verb: Verb) -> str:
+    if verb.path is None:
+        return "–"
+    place = noun.address.replace("<", "{").replace(">", "}")
+    words = [part.partition(":")[2] if part.startswith("{") else part for part in place.split("/")]
+    place = "/".join(f"{{{word[:-1]}}}" if word.endswith("}") else word for word in words)
+    return f"`{verb.method.upper()} /api/v1/{place}{'/' if verb.path else ''}{verb.path}`"
+
+
+def _takes(field: Field) -> str:
+    parts = [field.kind.value]
+    if field.choices:
+        parts = ["one of " + ", ".join(f"`{value}`" for value, _ in field.choices)]
+    if field.least is not None or field.most is not None:
+        parts.append(
+            f"{_number(field.least)} to {_number(field.most)}" if field.most is not None else f"at least {_number(field.least)}"
+        )
+    if field.length is not None:
+        parts.append(f"up to {field.length} characters")
+    if field.most_items is not None:
+        parts.append(f"at most {field.most_items}")
+    if field.required:
+        parts.append("required")
+    elif field.default is not None:
+        parts.append(f"`{field.default}` without it")
+    return ", ".join(parts)
+
+
+def _means(field: Field) -> str:
+    return field.help or "; ".join(label for _, label in field.choices)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page, or with ``--check`` only say whether it is what would be written."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.check_settings")
+    import django
+
+    django.setup()
+    text = page()
+    if "--check" in arguments:
+        current = TARGET.is_file() and TARGET.read_text() == text
+        print(f"{TARGET.name} is {'up to date' if current else 'out of date: run python -m deploy.docs.verbs'}")
+        return 0 if current else 1
+    TARGET.write_text(text)
+    print(f"wrote {TARGET.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Command line that belongs to no app."""

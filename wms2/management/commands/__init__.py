@@ -1,0 +1,1 @@
+"""The commands themselves: parse, call one service, render."""

@@ -1,0 +1,95 @@
+"""``manage.py operate NOUN NAME VERB --reason ...``: every declared verb, as the REST interface and the admin have it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
+
+from wms2.api.problems import flattened, several
+from wms2.api.verbs import input_serializer
+from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
+from wms2.locks import BEING_CHANGED, lock_refused
+from wms2.verbs import Field, Kind, Noun, Verb, arguments, nouns, perform, stands
+
+
+class Command(BaseCommand):
+    """Say what a verb will do, do it, and say where the row stands then."""
+
+    help = "Do what an operator may do to a request, DAG, site, ...: docs/verbs.md lists it. Audited like every other way."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """A sub-command for each noun, and below it for each verb."""
+        of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
+        for noun in nouns():
+            told = of_nouns.add_parser(noun.name, help=", ".join(verb.name for verb in noun.verbs))
+            told.add_argument("name", metavar="NAME", help="the row's name or key")
+            of_verbs = told.add_subparsers(dest="verb", required=True, metavar="VERB")
+            for verb in noun.verbs:
+                _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it, or with ``--preview`` only tell.
+
+        Raises:
+            CommandError: no such row, a field is wrong, or the verb is refused; nothing was done.
+        """
+        noun = next(noun for noun in nouns() if noun.name == options["noun"])
+        verb = next(verb for verb in noun.verbs if verb.name == options["verb"])
+        row = _row(noun, options["name"])
+        why = verb.refused(row)
+        told = [why] if why else verb.preview([row]).get(row.pk, ())
+        self.stdout.write("\n".join([f"{row} is {stands(verb, row)[1]}.", *told]))
+        if options["preview"]:
+            return
+        named = {one.name: options[one.name] for one in verb.fields if options[one.name] is not None}
+        named = {name: value for name, value in verb.initial(row).items() if value not in (None, "")} | named
+        serializer = input_serializer(verb)(data={"reason": options["reason"], **named})
+        if not serializer.is_valid():
+            raise CommandError(several(tuple(flattened(serializer.errors))))
+        try:
+            given = arguments(verb, serializer.validated_data)
+            if not verb.repeated(row, options["actor"], given):
+                made = perform(verb, row, options["actor"], given)
+                row = made if isinstance(made, noun.model) else row
+        except (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError) as error:
+            raise CommandError(str(error)) from error
+        except OperationalError as error:
+            raise CommandError(BEING_CHANGED) from error if lock_refused(error) else error
+        self.stdout.write(f"Done: {verb.name}. {row} is {stands(verb, row)[1]} now.")
+
+
+def _options(parser: ArgumentParser, verb: Verb) -> None:
+    parser.add_argument("--reason", required=True, help="why; kept in the audit")
+    parser.add_argument("--actor", default=getpass.getuser()[:100], help="the name in the audit (default: %(default)s)")
+    parser.add_argument("--preview", action="store_true", help="only say what would happen")
+    for one in verb.fields:
+        parser.add_argument(f"--{one.name.replace('_', '-')}", dest=one.name, help=one.help.replace("%", "%%"), **_reading(one))
+
+
+def _reading(one: Field) -> dict[str, Any]:
+    match one.kind:
+        case Kind.FLAG:
+            return {"action": "store_true", "default": None}
+        case Kind.TEXTS:
+            return {"action": "append", "metavar": "TEXT"}
+        case Kind.NOTES:
+            return {"type": json.loads, "metavar": "JSON"}
+        case Kind.CHOICE:
+            return {"choices": [str(value) for value, _ in one.choices]}
+    return {"metavar": one.kind.name}
+
+
+def _row(noun: Noun, name: str) -> Any:
+    try:
+        rows = list(noun.find(name)[:2])
+    except (ValidationError, ValueError) as error:
+        raise CommandError(f"there is no {noun.name} {name}") from error
+    if len(rows) != 1:
+        raise CommandError(f"several rows are called {name}" if rows else f"there is no {noun.name} {name}")
+    return rows[0]
