@@ -15,11 +15,11 @@ TARGET = Path(__file__).resolve().parents[2] / "docs/verbs.md"
 HEAD = """\
 # Verbs
 
-Everything that an operator may do to a row. Each verb asks for a reason, which stands in the audit with the operator's name; a refusal is
-audited too. One declaration makes them all: the address of the REST interface, the button of the admin and of the request's page with
-its page of confirmation, the action of the admin's list, and `make manage ARGS='operate NOUN NAME VERB --reason "..."'`
-([ADR 0060](adr/0060-one-declaration-per-verb.md)). [`api.md`](api.md) says how answers and errors look; `PATCH` changes a request's priority
-and production steps, a site's status and notes, and the limits.
+Everything that an operator may do to a row. Each verb asks for a reason, which stands in the audit with the operator's name; a
+refusal is audited too. One declaration makes the address of the REST interface, the button of the admin and of the request's page
+with its page of confirmation, the action of the admin's list, and `make manage ARGS='operate NOUN NAME VERB --reason "..."'`
+([ADR 0060](adr/0060-one-declaration-per-verb.md)). [`api.md`](api.md) says how answers and errors look; there `PATCH` changes a
+request's priority and production steps, a site's status and notes, and the limits.
 
 This page is written by `python -m deploy.docs.verbs`; edit the `verbs.py` of the apps.
 """
@@ -61,10 +61,10 @@ def _takes(field: Field) -> str:
     parts = [field.kind.value]
     if field.choices:
         parts = ["one of " + ", ".join(f"`{value}`" for value, _ in field.choices)]
-    if field.least is not None or field.most is not None:
-        parts.append(
-            f"{_number(field.least)} to {_number(field.most)}" if field.most is not None else f"at least {_number(field.least)}"
-        )
+    if field.most is not None:
+        parts.append(f"{field.least or 0:g} to {field.most:,}")
+    elif field.least is not None:
+        parts.append(f"at least {field.least}")
     if field.length is not None:
         parts.append(f"up to {field.length} characters")
     if field.most_items is not None:
@@ -78,10 +78,6 @@ def _takes(field: Field) -> str:
 
 def _means(field: Field) -> str:
     return field.help or "; ".join(label for _, label in field.choices)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -60,7 +60,9 @@ class Command(BaseCommand):
         except (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError) as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
-            raise CommandError(BEING_CHANGED) from error if lock_refused(error) else error
+            if not lock_refused(error):
+                raise
+            raise CommandError(BEING_CHANGED) from error
         self.stdout.write(f"Done: {verb.name}. {row} is {stands(verb, row)[1]} now.")
 
 
