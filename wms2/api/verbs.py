@@ -195,6 +195,6 @@ def serializer_field(one: Field) -> Any:
         number: Any = serializers.IntegerField if one.kind is Kind.WHOLE else ShareField
         return number(min_value=one.least, max_value=one.most, **named)
     if one.kind is Kind.TEXT:
-        return TextField(max_length=one.length, **named)
+        return TextField(max_length=one.length, allow_blank=one.blank == "", **named)
     made: Any = {Kind.NAME: NameField, Kind.MOMENT: serializers.DateTimeField, Kind.NOTES: serializers.DictField}[one.kind]
     return made(**named)

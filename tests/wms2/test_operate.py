@@ -1,0 +1,81 @@
+"""``manage.py operate``: every declared verb from the command line, with its preview, its refusals and the audit."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from requests_app.models import Limit, Request, RequestStatus
+from sites_app.models import Site, SiteStatus
+from tests.support.rows import request_row
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+S = RequestStatus
+
+
+def operate(*words: str) -> str:
+    out = StringIO()
+    call_command("operate", *words, stdout=out)
+    return out.getvalue()
+
+
+def status(request: Request) -> str:
+    return Request.objects.values_list("status", flat=True).get(pk=request.pk)
+
+
+def test_it_says_what_will_happen_does_it_and_says_what_is_now() -> None:
+    request = request_row(S.QUEUED)
+    said = operate("request", request.request_name, "hold", "--reason", "look first", "--actor", "olga")
+    assert f"{request.request_name} is Queued.\nIt is held at once." in said
+    assert said.endswith(f"Done: hold. {request.request_name} is Held now.\n")
+    entry = AuditEntry.objects.get(target=request.request_name)
+    assert (entry.actor, entry.action, entry.reason) == ("olga", "request_hold", "look first")
+
+
+def test_a_preview_changes_nothing() -> None:
+    request = request_row(S.QUEUED)
+    assert "It is aborted at once." in operate("request", request.request_name, "abort", "--reason", "x", "--preview")
+    assert status(request) == S.QUEUED
+
+
+def test_a_refusal_is_told_and_audited() -> None:
+    request = request_row(S.ACTIVE)
+    with pytest.raises(CommandError, match="It is Active; only a held request can be released"):
+        operate("request", request.request_name, "release", "--reason", "x")
+    assert AuditEntry.objects.get(target=request.request_name).outcome == "refused"
+
+
+def test_fields_are_judged_by_the_bounds_of_the_declaration() -> None:
+    request = request_row(S.QUEUED)
+    with pytest.raises(CommandError, match=r"priority: .*999999"):
+        operate("request", request.request_name, "priority", "--reason", "x", "--priority", "1000000")
+    operate("request", request.request_name, "priority", "--reason", "x", "--priority", "90")
+    request.refresh_from_db()
+    assert request.priority == 90
+
+
+def test_a_field_that_names_what_is_not_there_is_told() -> None:
+    Site.objects.create(name="T2_CH_CERN")
+    with pytest.raises(CommandError, match="no such request, or it has no workflow yet"):
+        operate("site", "T2_CH_CERN", "ban", "--reason", "x", "--request-name", "nobody_has_it")
+
+
+def test_sites_and_limits_have_their_verbs() -> None:
+    Site.objects.create(name="T2_CH_CERN")
+    operate("site", "T2_CH_CERN", "drain", "--reason", "downtime", "--until", "2126-01-01T08:00:00Z")
+    site = Site.objects.get(name="T2_CH_CERN")
+    assert (site.status, site.drain_until is not None) == (SiteStatus.DRAINING, True)
+    operate("site", "T2_CH_CERN", "note", "--reason", "x", "--notes", '{"contact": "olga"}')
+    assert Site.objects.get(name="T2_CH_CERN").config_data == {"contact": "olga"}
+    operate("limit", "max_active_dags", "change", "--reason", "x", "--value", "7")
+    assert Limit.objects.get(name="max_active_dags").value == 7
+
+
+def test_rows_and_verbs_that_are_not_there_are_named() -> None:
+    with pytest.raises(CommandError, match="there is no request nobody_has_it"):
+        operate("request", "nobody_has_it", "hold", "--reason", "x")
+    with pytest.raises(CommandError, match="invalid choice: 'promote'"):
+        operate("request", "r", "promote", "--reason", "x")
