@@ -127,6 +127,12 @@ declare(
         priority_refused,
     ),
     Verb(
+        "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,
+        told_of_each(lambda request: ["The remark below is shown with the request; WMS2 itself does not act on it."]),
+        (Field("notes", help="the remark; empty takes it away", length=2000, blank="", rows=4),),
+        initial=lambda request: {"notes": request.notes}, path="note",
+    ),
+    Verb(
         "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",
         services.request_restart, preview.restart,
         (

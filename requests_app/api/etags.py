@@ -25,6 +25,7 @@ def request_etag(row: Request) -> str:
         row.hold_reason,
         row.priority,
         row.urgent,
+        row.notes,
         row.production_steps,
         row.cleanup_policy,
         row.superseded_by_request,

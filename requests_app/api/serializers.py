@@ -41,7 +41,7 @@ class RequestListSerializer(serializers.ModelSerializer):
         model = Request
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
-            "urgent", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at", "failed_attempts",
+            "urgent", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at", "failed_attempts",
             "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
             "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
@@ -131,6 +131,7 @@ class RequestSerializer(serializers.Serializer):
     alert_code = serializers.CharField(source="request.alert_code", allow_blank=True)
     alerted_at = serializers.DateTimeField(source="request.alerted_at", allow_null=True)
     warnings = serializers.ListField(source="request.warnings", child=serializers.CharField())
+    notes = serializers.CharField(source="request.notes", allow_blank=True, help_text="an operator's remark")
 
     requestor = serializers.CharField(source="request.requestor")
     requestor_dn = serializers.CharField(source="request.requestor_dn", allow_blank=True)

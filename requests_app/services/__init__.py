@@ -8,7 +8,7 @@ from requests_app.services.production import request_set_steps
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.stopping import request_fail, request_stop
-from requests_app.services.verbs import request_abort, request_hold, request_set_priority, request_submit
+from requests_app.services.verbs import request_abort, request_hold, request_note, request_set_priority, request_submit
 
 __all__ = [
     "Belonging",
@@ -21,6 +21,7 @@ __all__ = [
     "request_hold",
     "request_import",
     "request_invalidate",
+    "request_note",
     "request_release",
     "request_restart",
     "request_set_priority",

@@ -7,7 +7,7 @@ Refused verbs raise InvalidTransition (409) and are audited too (docs/design/con
 from __future__ import annotations
 
 from requests_app import states
-from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.services.acting import acting, applies, give_up, may_run, stopped_for, strengthen
 from requests_app.states import hold_changes
 from requests_app.work.round_files import round_files_at_rest
@@ -112,3 +112,12 @@ def request_set_priority(*, request: Request, priority: int, actor: str, reason:
 def priority_refused(request: Request) -> str:
     """Why a priority means nothing any more; empty if it does."""
     return f"It is {request.get_status_display()}; nothing more is planned." if request.status in _OVER else ""
+
+
+def request_note(*, request: Request, notes: str, actor: str, reason: str) -> None:
+    """Put an operator's remark in place of the one before; an empty one takes it away. Feed and audit keep them all."""
+    with acting(request, actor, "request_note", reason, notes=notes):
+        if notes != request.notes:
+            Request.objects.filter(pk=request.pk).update(notes=notes)
+            request.notes = notes
+            Event.objects.create(request=request, kind="request.note", data={"notes": notes, "actor": actor, "reason": reason})

@@ -56,6 +56,7 @@ def before_anything_runs(world: World) -> None:
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
+    said(world, "note", kept)
 
 
 def while_planning(world: World) -> None:

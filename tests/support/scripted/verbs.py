@@ -90,6 +90,7 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("invalidate", services.request_invalidate, invalidation_refused),
         _verb("raise", services.request_set_priority, verbs.priority_refused, priority=900_000),
         _verb("lower", services.request_set_priority, verbs.priority_refused, priority=1),
+        _verb("note", services.request_note, notes="ask the requestor first"),
         _verb("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
         _verb("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
         _verb("steps away", request_set_steps, steps=[]),

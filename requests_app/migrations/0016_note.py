@@ -1,0 +1,13 @@
+"""What operators note about a request."""
+
+from __future__ import annotations
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("requests_app", "0014_audit_moved")]
+
+    operations = [
+        migrations.AddField("request", "notes", models.TextField(blank=True, help_text="what operators note about it")),
+    ]
