@@ -115,7 +115,7 @@ declare(
         (
             Field(
                 "notes", Kind.NOTES, 'operators\' notes about the site, e.g. {"contact": "…"}; in place of the old ones',
-                blank={}, rows=4,
+                rows=4,
             ),
         ),
         initial=lambda site: {"notes": site.config_data},

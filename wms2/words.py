@@ -25,6 +25,11 @@ def duration(seconds: float) -> str:
     return " ".join(part for part in parts if part)
 
 
+def exact(at: datetime | None) -> str:
+    """A moment to the second: ``2026-12-24 08:00:00 UTC``; ``never`` without one."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "never"
+
+
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago, or in how long: ``3 min ago``, ``in 40 s``; empty without a moment."""
     if moment is None:

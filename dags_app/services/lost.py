@@ -29,6 +29,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
 from wms2.locks import Fenced
+from wms2.words import exact
 
 log = structlog.get_logger(__name__)
 #: What a DAGMan that lives writes: its log, the log of its nodes, and every few seconds its status file.
@@ -51,7 +52,7 @@ class DirectoryEvidence:
         """As sentences."""
         if self.problem:
             return [self.problem]
-        said = [f"DAGMan wrote there last at {_moment(self.written_at)}" if self.written_at else "DAGMan wrote nothing there"]
+        said = [f"DAGMan wrote there last at {exact(self.written_at)}" if self.written_at else "DAGMan wrote nothing there"]
         said += [f"lock file of cluster {self.lock}"] if self.lock else []
         said += [f"metrics file of cluster {self.metrics}"] if self.metrics else []
         said += [f"rescue file {self.rescue}"] if self.rescue else ["no rescue file"]
@@ -114,13 +115,13 @@ def missing_words(dag: DAG) -> str:
     """What is known of a DAGMan job that the schedd does not know."""
     words = f"DAGMan job {dag.dagman_cluster_id} is neither in the queue of {dag.schedd_name} nor in its history"
     if dag.missing_since is not None:
-        words += f", missing since {_moment(dag.missing_since)}"
+        words += f", missing since {exact(dag.missing_since)}"
     words += "; no file proves how it ended"
     change = queue_change_of(dag)
     if change is None:
         return f"{words}; the schedd's queue is the same as before"
     return (
-        f"{words}; the schedd has had another queue since {_moment(change.seen_at)}: born {birthdate_text(change.new_birthdate)},"
+        f"{words}; the schedd has had another queue since {exact(change.seen_at)}: born {birthdate_text(change.new_birthdate)},"
         f" before that {birthdate_text(change.old_birthdate)}"
     )
 
@@ -206,7 +207,3 @@ def _first_line(path: Path) -> str:
         return path.read_text(errors="replace").partition("\n")[0][:50]
     except OSError:
         return ""
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -22,7 +22,7 @@ from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.nudge import EVALUATE_REQUEST, nudge
-from wms2.words import counted
+from wms2.words import counted, exact
 
 #: So many changes of a queue are shown.
 _CHANGES = 5
@@ -59,15 +59,15 @@ class Losses:
         schedd = self.schedd
         said = [f"Its queue was born {birthdate_text(schedd.job_queue_birthdate)}."]
         said += [
-            f"Since {_moment(row.seen_at)} it has had another queue, born {birthdate_text(row.new_birthdate)};"
-            f" the former one, born {birthdate_text(row.old_birthdate)}, was seen last at {_moment(row.old_answered_at)}."
+            f"Since {exact(row.seen_at)} it has had another queue, born {birthdate_text(row.new_birthdate)};"
+            f" the former one, born {birthdate_text(row.old_birthdate)}, was seen last at {exact(row.old_answered_at)}."
             for row in self.changes
         ]
         if self.silent_seconds is None:
-            said.append(f"It answers, last at {_moment(schedd.last_answer_at)}.")
+            said.append(f"It answers, last at {exact(schedd.last_answer_at)}.")
         else:
             says = f"; {schedd.collector_says}" if schedd.collector_says else ""
-            said.append(f"It has been silent since {_moment(schedd.unreachable_since)} ({self.silent_seconds:.0f} s){says}.")
+            said.append(f"It has been silent since {exact(schedd.unreachable_since)} ({self.silent_seconds:.0f} s){says}.")
         return said + [f"{row.request_name}: {row.why}; {', '.join(row.directory.words())}." for row in self.affected]
 
 
@@ -114,10 +114,10 @@ def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
         return LostDag(dag, name, True, missing_words(dag), found)
     job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"a submission with fence {dag.fence}"
     if gone:
-        return LostDag(dag, name, True, f"{job}, seen last at {_moment(dag.observed_at)}", found)
+        return LostDag(dag, name, True, f"{job}, seen last at {exact(dag.observed_at)}", found)
     if dag.missing_since is not None:
-        return LostDag(dag, name, False, f"{job} missing since {_moment(dag.missing_since)}; how it ended is looked for", found)
-    return LostDag(dag, name, False, f"{job}, seen last at {_moment(dag.observed_at)}; nothing speaks for its loss", found)
+        return LostDag(dag, name, False, f"{job} missing since {exact(dag.missing_since)}; how it ended is looked for", found)
+    return LostDag(dag, name, False, f"{job}, seen last at {exact(dag.observed_at)}; nothing speaks for its loss", found)
 
 
 def _writes(found: DirectoryEvidence) -> bool:
@@ -146,7 +146,3 @@ def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now:
 def _confirmed_just_now(schedd: Schedd) -> bool:
     since = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     return DAG.objects.filter(schedd=schedd, lost_confirmed_at__gte=since).exclude(lost_confirmation={}).exists()
-
-
-def _moment(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "never"
