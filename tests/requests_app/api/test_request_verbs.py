@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 
 from requests_app import services, states
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
+from requests_app.services import verbs
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import StaleState
@@ -159,24 +160,24 @@ def test_a_release_that_somebody_else_did_is_not_taken_for_ours(operator: APICli
 def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The life cycle moves the request between our reading it and our writing: the verb is applied to what it found."""
     request = request_row(S.SUBMITTED)
-    real, moved = services.request_hold, []
+    real, moved = verbs.acting, []
 
-    def hold(**asked: Any) -> None:
+    def begin(*asked: Any, **more: Any) -> Any:
         if not moved:
             moved.append(True)
             states.transition(fresh(request), S.QUEUED, actor="lifecycle", reason="meanwhile")
-        real(**asked)
+        return real(*asked, **more)
 
-    monkeypatch.setattr(services, "request_hold", hold)
+    monkeypatch.setattr(verbs, "acting", begin)
     response = operator.post(url(request, "hold"), {"reason": "r"})
     assert (response.status_code, response.json()["status"]) == (202, "held")
 
 
 def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hold(**_: Any) -> None:
+    def begin(*_: Any, **more: Any) -> Any:
         raise StaleState("moving")
 
-    monkeypatch.setattr(services, "request_hold", hold)
+    monkeypatch.setattr(verbs, "acting", begin)
     problem(operator.post(url(request_row(S.QUEUED), "hold"), {"reason": "r"}), 409, "stale_state")
 
 
