@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
-from sites_app.models import Site, SiteRse
+from sites_app.models import Schedd, Site, SiteRse
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -36,3 +36,8 @@ def sites_shown() -> QuerySet[Site]:
     active = bans_active().order_by("expires_at")
     rses = SiteRse.objects.order_by("rse")
     return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))
+
+
+def schedds_known() -> QuerySet[Schedd]:
+    """Schedds of all pools."""
+    return Schedd.objects.all()
