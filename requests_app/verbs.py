@@ -12,7 +12,8 @@ from dags_app.services.stop import StopMode
 from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, InputFile, Limit, Request
-from requests_app.selectors import admission_standing, release_repeated
+from requests_app.selectors.admission import admission_standing
+from requests_app.selectors.requests import release_repeated
 from requests_app.services import preview
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused

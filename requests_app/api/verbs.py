@@ -16,8 +16,7 @@ from dags_app.services.stop import StopMode
 from requests_app.api.etags import request_etag
 from requests_app.api.serializers import RequestSerializer
 from requests_app.models import Request
-from requests_app.selectors import request_picture
-from requests_app.selectors.requests import requests_stored
+from requests_app.selectors.requests import request_picture, requests_stored
 from requests_app.services.invalidation import manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.problems import bad_field

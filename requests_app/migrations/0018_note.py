@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0014_audit_moved")]
+    dependencies = [("requests_app", "0017_splitting_numbers")]
 
     operations = [
         migrations.AddField("request", "notes", models.TextField(blank=True, help_text="what operators note about it")),
