@@ -96,7 +96,7 @@ class World:
         patch.setattr(factory, "configcache", lambda: self.configcache)
         patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
         patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die))
-        patch.setattr(writer, "_sync", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
+        patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
         patch.setattr(evaluator.log, "exception", self._remember, raising=False)
 
     def _remember(self, event: str, **_: object) -> None:
