@@ -81,23 +81,23 @@ def rule_of(row: FailureRule) -> Rule:
     return Rule(**found | {"last_code": row.first_code if row.last_code is None else row.last_code})
 
 
-def rules_in_force(knobs: Conf) -> RuleBook:
+def rules_in_force(settings: Conf) -> RuleBook:
     """Enabled rules in order, with the configured limits. An empty table gets the shipped set first."""
     if not FailureRule.objects.exists():
         failure_rules_load()
-    return RuleBook(tuple(rule_of(row) for row in FailureRule.objects.filter(enabled=True)), rule_limits(knobs))
+    return RuleBook(tuple(rule_of(row) for row in FailureRule.objects.filter(enabled=True)), rule_limits(settings))
 
 
-def rules_shipped(knobs: Conf | None) -> RuleBook:
+def rules_shipped(settings: Conf | None) -> RuleBook:
     """The shipped set with the configured limits, or with the default ones where nothing is configured."""
-    return RuleBook(tuple(one.rule for one in shipped_rules()), rule_limits(knobs))
+    return RuleBook(tuple(one.rule for one in shipped_rules()), rule_limits(settings))
 
 
-def rule_limits(knobs: Conf | None) -> Limits:
+def rule_limits(settings: Conf | None) -> Limits:
     """The limits that a DAG's rules carry."""
 
     def value(name: str) -> int:
-        return int(getattr(knobs, name) if knobs is not None else Conf.model_fields[name].default)
+        return int(getattr(settings, name) if settings is not None else Conf.model_fields[name].default)
 
     return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"))
 

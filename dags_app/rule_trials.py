@@ -28,12 +28,12 @@ class Trial:
         return (group.rule, group.category) != (self.verdict.rule or "", self.verdict.category)
 
 
-def rules_try(knobs: Conf, *, tried: FailureRule | None = None) -> tuple[Trial, ...]:
+def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> tuple[Trial, ...]:
     """The newest recorded failures under the rules in force, with ``tried`` among them as if it were enabled.
 
     With ``tried`` only failures that it would decide, or that it decided then, are told.
     """
-    book = rules_in_force(knobs)
+    book = rules_in_force(settings)
     if tried is not None:
         book = _with(book, tried)
     samples = FailureSample.objects.select_related("group", "group__workflow__request", "dag").order_by("-id")

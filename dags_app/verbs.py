@@ -60,8 +60,8 @@ extend(
     Schedd,
     Verb(
         "lost", "Confirm lost",
-        "An operator's word that the schedd's queue is lost. Refused without evidence. What is done counts, the affected requests"
-        " are held; answers with what was confirmed.",
+        "An operator's confirmation that the schedd's queue is lost. Refused without evidence. What is done counts, the affected"
+        " requests are held; answers with what was confirmed.",
         schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: losses_of(schedd).refusal, seen=_lost_seen,
         path="confirm-lost", dangerous=True,
     ),

@@ -180,11 +180,11 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     now = clock.now()
     first = effect.first_failed_at or now
-    knobs = conf()
-    if (now - first).total_seconds() > knobs.effect_max_retry_seconds:
+    settings = conf()
+    if (now - first).total_seconds() > settings.effect_max_retry_seconds:
         state, next_at = EffectState.DEAD, now
     else:
-        pauses = knobs.effect_backoff_seconds
+        pauses = settings.effect_backoff_seconds
         state, next_at = EffectState.PENDING, now + timedelta(seconds=pauses[min(effect.attempts - 1, len(pauses) - 1)])
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):

@@ -25,8 +25,10 @@ class ForeignDatabase(ConfigurationError):
 
 def installation_claim() -> Installation:
     """Write our instance id and environment into an empty database, or verify what is there."""
-    knobs = conf()
-    row, _ = Installation.objects.get_or_create(id=1, defaults={"instance": knobs.instance, "environment": knobs.environment})
+    settings = conf()
+    row, _ = Installation.objects.get_or_create(
+        id=1, defaults={"instance": settings.instance, "environment": settings.environment}
+    )
     installation_verify()
     return row
 
@@ -36,13 +38,13 @@ def installation_verify() -> None:
     ForeignDatabase: the database belongs to another instance or environment.
     ConfigurationError: it belongs to nobody yet.
     """
-    knobs, row = conf(), Installation.objects.first()
+    settings, row = conf(), Installation.objects.first()
     if row is None:
         raise ConfigurationError("this database belongs to nobody yet; run: manage.py wms2_init")
-    if (row.instance, row.environment) != (knobs.instance, knobs.environment):
+    if (row.instance, row.environment) != (settings.instance, settings.environment):
         raise ForeignDatabase(
             f"this database belongs to instance {row.instance} ({row.environment}), "
-            f"this process is {knobs.instance} ({knobs.environment})"
+            f"this process is {settings.instance} ({settings.environment})"
         )
 
 

@@ -1,4 +1,4 @@
-"""The knobs in force: an operator's Limit row over the frozen default of ``wms2.conf``."""
+"""The settings in force: an operator's Limit row over the frozen default of ``wms2.conf``."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CHANGEABLE = frozenset(
 
 
 def limit_int(name: str) -> int:
-    """The value in force of a whole-number knob."""
+    """The value in force of a whole-number setting."""
     return int(_value(name))
 
 
 def limit_float(name: str) -> float:
-    """The value in force of a fractional knob."""
+    """The value in force of a fractional setting."""
     return float(_value(name))
 
 
 def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
-    """Change a knob at run time, audited.
+    """Change a setting at run time, audited.
 
     Raises:
         ConfigurationError: unknown name, not changeable, or a value that ``wms2.conf`` refuses.

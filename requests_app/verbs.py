@@ -149,7 +149,7 @@ declare(
     ),
     Verb(
         "fail", "Fail",
-        "End a held or running request as failed. Its outputs are listed for invalidation, and stay until somebody acts.",
+        "End a held or running request as failed. Its outputs are listed for invalidation, and stay until an operator acts.",
         services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True,
     ),
     Verb(

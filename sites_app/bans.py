@@ -119,11 +119,11 @@ def bans_expire() -> list[SiteBan]:
 
 def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailures]:
     """Sites with enough failures, and a large enough share of them, to be banned (error-handling 6.1)."""
-    knobs = conf()
+    settings = conf()
     return {
         site: seen
         for site, seen in failures.items()
-        if seen.against_site >= knobs.site_ban_min_failures and seen.ratio > knobs.site_ban_failure_ratio
+        if seen.against_site >= settings.site_ban_min_failures and seen.ratio > settings.site_ban_failure_ratio
     }
 
 

@@ -1,4 +1,4 @@
-"""Whether new work may go to a site, and its slots. An operator's word outlives every sync (spec 4.9)."""
+"""Whether new work may go to a site, and its slots. An operator's decision outlives every sync (spec 4.9)."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def slots_refresh() -> int:
     Raises:
         ServiceUnavailable: the collector did not answer; what was seen last stays, with its time.
     """
-    knobs = conf()
-    seen = {row.site: row for row in factory.htcondor(knobs.schedd_name, knobs.collector).slots()}
+    settings = conf()
+    seen = {row.site: row for row in factory.htcondor(settings.schedd_name, settings.collector).slots()}
     now = clock.now()
     with transaction.atomic():
         for site in Site.objects.filter(Q(name__in=seen) | Q(total_slots__gt=0)):

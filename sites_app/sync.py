@@ -45,15 +45,15 @@ def _refuse_shrunk(what: str, number: int, known: int) -> None:
 
 def schedd_ensure_configured() -> Schedd:
     """The schedd that the configuration names; enabled when it is first seen, an operator's state is kept."""
-    knobs = conf()
+    settings = conf()
     schedd, _ = Schedd.objects.get_or_create(
-        pool=knobs.collector,
-        name=knobs.schedd_name,
+        pool=settings.collector,
+        name=settings.schedd_name,
         defaults={
-            "collector": knobs.collector,
+            "collector": settings.collector,
             "state": ScheddState.ENABLED,
-            "max_dagman_slots": knobs.max_dagman_slots_per_schedd,
-            "submit_root": str(knobs.submit_root),
+            "max_dagman_slots": settings.max_dagman_slots_per_schedd,
+            "submit_root": str(settings.submit_root),
         },
     )
     return schedd

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _configuration_is_read_again() -> Iterator[None]:
-    """A test that changes knobs through the environment leaves none of them to the next."""
+    """A test that changes settings through the environment leaves none of them to the next."""
     yield
     conf.cache_clear()
 

@@ -47,12 +47,12 @@ def password_tried(name: str, address: str) -> float:
 
     Attempts, not failures: many at the same moment cannot all come before the first of them has failed.
     """
-    knobs = conf()
+    settings = conf()
     by_address = _key("password", address)
-    wait = _counted(by_address, knobs.sign_in_failures_per_address, "password", "", address) if address else 0.0
+    wait = _counted(by_address, settings.sign_in_failures_per_address, "password", "", address) if address else 0.0
     if wait:
         return wait
-    wait = _counted(_key("password", address, name), knobs.sign_in_failures_per_name, "password", name, address)
+    wait = _counted(_key("password", address, name), settings.sign_in_failures_per_name, "password", name, address)
     if wait and address:  # a name that waits anyway says nothing more about its address
         _take_back(by_address)
     return wait

@@ -16,17 +16,17 @@ FORBIDDEN_BELOW = Path("/tmp")  # noqa: S108  DAGMan refuses its node log there 
 
 @register()
 def check_configuration(**_: Any) -> list[CheckMessage]:
-    """Knobs are complete, and places are where DAGMan accepts them."""
+    """Settings are complete, and places are where DAGMan accepts them."""
     if settings.SETTINGS_MODULE == "wms2.check_settings":
         return []
     try:
-        knobs = conf()
+        ours = conf()
     except ConfigurationError as error:
         return [Error(str(error), id="wms2.E001")]
     found: list[CheckMessage] = []
-    if knobs.submit_root.is_relative_to(FORBIDDEN_BELOW):
-        found.append(Error(f"WMS2_SUBMIT_ROOT={knobs.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
-    if knobs.environment == "production" and not knobs.proxies_in_front:
+    if ours.submit_root.is_relative_to(FORBIDDEN_BELOW):
+        found.append(Error(f"WMS2_SUBMIT_ROOT={ours.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
+    if ours.environment == "production" and not ours.proxies_in_front:
         told = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
         found.append(Warning(told, id="wms2.W001"))
     return found

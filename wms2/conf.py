@@ -1,4 +1,4 @@
-"""Typed, frozen knobs of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
+"""Typed, frozen settings of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
 
 Units stand in the names. ``load()`` refuses wrong values by name; nothing falls back to a fake or to a guess.
 Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
@@ -19,7 +19,7 @@ from wms2.errors import ConfigurationError
 
 
 class Conf(BaseModel):
-    """All knobs. Required ones have no default."""
+    """All settings. Required ones have no default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -204,7 +204,7 @@ def _variable(place: tuple[int | str, ...]) -> str:
 
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
-    """Read the knobs from ``WMS2_*`` variables.
+    """Read the settings from ``WMS2_*`` variables.
 
     Raises:
         ConfigurationError: naming each missing or wrong variable.
@@ -224,5 +224,5 @@ def from_environment(environment: Mapping[str, str]) -> Conf:
 
 @cache
 def conf() -> Conf:
-    """The knobs of this process, read once from the process environment."""
+    """The settings of this process, read once from the process environment."""
     return from_environment(os.environ)

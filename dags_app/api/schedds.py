@@ -1,4 +1,4 @@
-"""A schedd whose queue may be lost: the evidence, and an operator's word on it (spec 6.3; spec 15, question 9)."""
+"""A schedd whose queue may be lost: the evidence, and an operator's confirmation (spec 6.3; spec 15, question 9)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ SCHEDDS = Resource(Schedd, LossesSerializer, schedds_known, find=_schedd, parame
 
 
 class ScheddConfirmLostView(VerbView):
-    """An operator's word that the schedd's queue is lost."""
+    """An operator's confirmation that the schedd's queue is lost."""
 
     serializer_class = LossesSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({"pool"})

@@ -50,7 +50,7 @@ class WorkLeft:
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """The deployment's knobs that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
+    """The deployment's settings that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
 
     ``max_jobs`` refuses a plan with more, those of later tasks included: without an end, a file of 10^12 events and one event to
     a job would fill the memory. None where the limits of a DAG end it.

@@ -1,4 +1,4 @@
-"""An operator's word on failure rules: add, change, enable, disable, take back; audited with what was and what is.
+"""What operators do to failure rules: add, change, enable, disable, take back; audited with what was and what is.
 
 A change holds for DAGs that are planned from now on; each DAG keeps the rules that it was planned with.
 """

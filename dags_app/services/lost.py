@@ -158,13 +158,13 @@ def lost_unit_nodes(dag: DAG) -> UnitNodes:
 
 
 def dag_end_lost(dag: DAG, *, why: str, evidence: dict[str, Any]) -> None:
-    """The DAG's end on a person's word; in the caller's transaction."""
+    """The DAG's end after an operator's confirmation; in the caller's transaction."""
     kept = {"why": why, "lost": True, "confirmation": dag.lost_confirmation, **evidence}
     dag_transition(dag, DAGStatus.REMOVED, event="lost", detail={"why": why}, outcome=kept)
 
 
 def lost_confirm(dag: DAG, *, actor: str, reason: str, evidence: dict[str, Any]) -> bool:
-    """Write a person's word on the row; the life cycle acts on it. False when the DAG was confirmed already or has ended."""
+    """Write an operator's confirmation on the row; the life cycle acts on it. False when there is one, or the DAG has ended."""
     word = {"actor": actor, "reason": reason, **evidence}
     rows = DAG.objects.filter(pk=dag.pk, status=dag.status, fence=dag.fence, lost_confirmed_at__isnull=True)
     if rows.update(lost_confirmed_at=clock.now(), lost_confirmation=word, lost_settled_at=None) != 1:

@@ -1,4 +1,4 @@
-"""The loss of a schedd's queue: the evidence for it, and an operator's word on it. One button; never by itself.
+"""The loss of a schedd's queue: the evidence for it, and an operator's confirmation. One button; never by itself.
 
 A word is taken where there is evidence: DAGs that a schedd which answers does not know any more, for longer than the window, or a
 schedd that has been silent for longer than the window and whose DAGs write nothing any more.
@@ -87,7 +87,7 @@ def losses_of(schedd: Schedd) -> Losses:
 
 
 def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> Losses:
-    """Take an operator's word that these DAGs are lost; the life cycle sweeps, ends them, and holds their requests.
+    """Take an operator's confirmation that these DAGs are lost; the life cycle sweeps, ends them, and holds their requests.
 
     Asked again within the window, with nothing new to confirm, it was done already.
 

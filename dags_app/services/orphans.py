@@ -28,7 +28,7 @@ UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan h
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class Orphan:
     """A DAGMan job in a queue that must not run: its DAG's row has ended, or has been submitted again since."""
 
     dag: DAG
@@ -37,7 +37,7 @@ class Stray:
     being_removed: bool
 
 
-def strays_among(outer: Iterable[DagmanAd]) -> tuple[Stray, ...]:
+def orphans_among(outer: Iterable[DagmanAd]) -> tuple[Orphan, ...]:
     """Those among the outer DAGMan jobs of a queue. A DAG ends only after its job was seen missing, so none ends ordinarily."""
     jobs = [ad for ad in outer if _is_uuid(ad.dag_id)]
     rows = DAG.objects.filter(pk__in={ad.dag_id for ad in jobs}).only("status", "fence", "dagman_cluster_id")
@@ -46,7 +46,7 @@ def strays_among(outer: Iterable[DagmanAd]) -> tuple[Stray, ...]:
     if not astray:
         return ()
     dags = {str(dag.pk): dag for dag in _with_request([ad.dag_id for ad in astray])}
-    return tuple(Stray(dags[ad.dag_id], ad.cluster, ad.fence, ad.job_status == JobStatus.REMOVED) for ad in astray)
+    return tuple(Orphan(dags[ad.dag_id], ad.cluster, ad.fence, ad.job_status == JobStatus.REMOVED) for ad in astray)
 
 
 def _is_stray(ad: DagmanAd, dag: DAG) -> bool:
@@ -70,7 +70,7 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
     DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
 
 
-def strays_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
+def orphans_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
     """Ask the schedd for jobs of ours that no live DAG knows, and write down what it says; its silence changes nothing."""
     suspicious = now - timedelta(seconds=conf().schedd_suspicion_seconds)
     live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).exclude(missing_since__lt=suspicious)

@@ -104,8 +104,8 @@ def submission_unknown_seconds(dag: DAG) -> float:
     """
     if dag.submit_intent_at is None:
         return 0.0
-    knobs = conf()
-    ends_at = dag.submit_intent_at + timedelta(seconds=knobs.submit_timeout_seconds + knobs.submit_unknown_grace_seconds)
+    settings = conf()
+    ends_at = dag.submit_intent_at + timedelta(seconds=settings.submit_timeout_seconds + settings.submit_unknown_grace_seconds)
     return (ends_at - clock.now()).total_seconds()
 
 

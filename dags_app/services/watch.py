@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.services.orphans import Stray, lost_settle, strays_among
+from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import schedd_answered, schedd_silent
@@ -40,7 +40,7 @@ class Observed:
 
     answered: bool
     change: QueueChange | None = None
-    strays: tuple[Stray, ...] = ()
+    strays: tuple[Orphan, ...] = ()
 
 
 def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed:
@@ -79,7 +79,7 @@ def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed
     with fenced():
         lost_settle(schedd, {ad.dag_id for ad in outer}, now)
     crash_point("poll.recorded")
-    return Observed(answered=True, change=change, strays=strays_among(outer))
+    return Observed(answered=True, change=change, strays=orphans_among(outer))
 
 
 def _collector_says(condor: HtcondorAdapter) -> str:

@@ -24,10 +24,10 @@ class Sources:
     rules: tuple[Rule, ...]
 
 
-def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
+def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
     """Everything about every request."""
-    rucio = Rucio(Client(), knobs.rucio_scope)
-    sources = Sources(Dbs(knobs.dbs_reader_url), rucio, rucio.roots(), rucio.rules())
+    rucio = Rucio(Client(), settings.rucio_scope)
+    sources = Sources(Dbs(settings.dbs_reader_url), rucio, rucio.roots(), rucio.rules())
     requests = []
     for standing in rows.standings():
         say(f"opening the outputs of {standing.name}")
@@ -35,7 +35,7 @@ def gather(knobs: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts],
     bases = {documents.unmerged_base(rows.document(request.name)).lstrip("/") for request in requests}
     unmerged = storage.files_below(root / base for root in sources.roots.values() for base in sorted(bases))
     pool = PoolFacts(
-        jobs=outer_dagmans(knobs.collector, knobs.schedd_name, knobs.instance, knobs.condor_token_dir),
+        jobs=outer_dagmans(settings.collector, settings.schedd_name, settings.instance, settings.condor_token_dir),
         unmerged=tuple(map(str, unmerged)),
         tape_rses=rucio.tape_rses,
         constraints=rows.constraints(),

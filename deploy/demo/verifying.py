@@ -24,15 +24,15 @@ def say(message: str) -> None:
 
 def run(limit_seconds: float) -> int:
     """Wait, gather, judge, print; 0 when everything is as it should be."""
-    knobs = conf()
+    settings = conf()
     waited = wait(rows.standings, say, limit_seconds=limit_seconds)
     if waited.end is not End.COMPLETED:
         say(f"NOT VERIFIED: {waited.end.value}" + (f" ({limit_seconds:g} s)" if waited.end is End.TIMEOUT else ""))
         for name in waited.unfinished:
-            for line in story(name, knobs.state_dir):
+            for line in story(name, settings.state_dir):
                 print(line, flush=True)
         return 1
-    verdicts = judge(*gather(knobs, say))
+    verdicts = judge(*gather(settings, say))
     print("\n".join(table(verdicts)), flush=True)
     bad = sum(not verdict.good for verdict in verdicts)
     say(f"NOT VERIFIED: {bad} of {len(verdicts)} checks failed" if bad else f"verified: all {len(verdicts)} checks hold")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from deploy.docs.explained import KNOBS, VARIABLES
+from deploy.docs.explained import SETTINGS, VARIABLES
 from wms2.conf import Conf
 
 TARGET = Path(__file__).resolve().parents[2] / "docs/configuration.md"
@@ -40,19 +40,19 @@ def page(changeable: frozenset[str]) -> str:
     """The whole page.
 
     Args:
-        changeable: names of knobs that operators may change at run time.
+        changeable: names of settings that operators may change at run time.
 
     Raises:
-        KeyError: a knob is explained that does not exist, or exists and is not explained.
+        KeyError: a setting is explained that does not exist, or exists and is not explained.
     """
-    explained = {name for group in KNOBS.values() for name in group}
+    explained = {name for group in SETTINGS.values() for name in group}
     if explained != Conf.model_fields.keys():
         raise KeyError(f"explained.py and wms2/conf.py differ in {sorted(explained ^ Conf.model_fields.keys())}")
     return "\n".join([HEAD, *_tables(changeable)]) + TAIL
 
 
 def _tables(changeable: frozenset[str]) -> Iterator[str]:
-    groups: dict[str, Mapping[str, str | tuple[str, str]]] = {**KNOBS, **VARIABLES}
+    groups: dict[str, Mapping[str, str | tuple[str, str]]] = {**SETTINGS, **VARIABLES}
     for heading, group in groups.items():
         yield f"## {heading}\n"
         yield "| variable | default | meaning |"

@@ -6,12 +6,12 @@ from wms2.conf import Conf
 
 
 def limit(name: str) -> str:
-    """What a knob says of itself, because operators who may change it see that as well."""
+    """What a setting says of itself, because operators who may change it see that as well."""
     return f"{Conf.model_fields[name].description}."
 
 
 #: Groups of fields of ``wms2.conf.Conf`` in the order of the page: heading -> {field: explanation}.
-KNOBS: dict[str, dict[str, str]] = {
+SETTINGS: dict[str, dict[str, str]] = {
     "Identity and places": {
         "instance": "Name of this installation. Stamped on every job and kept in the database; a process with another name"
         " refuses to work on it. Letters, digits, `.`, `_`, `-`; at most 63 characters.",

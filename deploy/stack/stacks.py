@@ -131,7 +131,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
     settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
-    settings |= environment.knobs(os.environ, settings)
+    settings |= environment.chosen_settings(os.environ, settings)
     place = replace(bare, environment={**bare.environment, **settings})
     return Stack(
         layout=layout,

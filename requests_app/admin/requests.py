@@ -43,7 +43,7 @@ def place(row: Request) -> SafeString:
 
 @admin.register(Request)
 class RequestAdmin(ReadOnlyAdmin):
-    """Requests, newest first; the page ``/`` shows first what needs somebody."""
+    """Requests, newest first; the page ``/`` shows first what needs an operator."""
 
     list_display = (
         "request_name", badge_column("status", since="status_since"), why, place, "campaign", "requestor",

@@ -74,7 +74,7 @@ class LimitsInForceSerializer(serializers.Serializer):
     limits = LimitSerializer(many=True)
 
 
-class StraySerializer(serializers.Serializer):
+class OrphanSerializer(serializers.Serializer):
     """Jobs in a schedd's queue that name a DAG nobody runs; nothing removes them."""
 
     dag_id = serializers.CharField(allow_blank=True)
@@ -94,7 +94,7 @@ class ScheddSerializer(serializers.Serializer):
     version = serializers.CharField(allow_blank=True)
     live_dags = serializers.IntegerField()
     dagmans_running = serializers.IntegerField()
-    strays = StraySerializer(source="strays_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
+    strays = OrphanSerializer(source="strays_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
     max_dagman_slots = serializers.IntegerField()
     last_answer_at = serializers.DateTimeField(allow_null=True)
     unreachable_since = serializers.DateTimeField(allow_null=True)

@@ -16,11 +16,11 @@ from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG
-from dags_app.services.orphans import strays_look
+from dags_app.services.orphans import orphans_look
 from dags_app.services.watch import schedd_observe
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, leading
-from requests_app.lifecycle.orphans import strays_remove
+from requests_app.lifecycle.orphans import orphans_remove
 from requests_app.models import EVALUATED, Lease, Request
 from requests_app.services.invalidation import superseded_take_back
 from sites_app.models import Schedd, ScheddState
@@ -103,11 +103,11 @@ def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
                 reason="the schedd answers with another job queue; what was in the former one may be lost",
                 old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
             )  # fmt: skip
-    strays_remove(schedd, seen.strays, fenced)
+    orphans_remove(schedd, seen.strays, fenced)
     now = clock.now()
     look_again = now - timedelta(seconds=conf().stray_look_seconds)
     if seen.answered and (schedd.strays_asked_at is None or schedd.strays_asked_at <= look_again):
-        strays_look(schedd=schedd, now=now, fenced=fenced)
+        orphans_look(schedd=schedd, now=now, fenced=fenced)
 
 
 def _cycle(leadership: Leadership) -> None:

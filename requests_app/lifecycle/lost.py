@@ -28,7 +28,7 @@ def tell_suspicion(evaluation: Evaluation, dag: DAG) -> bool:
     if not dag_suspect(dag):
         return False
     words = missing_words(dag)
-    evaluation.note(waiting_for=f"an operator's word on a DAG suspected lost: {words}"[:4000])
+    evaluation.note(waiting_for=f"an operator's confirmation that a DAG is lost: {words}"[:4000])
     alert(evaluation.request, "queue_suspected", words)
     return True
 

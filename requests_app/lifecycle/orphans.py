@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import structlog
 
 from dags_app.models import DAGHistory
-from dags_app.services.orphans import Stray
+from dags_app.services.orphans import Orphan
 from dags_app.states import history
 from requests_app.alerts import alert
 from requests_app.lease import ACTOR
@@ -27,31 +27,31 @@ log = structlog.get_logger(__name__)
 RETURNED = "dag.returned"
 
 
-def strays_remove(schedd: Schedd, strays: Iterable[Stray], fenced: Fenced) -> None:
+def orphans_remove(schedd: Schedd, strays: Iterable[Orphan], fenced: Fenced) -> None:
     """Tell each once, and ask the schedd to remove those that are not on their way out.
 
     Raises:
         LeaseLost: somebody else leads by now; what was seen is of the past, and nothing more is removed.
     """
-    for stray in strays:
+    for orphan in strays:
         with fenced():
-            _tell_once(schedd, stray)
-        if stray.being_removed:
+            _tell_once(schedd, orphan)
+        if orphan.being_removed:
             continue
-        reason = f"DAG {stray.dag.pk} has ended ({stray.dag.get_status_display()}); this job of it must not run"
+        reason = f"DAG {orphan.dag.pk} has ended ({orphan.dag.get_status_display()}); this job of it must not run"
         try:
-            factory.htcondor(schedd.name, schedd.collector).remove(stray.cluster, reason, str(stray.dag.pk))
+            factory.htcondor(schedd.name, schedd.collector).remove(orphan.cluster, reason, str(orphan.dag.pk))
         except (ServiceUnavailable, ServiceRejected) as error:
-            log.warning("stray DAGMan job not removed, next cycle again", cluster=stray.cluster, error=str(error))
+            log.warning("orphan DAGMan job not removed, next cycle again", cluster=orphan.cluster, error=str(error))
 
 
-def _tell_once(schedd: Schedd, stray: Stray) -> None:
-    dag, request = stray.dag, stray.dag.workflow.request
-    told = DAGHistory.objects.filter(dag=dag, event_type=RETURNED, detail__cluster=stray.cluster, detail__fence=stray.fence)
+def _tell_once(schedd: Schedd, orphan: Orphan) -> None:
+    dag, request = orphan.dag, orphan.dag.workflow.request
+    told = DAGHistory.objects.filter(dag=dag, event_type=RETURNED, detail__cluster=orphan.cluster, detail__fence=orphan.fence)
     if told.exists():
         return
-    what = f"DAGMan job {stray.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
-    detail = {"cluster": stray.cluster, "fence": stray.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
+    what = f"DAGMan job {orphan.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
+    detail = {"cluster": orphan.cluster, "fence": orphan.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
     history(dag, RETURNED, detail=detail)
     Event.objects.create(request=request, kind=RETURNED, data={"dag": str(dag.pk), "message": what, **detail})
     audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)

@@ -17,8 +17,8 @@ log = structlog.get_logger(__name__)
 
 def pause_fields(failed_attempts: int, error: Wms2Error) -> dict[str, Any]:
     """Doubling pauses up to the cap."""
-    knobs = conf()
-    seconds = min(knobs.retry_after_failure_seconds * 2 ** min(failed_attempts, 20), knobs.retry_after_failure_max_seconds)
+    settings = conf()
+    seconds = min(settings.retry_after_failure_seconds * 2 ** min(failed_attempts, 20), settings.retry_after_failure_max_seconds)
     return {
         "next_attempt_at": clock.now() + timedelta(seconds=seconds),
         "failed_attempts": failed_attempts + 1,

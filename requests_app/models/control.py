@@ -35,7 +35,7 @@ class Lease(models.Model):
 
 
 class Limit(models.Model):
-    """An operator's change of a knob of ``wms2.conf`` at run time. The frozen default holds where no row stands."""
+    """An operator's change of a setting of ``wms2.conf`` at run time. The frozen default holds where no row stands."""
 
     name = models.CharField(max_length=100, primary_key=True)
     value = models.JSONField()

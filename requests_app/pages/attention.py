@@ -19,7 +19,7 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
 
-#: Requests that are shown as needing somebody; with more, something larger is wrong.
+#: Requests that are shown as needing an operator; with more, something larger is wrong.
 MOST = 50
 #: Effects whose errors are shown for one request; the others are counted.
 ERRORS_SHOWN = 3
@@ -35,7 +35,7 @@ class StuckEffects:
 
 @dataclass(frozen=True, slots=True)
 class Needing:
-    """One request that needs somebody, and why: held, an alert in words, stuck effects, unaccounted units."""
+    """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units."""
 
     request: Request
     held: bool

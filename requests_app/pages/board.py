@@ -1,4 +1,4 @@
-"""The requests' page: what needs somebody, counts by status, and a page of the rest."""
+"""The requests' page: what needs an operator, counts by status, and a page of the rest."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def _counted(units: QuerySet[WorkUnit], by: str) -> tuple[CountRow, ...]:
 
 
 def _open_effects(request: Request) -> Any:
-    """Those that need somebody first, then by their next attempt."""
+    """Those that need an operator first, then by their next attempt."""
     return (
         Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
         .select_related("block")

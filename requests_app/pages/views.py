@@ -29,7 +29,7 @@ PART = "X-Wms2-Part"
 @require_safe
 @login_required
 def board(request: HttpRequest) -> HttpResponse:
-    """Requests: what needs somebody first, then the rest as the address's filters want it."""
+    """Requests: what needs an operator first, then the rest as the address's filters want it."""
     clean = _without_blanks(request.GET)
     if clean.urlencode() != request.GET.urlencode():
         return HttpResponseRedirect(f"?{clean.urlencode()}" if clean else request.path)

@@ -36,7 +36,7 @@ class QueuedRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitInForce:
-    """A knob that operators may change, its default, and who changed it."""
+    """A setting that operators may change, its default, and who changed it."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""An operator's word on single input files: letting in again what was left out.
+"""What operators do to single input files: letting in again what was left out.
 
 Leaving files out, and accepting that they are, belong to a release (``release.py``).
 """
@@ -19,7 +19,7 @@ from wms2.errors import InvalidTransition
 
 #: More files than these are not a person's decision.
 MAX_FILES = 10_000
-#: What was left out because of a moment, or by a person's word. The rest would be left out again for the same reason.
+#: What was left out because of a moment, or by an operator. The rest would be left out again for the same reason.
 RESTORABLE = (ExclusionKind.LOST, ExclusionKind.OPERATOR, ExclusionKind.ACCEPTED)
 _OVER = (*TERMINAL, RequestStatus.COMPLETED, RequestStatus.CLEANING)
 

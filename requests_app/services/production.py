@@ -1,4 +1,4 @@
-"""An operator's word on production steps (spec 6.2.1): changed until the request is over, in its row and in the audit."""
+"""What operators do to production steps (spec 6.2.1): changed until the request is over, in its row and in the audit."""
 
 from __future__ import annotations
 

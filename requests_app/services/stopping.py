@@ -1,4 +1,4 @@
-"""Stop and fail. A stop keeps everything and goes on later; a failure is a person's word and the end (error-handling 4.2, 7)."""
+"""Stop and fail. A stop keeps everything and goes on later; a failure is decided by an operator (error-handling 4.2, 7)."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from wms2.nudge import RUN_EFFECTS, nudge
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
     closing: BlockClosing = spec_of(workflow).block_closing
-    knobs = conf()
+    settings = conf()
 
     def least(setting: float, wish: int) -> float:
         return min(setting, wish) if wish else setting
 
     return BlockLimits(
         max_bytes=int(least(limit_int("block_target_bytes"), closing.max_bytes)),
-        max_files=int(least(knobs.block_max_files, closing.max_files)),
-        max_events=int(least(knobs.block_max_events, closing.max_events)),
-        max_wait_seconds=least(knobs.block_max_wait_seconds, closing.max_wait_seconds),
-        unit_patience_seconds=knobs.block_unit_patience_seconds,
+        max_files=int(least(settings.block_max_files, closing.max_files)),
+        max_events=int(least(settings.block_max_events, closing.max_events)),
+        max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
+        unit_patience_seconds=settings.block_unit_patience_seconds,
     )
 
 

@@ -104,27 +104,29 @@ def _gather(evaluation: Evaluation) -> PlanningInput | None:
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
-    knobs, index = conf(), workflow.rounds.count()
+    settings, index = conf(), workflow.rounds.count()
     dag = DagSpec(
         dag_id=str(uuid.uuid5(workflow.pk, f"round {index}")),
         workflow_id=str(workflow.pk),
-        instance=knobs.instance,
+        instance=settings.instance,
         round_index=index,
         workflow=spec,
         units=(),
         limits=with_retries(_limits(), evaluation.request),
-        max_wall_seconds=knobs.max_wall_seconds,
+        max_wall_seconds=settings.max_wall_seconds,
         pileup=pileup_resolve(spec),
         mixed_before=_mixed_before(workflow),
-        accounting=AccountingSpec(knobs.accounting_group, knobs.accounting_group_user, knobs.environment == "production"),
+        accounting=AccountingSpec(
+            settings.accounting_group, settings.accounting_group_user, settings.environment == "production"
+        ),
     )
     limits = PlanLimits(
         jobs_per_work_unit=limit_int("jobs_per_work_unit"),
-        max_units=knobs.max_work_units_per_dag,
-        max_nodes=knobs.max_nodes_per_dag,
+        max_units=settings.max_work_units_per_dag,
+        max_nodes=settings.max_nodes_per_dag,
         max_jobs=None,
         block_bytes=block_limits(workflow).max_bytes,
-        pileup_min_fraction=knobs.pileup_min_fraction,
+        pileup_min_fraction=settings.pileup_min_fraction,
     )
     return PlanningInput(dag, work, limits, blocks_open(workflow_id=workflow.pk))
 
@@ -136,20 +138,20 @@ def _mixed_before(workflow: Workflow) -> dict[int, int]:
 
 
 def _limits() -> DagLimits:
-    knobs = conf()
+    settings = conf()
     return DagLimits(
         max_merge_groups=limit_int("dag_max_merge_groups"),
-        max_processing=knobs.dag_max_processing,
-        max_merge=knobs.dag_max_merge,
-        max_cleanup=knobs.dag_max_cleanup,
-        processing_retries=knobs.retry_processing,
-        merge_retries=knobs.retry_merge,
-        cooloff_seconds=knobs.cooloff_base_seconds,
-        max_idle_jobs=knobs.dag_max_idle_jobs,
-        status_interval_seconds=knobs.dag_status_interval_seconds,
-        log_scan_interval_seconds=knobs.dag_log_scan_interval_seconds,
-        no_cpu_seconds=knobs.job_no_cpu_seconds,
-        held_seconds=knobs.job_held_seconds,
+        max_processing=settings.dag_max_processing,
+        max_merge=settings.dag_max_merge,
+        max_cleanup=settings.dag_max_cleanup,
+        processing_retries=settings.retry_processing,
+        merge_retries=settings.retry_merge,
+        cooloff_seconds=settings.cooloff_base_seconds,
+        max_idle_jobs=settings.dag_max_idle_jobs,
+        status_interval_seconds=settings.dag_status_interval_seconds,
+        log_scan_interval_seconds=settings.dag_log_scan_interval_seconds,
+        no_cpu_seconds=settings.job_no_cpu_seconds,
+        held_seconds=settings.job_held_seconds,
     )
 
 

@@ -30,8 +30,8 @@ def test_every_knob_is_explained():
 
 
 def test_a_knob_without_an_explanation_stops_the_program(monkeypatch):
-    fewer = {**explained.KNOBS, "Errors": {}}
-    monkeypatch.setattr(configuration, "KNOBS", fewer)
+    fewer = {**explained.SETTINGS, "Errors": {}}
+    monkeypatch.setattr(configuration, "SETTINGS", fewer)
     with pytest.raises(KeyError, match="error_hold_threshold"):
         configuration.page(CHANGEABLE)
 

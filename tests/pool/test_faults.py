@@ -130,7 +130,7 @@ def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(
     "refusals",
     done="ConfigCache, DBS and Rucio answer 400 once each",
     spec="docs/design/model.md, Effects",
-    afterwards="HELD, or an alert with the answer; goes on at an operator's word; COMPLETED once",
+    afterwards="HELD, or an alert with the answer; goes on at an operator's confirmation; COMPLETED once",
 )
 def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Network) -> None:
     net.catalogues.arm(Fault.ERROR_400, path="^/couchdb/", times=1)

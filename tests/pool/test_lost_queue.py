@@ -22,7 +22,7 @@ from wms2.models import AuditEntry
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.whole_pool]
 S = RequestStatus
 #: Units run one after the other, so that some are done and some are not when the queue is lost.
-KNOBS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_SCHEDD_SUSPICION_SECONDS": "6"}
+SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_SCHEDD_SUSPICION_SECONDS": "6"}
 BY = {"actor": "tester", "reason": "its spool was lost"}
 
 
@@ -42,7 +42,7 @@ def alerts(request: Request) -> list[str]:
 
 def test_a_queue_that_is_lost_is_told_confirmed_by_a_person_and_its_work_done_once(ready: None) -> None:
     request = request_import(document=small_request(events=80, per_job=20), request_name=None, actor="tester")
-    with worker(**KNOBS) as running:
+    with worker(**SETTINGS) as running:
         running.wait(lambda: status(request) == S.ACTIVE, seconds=120)
         running.wait(lambda: Schedd.objects.filter(job_queue_birthdate__isnull=False).exists(), seconds=60)
         with pytest.raises(InvalidTransition, match="answers, its queue is the one born"):

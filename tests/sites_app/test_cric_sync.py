@@ -1,4 +1,4 @@
-"""Sites from CRIC over HTTP: an operator's word is never undone; an empty answer, or one cut off, takes nothing away."""
+"""Sites from CRIC over HTTP: an operator's decision is never undone; an empty answer, or one cut off, takes nothing away."""
 
 from __future__ import annotations
 

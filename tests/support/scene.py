@@ -1,4 +1,4 @@
-"""A busy afternoon as rows: requests in many statuses, some of which need somebody. Nothing of it runs."""
+"""A busy afternoon as rows: requests in many statuses, some of which need an operator. Nothing of it runs."""
 
 from __future__ import annotations
 

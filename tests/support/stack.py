@@ -21,7 +21,7 @@ from tests.support.side_by_side import PATIENCE
 
 NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_URL", "WMS2_SUBMIT_ROOT")
 #: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
-KNOBS = {
+SETTINGS = {
     "WMS2_CYCLE_SECONDS": "1",
     "WMS2_LEASE_SECONDS": "3",
     "WMS2_SUBMIT_TIMEOUT_SECONDS": "20",
@@ -59,7 +59,7 @@ class Worker:
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.arguments = arguments or ("manage.py", "lifecycle_tick", "--loop")
-        self.environment = {**os.environ, **KNOBS, **environment, "WMS2_DATABASE_URL": _database_url()}
+        self.environment = {**os.environ, **SETTINGS, **environment, "WMS2_DATABASE_URL": _database_url()}
         self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.process: subprocess.Popen[bytes] | None = None

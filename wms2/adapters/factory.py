@@ -30,18 +30,21 @@ def reqmgr2() -> ReqMgr2:
 @cache
 def configcache() -> ConfigCache:
     """The allowed ConfigCaches that documents name, or the one at ``configcache_url``."""
-    knobs = conf()
+    settings = conf()
     return ConfigCache(
-        lambda url: _http(CONFIGCACHE, url, couch_fault), knobs.configcache_url, allowed=knobs.configcaches_allowed
+        lambda url: _http(CONFIGCACHE, url, couch_fault), settings.configcache_url, allowed=settings.configcaches_allowed
     )
 
 
 @cache
 def dbs() -> Dbs:
     """DBS at ``dbs_reader_url`` and ``dbs_writer_url``."""
-    knobs = conf()
+    settings = conf()
     return Dbs(
-        knobs.dbs_reader_url, knobs.dbs_writer_url, timeout_seconds=knobs.service_timeout_seconds, credentials=_credentials()
+        settings.dbs_reader_url,
+        settings.dbs_writer_url,
+        timeout_seconds=settings.service_timeout_seconds,
+        credentials=_credentials(),
     )
 
 
@@ -54,21 +57,21 @@ def cric() -> Cric:
 @cache
 def rucio() -> RucioAdapter:
     """Rucio by the client configuration in ``rucio_home``."""
-    knobs = conf()
-    return RucioAdapter(knobs.rucio_home, knobs.rucio_account, knobs.rucio_scope, knobs.service_timeout_seconds)
+    settings = conf()
+    return RucioAdapter(settings.rucio_home, settings.rucio_account, settings.rucio_scope, settings.service_timeout_seconds)
 
 
 @cache
 def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
     """One schedd."""
-    knobs = conf()
+    settings = conf()
     return HtcondorAdapter(
         schedd_name,
         collector,
-        instance=knobs.instance,
-        token_dir=knobs.condor_token_dir,
-        timeout_seconds=knobs.service_timeout_seconds,
-        submit_timeout_seconds=knobs.submit_timeout_seconds,
+        instance=settings.instance,
+        token_dir=settings.condor_token_dir,
+        timeout_seconds=settings.service_timeout_seconds,
+        submit_timeout_seconds=settings.submit_timeout_seconds,
     )
 
 
@@ -81,8 +84,8 @@ def reset() -> None:
 
 
 def _credentials() -> Credentials:
-    knobs = conf()
-    return Credentials(cert=knobs.x509_cert, key=knobs.x509_key, ca_path=knobs.ca_path)
+    settings = conf()
+    return Credentials(cert=settings.x509_cert, key=settings.x509_key, ca_path=settings.ca_path)
 
 
 def _http(service: str, base_url: str, fault_parser: FaultParser) -> HttpService:

@@ -16,7 +16,7 @@ from typing import Any
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, ScheddAd, SiteSlots, StrayJobs
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, OrphanJobs, ScheddAd, SiteSlots
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
 
@@ -144,9 +144,9 @@ class HtcondorAdapter:
             "op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": limit, "since": end,
         }  # fmt: skip
 
-    def strays(self, known_dag_ids: Collection[str]) -> list[StrayJobs]:
+    def strays(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         """Jobs of ours in the queue that are of none of these DAGs: DAGMans and node jobs, counted by the DAG they name."""
-        call = {"op": "query", "constraint": ads.strays(self._instance, known_dag_ids), "projection": ads.STRAY_PROJECTION}
+        call = {"op": "query", "constraint": ads.strays(self._instance, known_dag_ids), "projection": ads.ORPHAN_PROJECTION}
         (rows,) = self._ask([call], "strays")
         return ads.stray_jobs(rows)
 

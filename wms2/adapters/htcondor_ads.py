@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from wms2.adapters.types import DagCounters, DagmanAd, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
+from wms2.adapters.types import DagCounters, DagmanAd, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -30,7 +30,7 @@ _COUNTERS = {each.name: each.metadata["attribute"] for each in fields(DagCounter
 _COMMON = ("ClusterId", "JobStatus", "QDate", "EnteredCurrentStatus", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
 DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJobStarts"]
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason"]
-STRAY_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
+ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom"]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
 
@@ -124,13 +124,13 @@ def strays(instance: str, known_dag_ids: Iterable[str]) -> str:
     return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
 
 
-def stray_jobs(ads: Iterable[Ad]) -> list[StrayJobs]:
+def stray_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
     """Jobs by the DAG id that they carry."""
     found: dict[str, list[Ad]] = {}
     for ad in ads:
         found.setdefault(str(ad.get(DAG_ID) or ""), []).append(ad)
     return [
-        StrayJobs(
+        OrphanJobs(
             dag_id,
             next((str(ad[REQUEST]) for ad in rows if ad.get(REQUEST)), ""),
             dagmans=sum(ad.get("JobUniverse") == _SCHEDULER_UNIVERSE for ad in rows),

@@ -296,7 +296,7 @@ class ScheddAd:
 
 
 @dataclass(frozen=True, slots=True)
-class StrayJobs:
+class OrphanJobs:
     """Jobs of ours in a queue that name a DAG nobody runs: ``dagmans`` of either level, and node ``jobs``."""
 
     dag_id: str

@@ -66,7 +66,7 @@ def thousands(number: int | None) -> str:
 
 
 @register.filter
-def knob(value: float, name: str) -> str:
+def setting(value: float, name: str) -> str:
     """A limit's value as a person reads it; its name carries its unit."""
     plain = f"{value:,}" if isinstance(value, int) or value >= 1 else f"{value:g}"
     if name.endswith("_seconds"):

@@ -36,9 +36,9 @@ class Command(BaseCommand):
             files = read_files(read_json("files", options["files"])) if options["files"] else []
             spec = prepare_plan_spec(document, files_given=bool(files))
             refuse_unknown_blocks(spec, files)
-        knobs = conf()
-        limits = PlanLimits(jobs_per_work_unit=knobs.jobs_per_work_unit)
-        plan = plan_document(spec, files, limits, max_wall_seconds=knobs.max_wall_seconds)
+        settings = conf()
+        limits = PlanLimits(jobs_per_work_unit=settings.jobs_per_work_unit)
+        plan = plan_document(spec, files, limits, max_wall_seconds=settings.max_wall_seconds)
         self._show(plan, as_json=options["as_json"])
 
     def _show(self, plan: dict[str, Any], *, as_json: bool) -> None:

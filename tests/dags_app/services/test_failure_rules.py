@@ -1,4 +1,4 @@
-"""The shipped failure rules as rows: loaded, kept up to date, and never over an operator's word."""
+"""The shipped failure rules as rows: loaded, kept up to date, and never over an operator's decision."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from dags_app.services.orphans import ENDED, UNKNOWN, strays_among, strays_look
+from dags_app.services.orphans import ENDED, UNKNOWN, orphans_among, orphans_look
 from requests_app.pages.attention import attention
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
-from wms2.adapters.types import DagmanAd, JobStatus, StrayJobs
+from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
 from wms2.errors import ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def job(dag_id: object, cluster: int, fence: int, status: JobStatus = JobStatus.
 
 
 @pytest.mark.parametrize(
-    ("status", "recorded", "cluster", "fence", "stray"),
+    ("status", "recorded", "cluster", "fence", "orphan"),
     [
         (DAGStatus.RUNNING, "5", 5, 2, False),
         (DAGStatus.RUNNING, "5", 5, 1, False),  # an earlier attempt that was adopted
@@ -41,26 +41,26 @@ def job(dag_id: object, cluster: int, fence: int, status: JobStatus = JobStatus.
     ],
 )
 def test_a_job_is_astray_by_the_standing_of_its_dag(
-    status: DAGStatus, recorded: str, cluster: int, fence: int, stray: bool
+    status: DAGStatus, recorded: str, cluster: int, fence: int, orphan: bool
 ) -> None:
     dag = dag_row(workflow_row(request_row()), status, dagman_cluster_id=recorded, fence=2)
-    found = strays_among([job(dag.pk, cluster, fence), job(uuid.uuid4(), 99, 1), job("of somebody else", 98, 1)])
-    assert [(one.dag.pk, one.cluster, one.fence) for one in found] == ([(dag.pk, cluster, fence)] if stray else [])
+    found = orphans_among([job(dag.pk, cluster, fence), job(uuid.uuid4(), 99, 1), job("of somebody else", 98, 1)])
+    assert [(one.dag.pk, one.cluster, one.fence) for one in found] == ([(dag.pk, cluster, fence)] if orphan else [])
 
 
 def test_one_that_is_on_its_way_out_says_so() -> None:
     dag = dag_row(workflow_row(request_row()), DAGStatus.STOPPED, dagman_cluster_id="5", fence=1)
-    (found,) = strays_among([job(dag.pk, 5, 1, JobStatus.REMOVED)])
+    (found,) = orphans_among([job(dag.pk, 5, 1, JobStatus.REMOVED)])
     assert found.being_removed
 
 
 class Queue:
     """A schedd's answers to a look for strays."""
 
-    def __init__(self, *answers: list[StrayJobs] | ServiceUnavailable) -> None:
+    def __init__(self, *answers: list[OrphanJobs] | ServiceUnavailable) -> None:
         self.answers, self.known = list(answers), set[str]()
 
-    def strays(self, known: Collection[str]) -> list[StrayJobs]:
+    def strays(self, known: Collection[str]) -> list[OrphanJobs]:
         self.known = set(known)
         answer = self.answers.pop(0)
         if isinstance(answer, ServiceUnavailable):
@@ -75,22 +75,22 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
     ended = dag_row(workflow_row(request_row()), DAGStatus.REMOVED, schedd=schedd)
     nobody = str(uuid.uuid4())
     left = [
-        StrayJobs(nobody, "r", 1, 20), StrayJobs(str(ended.directory_id), "r", 2, 8), StrayJobs(str(headless.pk), "r", 3, 9),
-        StrayJobs("", "", 0, 1),
+        OrphanJobs(nobody, "r", 1, 20), OrphanJobs(str(ended.directory_id), "r", 2, 8), OrphanJobs(str(headless.pk), "r", 3, 9),
+        OrphanJobs("", "", 0, 1),
     ]  # fmt: skip
     queue = Queue(left, ServiceUnavailable("htcondor", "strays", "silent"), left, left[:1])
     monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
-    strays_look(schedd=schedd, fenced=nullcontext, now=now)
+    orphans_look(schedd=schedd, fenced=nullcontext, now=now)
     assert queue.known == {str(live.pk), str(live.directory_id)}
     assert schedd.strays_told == [], "a DAG that ends leaves some for a moment"
-    strays_look(schedd=schedd, fenced=nullcontext, now=now)
+    orphans_look(schedd=schedd, fenced=nullcontext, now=now)
     assert len(schedd.strays) == 4, "a silent schedd says nothing"
-    strays_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=10))
+    orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=10))
     schedd.refresh_from_db()
     assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.strays_told] == [
         (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
     ]  # fmt: skip
     assert {each["since"] for each in schedd.strays} == {now.isoformat()}
     assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
-    strays_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=20))
+    orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=20))
     assert [each["dag_id"] for each in schedd.strays_told] == [nobody]

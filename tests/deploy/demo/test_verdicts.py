@@ -173,8 +173,8 @@ def test_a_file_without_an_available_replica_is_found(good):
 
 
 def test_a_file_on_disk_that_rucio_does_not_know_is_found(good):
-    stray = replace(good.datasets[0], unregistered=("/storage/x.root",))
-    assert "unknown to Rucio" in failing(doctored(good, stray))["bytes as declared"]
+    orphan = replace(good.datasets[0], unregistered=("/storage/x.root",))
+    assert "unknown to Rucio" in failing(doctored(good, orphan))["bytes as declared"]
 
 
 # --- DBS
@@ -336,8 +336,8 @@ def test_a_live_dag_after_the_end_is_found(good):
 
 
 def test_a_dagman_job_that_no_row_knows_is_found(good):
-    stray = replace(world.POOL, jobs=(*world.POOL.jobs, CondorJob(12, "dag-x", 4, 0)))
-    assert failing(good, stray) == {"no stray DAGMan job": "DAGMan jobs that no DAG row knows, 1: 12"}
+    orphan = replace(world.POOL, jobs=(*world.POOL.jobs, CondorJob(12, "dag-x", 4, 0)))
+    assert failing(good, orphan) == {"no orphan DAGMan job": "DAGMan jobs that no DAG row knows, 1: 12"}
 
 
 def test_unmerged_files_left_over_are_found(good):

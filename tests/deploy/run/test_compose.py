@@ -27,7 +27,7 @@ OURS = {name: service for name, service in SERVICES.items() if str(service["imag
 PROCESS = (DEPLOY / "process").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 KINDS = {first or second for first, second in re.findall(r"^    (\w+)\) exec|^    (prepare)\)$", PROCESS, re.M)}
-KNOWN = {f"WMS2_{name.upper()}" for group in explained.KNOBS.values() for name in group} | {
+KNOWN = {f"WMS2_{name.upper()}" for group in explained.SETTINGS.values() for name in group} | {
     name for group in explained.VARIABLES.values() for name in group
 }
 #: Variables of compose.yml alone: published ports, the image's tag, directories of the host.

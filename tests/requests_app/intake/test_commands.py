@@ -55,8 +55,8 @@ def _knobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "DBS_READER_URL": "http://h/r", "DBS_WRITER_URL": "http://h/w", "CRIC_URL": "http://h", "RUCIO_HOME": str(tmp_path),
         "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd", "COLLECTOR": "h:1", "JOBS_PER_WORK_UNIT": "2",
     }  # fmt: skip
-    knobs = from_environment({f"WMS2_{name}": value for name, value in needed.items()})
-    monkeypatch.setattr(plan_request, "conf", lambda: knobs)
+    settings = from_environment({f"WMS2_{name}": value for name, value in needed.items()})
+    monkeypatch.setattr(plan_request, "conf", lambda: settings)
 
 
 def _write(folder: Path, content: object, name: str = "DOC.json") -> str:

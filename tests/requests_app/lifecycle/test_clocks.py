@@ -74,9 +74,9 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_that_others_hold(ahead, monke
 
 
 def test_the_grace_of_a_submission_begins_when_its_call_can_live_no_longer() -> None:
-    knobs = conf()
-    dag = DAG(submit_intent_at=clock.now() - timedelta(seconds=knobs.submit_unknown_grace_seconds + 1))
-    assert 0 < submission_unknown_seconds(dag) <= knobs.submit_timeout_seconds
+    settings = conf()
+    dag = DAG(submit_intent_at=clock.now() - timedelta(seconds=settings.submit_unknown_grace_seconds + 1))
+    assert 0 < submission_unknown_seconds(dag) <= settings.submit_timeout_seconds
 
 
 def test_a_process_with_a_wrong_clock_does_not_start_and_readyz_says_so(ahead, client: Client) -> None:

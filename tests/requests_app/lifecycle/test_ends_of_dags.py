@@ -161,7 +161,7 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
 
 @pytest.mark.parametrize(("end", "told"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
 def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: World, end: End, told: str) -> None:
-    """Its jobs may still run somewhere: whether the rest is planned anew is a person's word."""
+    """Its jobs may still run somewhere: whether the rest is planned anew is an operator's decision."""
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     request_stop(request=request, actor="olga", reason="maintenance")

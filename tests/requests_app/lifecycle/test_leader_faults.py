@@ -15,7 +15,7 @@ from dags_app.models import DAG, DAGStatus
 from dags_app.services.watch import schedd_observe
 from requests_app.lifecycle import leader
 from requests_app.lifecycle.cycle import schedd_watch
-from requests_app.lifecycle.orphans import strays_remove
+from requests_app.lifecycle.orphans import orphans_remove
 from requests_app.models import Lease, Request
 from sites_app.models import Schedd
 from tests.support.faults import fault
@@ -158,14 +158,14 @@ def test_a_leader_that_was_replaced_removes_no_job(world: World, monkeypatch) ->
     with leader.leading() as leadership:
         assert leadership is not None
         seen = schedd_observe(schedd=Schedd.objects.get(), instance=INSTANCE, fenced=leadership.fenced)
-        assert [stray.cluster for stray in seen.strays] == [job.cluster]
+        assert [orphan.cluster for orphan in seen.strays] == [job.cluster]
         somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):
-            strays_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
+            orphans_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
         assert not job.remove_reason
     with leader.leading() as leadership:
         assert leadership is not None
-        strays_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
+        orphans_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
         assert job.remove_reason
 
 

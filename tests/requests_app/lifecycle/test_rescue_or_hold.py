@@ -27,8 +27,8 @@ S = RequestStatus
 UNITS = 5
 
 
-def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **knobs: str) -> World:
-    made = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS), **knobs)
+def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> World:
+    made = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS), **settings)
     made.furnish()
     return made
 

@@ -1,4 +1,4 @@
-"""The requests' page: what needs somebody comes first, filters stand in the address, and it costs the same with many rows."""
+"""The requests' page: what needs an operator comes first, filters stand in the address, and it costs the same with many rows."""
 
 from __future__ import annotations
 

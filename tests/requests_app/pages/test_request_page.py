@@ -34,7 +34,7 @@ def page(client: Client, request: Request, part: str | None = None) -> str:
 def test_a_held_request_says_why_what_happens_next_and_what_to_do(reader: Client, built: Scene) -> None:
     said = page(reader, built.held, "part-head")
     assert "Too many failed work units: 33 of 120 work units were not done" in said
-    assert "Next: Nothing, until somebody releases or aborts it." in said
+    assert "Next: Nothing, until an operator releases or aborts it." in said
     assert "To do: Look at the failures" in said
     assert "Warning: TimePerEvent is the requester's guess" in said
 

@@ -1,4 +1,4 @@
-"""An operator's word on failure rules: checked, audited, tried on recorded failures. And classify_failure."""
+"""What operators do to failure rules: checked, audited, tried on recorded failures. And classify_failure."""
 
 from __future__ import annotations
 

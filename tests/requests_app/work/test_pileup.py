@@ -153,8 +153,8 @@ def test_pileup_that_dbs_cannot_name_is_refused(catalogues: Catalogues, blocks: 
 
 
 def _plan(spec: WorkflowSpec, monkeypatch: pytest.MonkeyPatch, submit_root: Path) -> Path:
-    knobs = planner.conf().model_copy(update={"submit_root": submit_root, "pileup_min_fraction": 0.2})
-    monkeypatch.setattr(planner, "conf", lambda: knobs)
+    settings = planner.conf().model_copy(update={"submit_root": submit_root, "pileup_min_fraction": 0.2})
+    monkeypatch.setattr(planner, "conf", lambda: settings)
     workflow = workflow_row(spec=spec)
     Request.objects.filter(pk=workflow.request.pk).update(status=RequestStatus.PLANNING)
     with evaluating(workflow.request.pk, owner="test") as evaluation:

@@ -33,8 +33,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
-    monkeypatch.setattr(planner, "conf", lambda: knobs)
+    settings = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
+    monkeypatch.setattr(planner, "conf", lambda: settings)
     return tmp_path
 
 

@@ -140,7 +140,7 @@ def _numbers() -> None:
 
 
 def _exclusions(world: World) -> None:
-    """Nobody reads a file that is left out, it stays out but for a person's word, and somebody said why."""
+    """Nobody reads a file that is left out, it stays out until an operator lets it in, and somebody said why."""
     out = dict(InputFile.objects.filter(excluded_at__isnull=False).values_list("pk", "excluded_reason"))
     read = WorkUnitClaim.objects.filter(input_file_id__in=out, live=True)
     assert not read.exists(), f"excluded files are claimed: {list(read)}"

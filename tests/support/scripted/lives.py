@@ -123,7 +123,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.world.schedd.jobs)
     @rule(writes=st.sampled_from([False, False, True]), twice=twice)
     def give_up_what_is_lost(self, writes: bool, twice: bool) -> None:
-        """An operator's word on the schedd; with ``writes`` the DAGMans that live have just written."""
+        """An operator's confirmation that the queue is lost; with ``writes`` the DAGMans that live have just written."""
         if writes:
             losses.dagmans_write(self.world)
         self._ask(verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice)

@@ -18,7 +18,7 @@ from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, ScheddAd, SiteSlots, StrayJobs
+from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -156,10 +156,10 @@ class ScriptedSchedd:
 
         return self._ask("history", act)
 
-    def strays(self, known_dag_ids: Collection[str]) -> list[StrayJobs]:
-        def act() -> list[StrayJobs]:
+    def strays(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
+        def act() -> list[OrphanJobs]:
             live = Counter(job.dag_id for job in self.jobs if job.live and job.dag_id not in known_dag_ids)
-            return [StrayJobs(dag_id, "", number, 0) for dag_id, number in live.items()]
+            return [OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()]
 
         return self._ask("strays", act)
 

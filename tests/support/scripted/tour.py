@@ -379,7 +379,7 @@ def silent_for_good(world: World) -> None:
 
 
 def give_up(world: World) -> None:
-    """An operator's word on the schedd, twice; then a cycle."""
+    """An operator's confirmation that the queue is lost, twice; then a cycle."""
     assert ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice=True)
     world.cycle()
     invariants.check(world)

@@ -196,7 +196,7 @@ EFFECT_RETRY = Verb(
 
 
 def rule_say(word: str) -> str:
-    """An operator's word on the failure rule of their own: change, off, on, remove; it is added when it is not there.
+    """What an operator does to a failure rule of their own: change, off, on, remove; it is added when it is not there.
 
     Returns the service's name.
     """

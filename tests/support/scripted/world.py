@@ -40,7 +40,7 @@ from wms2.conf import conf
 
 INSTANCE = "scripted"
 #: Small, so that few events make several units, blocks, rounds and rescues.
-KNOBS = {
+SETTINGS = {
     "INSTANCE": INSTANCE,
     "ENVIRONMENT": "test",
     "JOBS_PER_WORK_UNIT": "1",
@@ -62,8 +62,14 @@ _SPACE = {"REQMGR2_URL": "http://scripted", "DBS_READER_URL": "http://scripted",
 class World:
     """Everything outside WMS2. Make one for a test; it puts itself in place."""
 
-    def __init__(self, root: Path, patch: pytest.MonkeyPatch, **knobs: str) -> None:
-        for name, value in {**_SPACE, **KNOBS, **knobs, "STATE_DIR": str(root), "SUBMIT_ROOT": str(root / "submit")}.items():
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch, **settings: str) -> None:
+        for name, value in {
+            **_SPACE,
+            **SETTINGS,
+            **settings,
+            "STATE_DIR": str(root),
+            "SUBMIT_ROOT": str(root / "submit"),
+        }.items():
             patch.setenv(f"WMS2_{name}", value)
         conf.cache_clear()
         self.clock = Clock()
@@ -189,7 +195,7 @@ class World:
         self.crash_at = ""
 
     def retry_effects(self) -> None:
-        """An operator's word on everything refused or dead."""
+        """An operator tries everything refused or dead again."""
         for effect in Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)):
             effect_retry(effect=effect)
 
