@@ -210,9 +210,3 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "WMS2_DEBIAN_MIRROR": ("the mirror of the machine's apt", "Where the Debian packages of the private HTCondor come from."),
     },
 }
-
-#: Set by programs for the programs they start; not for people.
-INTERNAL = frozenset({
-    "WMS2_STACK", "WMS2_ADMIN_PASSWORD", "WMS2_RUCIO_ACCOUNTS", "WMS2_MERGE_COMMAND", "WMS2_MERGE_REPORT", "WMS2_ATTEMPT",
-    "WMS2_STEP",
-})  # fmt: skip

@@ -17,8 +17,6 @@ T = TypeVar("T")
 TIMEOUT_CODE = "timeout"
 """``ServiceError.code`` of a call that was given up after its time limit; the outcome ``timeout`` is told by it."""
 
-OUTCOMES = ("ok", "timeout", "unavailable", "circuit_open", "not_found", "rejected", "error")
-
 
 class Caller:
     """Calls to one service at one place (host, URL or schedd)."""
