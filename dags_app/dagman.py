@@ -18,6 +18,7 @@ from typing import Any
 import classad2
 
 from dags_app.payload.contract import layout
+from wms2.adapters.types import DagStatus
 
 
 class DagmanFileError(ValueError):
@@ -37,18 +38,6 @@ class NodeState(IntEnum):
     FUTILE = 7  # an ancestor failed
 
 
-class DagmanStatus(IntEnum):
-    """``DAG_Status`` of the job ad and ``DagStatus`` of the metrics."""
-
-    OK = 0
-    ERROR = 1  # also: the DAG file could not be read
-    NODE_FAILED = 2
-    ABORTED = 3  # ABORT-DAG-ON
-    REMOVED = 4
-    CYCLE = 5
-    HALTED = 6  # set at the end of a drain by 25.x; 23.9 leaves 0
-
-
 class DagOutcome(StrEnum):
     """How a DAGMan that has left the queue ended."""
 
@@ -62,15 +51,15 @@ class DagOutcome(StrEnum):
 
 def ended(exit_code: int | None, status: int | None, *, failed: bool, started: bool) -> DagOutcome:
     """How a DAGMan ended. 23.9 ends a drained DAG with status OK, so exit 1 without a failed node is what tells it there."""
-    if status == DagmanStatus.REMOVED:
+    if status == DagStatus.REMOVED:
         return DagOutcome.REMOVED
-    if status == DagmanStatus.ABORTED:
+    if status == DagStatus.ABORT:
         return DagOutcome.ABORTED
     if exit_code == 0:
         return DagOutcome.COMPLETED
-    if status == DagmanStatus.HALTED or (status == DagmanStatus.OK and exit_code == 1 and started and not failed):
+    if status == DagStatus.HALTED or (status == DagStatus.OK and exit_code == 1 and started and not failed):
         return DagOutcome.DRAINED
-    if status == DagmanStatus.NODE_FAILED or failed:
+    if status == DagStatus.NODE_FAILED or failed:
         return DagOutcome.NODES_FAILED
     return DagOutcome.BROKEN
 
@@ -130,7 +119,7 @@ class DagMetrics:
     condor_version: str
     cluster: str
     exit_code: int
-    status: DagmanStatus
+    status: DagStatus
     rescue_number: int
     nodes_total: int
     nodes_done: int
@@ -243,7 +232,7 @@ def parse_metrics(text: str) -> DagMetrics | None:
             condor_version=data["version"],
             cluster=data["dagman_id"],
             exit_code=data["exitcode"],
-            status=DagmanStatus(data["DagStatus"]),
+            status=DagStatus(data["DagStatus"]),
             rescue_number=data["rescue_dag_number"],
             nodes_total=data[f"total_{word}"],
             nodes_done=data[f"{word}_succeeded"] + data[f"dag_{word}_succeeded"],

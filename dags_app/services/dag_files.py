@@ -14,9 +14,10 @@ from typing import TypeVar
 import structlog
 
 from dags_app import dagman
-from dags_app.dagman import DagmanFileError, DagmanStatus, DagMetrics, DagStatusFile, NodeState, RescueFile
+from dags_app.dagman import DagmanFileError, DagMetrics, DagStatusFile, NodeState, RescueFile
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
+from wms2.adapters.types import DagStatus
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -60,7 +61,7 @@ def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetric
             continue
         inner = metrics(directory / node.name / layout.INNER_DAG, [])
         of_this_run = inner is not None and outer is not None and inner.started_at >= outer.started_at
-        if node.was_removed or (of_this_run and inner is not None and inner.status is DagmanStatus.REMOVED):
+        if node.was_removed or (of_this_run and inner is not None and inner.status is DagStatus.REMOVED):
             names.append(node.name)
     return tuple(names)
 

@@ -78,8 +78,7 @@ class RequestAdmin(ReadOnlyAdmin):
             "Versions and relations",
             {
                 "fields": (
-                    "previous_version_request", "superseded_by_request", "cleanup_policy", "parent_request", "derived_from",
-                    "derived_by", "flush", "inputs_removed_at",
+                    "previous_version_request", "superseded_by_request", "cleanup_policy",
                 ),
                 "classes": ("collapse",),
             },

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
-from requests_app.services.receiving import Received
+from requests_app.services.intake import Received
 from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField

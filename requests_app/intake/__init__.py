@@ -7,16 +7,14 @@ ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of b
 
 from requests_app.intake.documents import merge_document, with_priority
 from requests_app.intake.draft import Draft, Identity, MemoryWindow
-from requests_app.intake.outputs import ConfigDocument, OutputModule, complete, config_ids, outputs_of_next
+from requests_app.intake.outputs import complete, config_ids, outputs_of_next
 from requests_app.intake.parse import parse
 from requests_app.intake.plan import prepare_plan_spec
 
 __all__ = [
-    "ConfigDocument",
     "Draft",
     "Identity",
     "MemoryWindow",
-    "OutputModule",
     "complete",
     "config_ids",
     "merge_document",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from dags_app.planning.merge_kinds import MERGEABLE_CLASSES, merge_kind
 from dags_app.planning.specs import MergeKind, OutputSpec, StepSpec, WorkflowSpec
@@ -17,42 +16,11 @@ from requests_app.intake import lexicon
 from requests_app.intake.draft import Draft, DroppedModules, StepDraft
 from requests_app.intake.findings import Findings
 from requests_app.intake.values import shown
+from wms2.adapters.types import ConfigDocument, OutputModule
 
 #: What a merged file's name adds to its LFN base: /NNNNN/<uuid>.root
 _FILE_NAME_LENGTH = 50
 _MAX_MODULES = 50
-
-
-class OutputModule(Protocol):
-    """One output module of a configuration."""
-
-    @property
-    def label(self) -> str:
-        """The module's label, e.g. ``FEVTDEBUGoutput``."""
-
-    @property
-    def data_tier(self) -> str:
-        """The tier it writes, e.g. ``GEN-SIM``."""
-
-    @property
-    def filter_name(self) -> str:
-        """The filter in the dataset's name; empty for none."""
-
-
-class ConfigDocument(Protocol):
-    """One ConfigCache document."""
-
-    @property
-    def pset(self) -> str | bytes:
-        """The configuration itself."""
-
-    @property
-    def pset_hash(self) -> str:
-        """Its hash, as DBS keeps it."""
-
-    @property
-    def output_modules(self) -> Sequence[OutputModule]:
-        """What it writes."""
 
 
 def config_ids(draft: Draft) -> tuple[tuple[str, str, str], ...]:
@@ -211,8 +179,7 @@ def _refuse_strangers(dropped: DroppedModules, known: set[str], whose: str, find
 def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, ConfigDocument], findings: Findings) -> MergeKind:
     """How the module's files are merged: by its class in the configuration, by its tier where that is written in another way."""
     config = configs.get(step.spec.config_cache_id)
-    pset = config.pset if config is not None else ""
-    text = pset if isinstance(pset, str) else pset.decode("utf-8", "replace")
+    text = config.pset if config is not None else ""
     found = re.search(rf"""^process\.{re.escape(module.label)}\s*=\s*cms\.OutputModule\(\s*["'](\w+)["']""", text, re.MULTILINE)
     name = found.group(1) if found else ""
     if name and name not in MERGEABLE_CLASSES:

@@ -148,14 +148,9 @@ class Request(models.Model):
     )  # fmt: skip
     superseded_by_request = models.CharField(max_length=255, blank=True)
     cleanup_policy = models.CharField(max_length=50, choices=CleanupPolicy.choices, default=CleanupPolicy.KEEP_UNTIL_REPLACED)
-    parent_request = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="sub_requests")
-    derived_from = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="derived_requests")
-    derived_by = models.CharField(max_length=255, blank=True)
     family = models.UUIDField(
         default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets (ADR 0037)"
     )
-    flush = models.BooleanField(default=False)
-    inputs_removed_at = models.DateTimeField(null=True, blank=True)
 
     search_text = models.GeneratedField(
         expression=Upper(Concat("request_name", Value("\n"), "prep_id", Value("\n"), "campaign", Value("\n"), "input_dataset")),

@@ -60,7 +60,6 @@ class Workflow(models.Model):
     input_read_at = models.DateTimeField(null=True, blank=True, help_text="when DBS was last asked for new input files")
     input_grew_at = models.DateTimeField(null=True, blank=True, help_text="when that last brought any")
     input_closed_at = models.DateTimeField(null=True, blank=True, help_text="since when the input is taken as complete")
-    unmerged_frozen = models.BooleanField(default=False)
 
     total_nodes = models.IntegerField(default=0)
 

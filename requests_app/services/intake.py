@@ -1,4 +1,4 @@
-"""From a document to a request row (spec 4.3). Refused documents leave nothing behind."""
+"""From a document, fetched or given, to a request row (spec 4.3). Refused documents leave nothing behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
+from requests_app.intake import with_priority
 from requests_app.models import Request, RequestStatus
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
@@ -19,7 +20,7 @@ from requests_app.work.production_steps import steps_read, steps_refused
 from requests_app.work.spec import Prepared, prepared_to_json
 from wms2.adapters import factory
 from wms2.audit import audit
-from wms2.errors import DocumentRefused, Problem, RequestKnown
+from wms2.errors import DocumentRefused, NotFoundInService, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
@@ -173,3 +174,60 @@ def request_known_refuse(*, request_name: str) -> None:
     status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
     if status is not None:
         raise RequestKnown(request_name, str(status))
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What somebody asks for. Without ``document``, ReqMgr2 is asked for ``request_name``.
+
+    ``submit=False`` stores it as NEW; ``priority`` replaces the document's. ``family_of`` names a request into whose datasets
+    this one may write, ``family_reason`` says why.
+    """
+
+    document: dict[str, Any] | None
+    request_name: str | None
+    urgent: bool = False
+    submit: bool = True
+    priority: int | None = None
+    production_steps: tuple[dict[str, Any], ...] = ()
+    family_of: str = ""
+    family_reason: str = ""
+
+
+def request_receive(*, received: Received, actor: str) -> Request:
+    """Fetch if need be, check with everything the life cycle checks, store.
+
+    Raises:
+        DocumentRefused: every problem by field; nothing stored.
+        RequestKnown: there is one of this name, which is told before any service is asked when the name is given.
+        InvalidTransition: a production step is wrong; nothing stored.
+        ServiceUnavailable: ReqMgr2 or ConfigCache did not answer; nothing stored.
+    """
+    if received.request_name:
+        request_known_refuse(request_name=received.request_name)
+    document = _document(received)
+    if received.priority is not None:
+        document = with_priority(document, received.priority)
+    steps_read(received.production_steps)
+    belonging = Belonging(family_of=received.family_of, reason=received.family_reason)
+    checked = request_check(document=document, request_name=received.request_name, belonging=belonging)
+    return request_import(
+        document=document,
+        request_name=received.request_name,
+        actor=actor,
+        urgent=received.urgent,
+        submit=received.submit,
+        production_steps=received.production_steps,
+        belonging=belonging,
+        checked=checked,
+    )
+
+
+def _document(received: Received) -> dict[str, Any]:
+    if received.document is not None:
+        return received.document
+    name = received.request_name or ""
+    try:
+        return request_fetch(request_name=name)
+    except NotFoundInService as error:
+        raise DocumentRefused([Problem("request_name", f"ReqMgr2 has no request {name}")]) from error

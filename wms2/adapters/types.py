@@ -188,15 +188,15 @@ class JobStatus(IntEnum):
 
 
 class DagStatus(IntEnum):
-    """DAGMan's ``DAG_Status`` in its job ad and in ``.metrics``."""
+    """``DAG_Status`` of DAGMan's job ad and ``DagStatus`` of its metrics."""
 
     OK = 0
-    ERROR = 1
+    ERROR = 1  # also: the DAG file could not be read
     NODE_FAILED = 2
-    ABORT = 3
+    ABORT = 3  # ABORT-DAG-ON
     REMOVED = 4
     CYCLE = 5
-    HALTED = 6
+    HALTED = 6  # set at the end of a drain by 25.x; 23.9 leaves 0
 
 
 def _attribute(name: str) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import getpass
 import json
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from pydantic import TypeAdapter
 
-from dags_app.planning.specs import WorkflowSpec
+from dags_app.planning.specs import StepSpec, WorkflowSpec
 from requests_app import services
 from requests_app.intake import Draft, MemoryWindow, parse, with_priority
 from requests_app.management.documents import read_json, refusal_told
-from requests_app.management.typed_request import as_lines
 from requests_app.work.spec import spec_to_json
 from wms2.conf import conf
 from wms2.errors import ServiceError
@@ -95,3 +95,40 @@ class Command(BaseCommand):
         for line in as_lines(spec):
             self.stdout.write(line)
         self.stdout.write(f"Imported, {status}" if status else "Accepted; nothing was stored (--check)")
+
+
+def as_lines(spec: WorkflowSpec) -> Iterator[str]:
+    """What an operator wants to see first: work, steps, outputs, resources, sites, warnings."""
+    yield f"Request    {spec.request_name}  (campaign {spec.campaign})"
+    yield f"Work       {_work(spec)}"
+    for step in spec.steps:
+        yield f"Step {step.number}     {_step(step)}"
+    for output in spec.outputs:
+        yield f"Output     {output.dataset}  ({output.step}, {output.module}; merged below {output.merged_lfn_base})"
+    resources = spec.resources
+    yield (
+        f"Resources  {resources.cores} core(s), {resources.memory_mb} MB, {resources.time_per_event_seconds:g} s and "
+        f"{resources.size_per_event_kb:g} KB per event"
+    )
+    yield f"Sites      {', '.join(spec.site_whitelist)}" + (
+        f"; not {', '.join(spec.site_blacklist)}" if spec.site_blacklist else ""
+    )
+    for warning in spec.warnings:
+        yield f"Warning    {warning}"
+
+
+def _work(spec: WorkflowSpec) -> str:
+    made, cut = spec.generation, spec.splitting
+    if made is not None:
+        return (
+            f"generate {made.events} events from event {made.first_event} and lumi {made.first_lumi} on: "
+            f"{made.events_per_job} events per job, {made.events_per_lumi} per lumi"
+        )
+    dataset = spec.input.dataset if spec.input is not None else "nothing"
+    return f"read {dataset}: {cut.algorithm}, {cut.files_per_job} file(s) or {cut.events_per_job} events per job"
+
+
+def _step(step: StepSpec) -> str:
+    reads = f" reads {step.input_step}/{step.input_module}" if step.input_step else ""
+    kept = "kept" if step.keep_output else "transient"
+    return f"{step.name}: {step.cmssw_version} {'|'.join(step.scram_arch)}, {step.threads} thread(s), output {kept}{reads}"

@@ -9,10 +9,10 @@ import classad2
 import pytest
 
 from dags_app import dagman
-from dags_app.dagman import DagmanFileError, DagmanStatus, DagOutcome, DagStatusFile, NodeState, RescueFile
+from dags_app.dagman import DagmanFileError, DagOutcome, DagStatusFile, NodeState, RescueFile
 from dags_app.services.outcome import history_outcome
 from wms2.adapters.htcondor_ads import DAGMAN_PROJECTION, HISTORY_PROJECTION, dagman_ads, history_ad
-from wms2.adapters.types import JobStatus
+from wms2.adapters.types import DagStatus, JobStatus
 from wms2.errors import ServiceUnavailable
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -78,7 +78,7 @@ def test_a_live_dagman_has_counts_and_stamps_and_no_outcome(recorded: Path) -> N
     assert top.dag_id == unit.dag_id == "3f0f5c1e-0000-4000-8000-000000000001"
     assert (top.parent_cluster, unit.parent_cluster) == (None, top.cluster)
     assert (top.nodes_total, top.nodes_queued, top.jobs_running, top.nodes_done) == (2, 2, 2, 0)
-    assert (top.job_status, top.dag_status, top.in_recovery) == (JobStatus.RUNNING, DagmanStatus.OK, False)
+    assert (top.job_status, top.dag_status, top.in_recovery) == (JobStatus.RUNNING, DagStatus.OK, False)
     assert ended(outer(recorded / "running/queue.ads")) is None
 
 
@@ -102,7 +102,7 @@ def test_the_projections_name_every_attribute_that_is_read(recorded: Path) -> No
 
 
 def test_a_dagman_that_could_not_run_is_neither_failed_nor_drained() -> None:
-    for dag_status in (DagmanStatus.ERROR, DagmanStatus.OK):
+    for dag_status in (DagStatus.ERROR, DagStatus.OK):
         ad = {**STARTED, "JobStatus": JobStatus.COMPLETED, "ExitCode": 1, "DAG_Status": dag_status}
         assert ended(ad) is DagOutcome.BROKEN
 
@@ -191,7 +191,7 @@ def test_metrics_of_both_versions_count_sub_dags_and_nodes_alike(recorded: Path)
         1,
         1,
         1,
-        DagmanStatus.NODE_FAILED,
+        DagStatus.NODE_FAILED,
     )
     assert (unit.nodes_total, unit.nodes_done, unit.nodes_failed, unit.rescue_number) == (5, 2, 1, 0)
     assert top.started_at < top.ended_at

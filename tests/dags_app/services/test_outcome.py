@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from dags_app.dagman import DagmanCounts, DagmanStatus, DagMetrics, DagStatusFile, NodeState, NodeStatus, RescueFile
+from dags_app.dagman import DagmanCounts, DagMetrics, DagStatusFile, NodeState, NodeStatus, RescueFile
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.outcome import Sources, judge, sources_of
 from tests.support.scripted import dagman
-from wms2.adapters.types import HistoryAd, JobStatus
+from wms2.adapters.types import DagStatus, HistoryAd, JobStatus
 
 D, E = NodeState.DONE, NodeState.ERROR
 UNITS = 3
@@ -81,7 +81,7 @@ def metrics(kind: str) -> DagMetrics | None:
     if told is None:
         return None
     exit_code, status, done, failed = told
-    return DagMetrics("25.14.1", str(CLUSTER), exit_code, DagmanStatus(status), 0, UNITS, done, failed, 1000.0, 2000.0)
+    return DagMetrics("25.14.1", str(CLUSTER), exit_code, DagStatus(status), 0, UNITS, done, failed, 1000.0, 2000.0)
 
 
 def status(kind: str) -> DagStatusFile | None:

@@ -11,8 +11,8 @@ from outputs_app.models import DatasetOwner, Effect, EffectKind, EffectState, Ou
 from outputs_app.owning import lumis_take
 from requests_app.models import HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
+from requests_app.services.intake import Received, request_receive
 from requests_app.services.invalidation import superseded_take_back
-from requests_app.services.receiving import Received, request_receive
 from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import TERMINAL, Request, RequestStatus
-from requests_app.services.receiving import Received, request_receive
+from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import aftermath, documents, failures, invariants, losses, verbs
 from tests.support.scripted.asking import REFUSALS, Verb, ask

@@ -11,14 +11,14 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from dags_app.dagman import DagmanStatus, NodeState, newest_rescue, read_rescue
+from dags_app.dagman import NodeState, newest_rescue, read_rescue
 from dags_app.payload.contract import layout
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
+from wms2.adapters.types import DagmanAd, DagStatus, FoundDag, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -372,7 +372,7 @@ class ScriptedSchedd:
             job_starts=1,
             queued_at_seconds=1,
             status_since_seconds=1,
-            dag_status=int(DagmanStatus.HALTED) if job.halted else 0,
+            dag_status=int(DagStatus.HALTED) if job.halted else 0,
             **self._counters(job),
         )
 

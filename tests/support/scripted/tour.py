@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.services.receiving import Received, request_receive
+from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
