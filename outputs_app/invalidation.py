@@ -1,6 +1,6 @@
 """What becomes of outputs that are no longer wanted: superseded, listed for invalidation, invalidated (error-handling 4.2, 4.3).
 
-Only writes rows, inside its caller's transaction; ``outputs_app.invalidation_effects`` acts outside. Undoing by block state: an
+Only writes rows, inside its caller's transaction; ``outputs_app.effects`` acts outside. Undoing by block state: an
 OPEN or COMPLETE block loses its source rules, an ARCHIVED one its tape rule too; DBS knows no invalid block, so the files and
 the dataset become invalid (spec 6.3).
 """

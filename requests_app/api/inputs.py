@@ -64,17 +64,7 @@ class _ImportSerializer(StrictSerializer):
 
     def received(self) -> Received:
         """As the service wants it."""
-        data = self.validated_data
-        return Received(
-            document=data.get("document"),
-            request_name=data.get("request_name"),
-            urgent=data["urgent"],
-            submit=data["submit"],
-            priority=data.get("priority"),
-            production_steps=tuple(data.get("production_steps", ())),
-            family_of=data.get("family_of", ""),
-            family_reason=data.get("family_reason", ""),
-        )
+        return Received(**self.validated_data)
 
 
 class RequestByNameSerializer(_ImportSerializer):

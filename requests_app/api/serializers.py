@@ -9,7 +9,6 @@ from rest_framework import serializers
 
 from dags_app.counts import UnitCounts
 from requests_app.models import Request, RequestTransition, Workflow
-from requests_app.models.request import CleanupPolicy, RequestStatus
 from requests_app.selectors.requests import RequestPicture
 
 
@@ -115,47 +114,28 @@ class WorkflowListSerializer(WorkflowSerializer):
         return UnitCountsSerializer(self.context["units"][workflow.pk]).data
 
 
+class _RequestRowSerializer(serializers.ModelSerializer):
+    """Columns of a request that are shown as they are."""
+
+    class Meta:
+        model = Request
+        fields: tuple[str, ...] = (
+            "request_name", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+            "failed_attempts", "last_error", "alert_code", "alerted_at", "notes", "requestor", "requestor_dn", "group",
+            "campaign", "prep_id", "priority", "urgent", "input_dataset", "superseded_by_request", "cleanup_policy",
+            "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at",
+        )  # fmt: skip
+
+
 class RequestSerializer(serializers.Serializer):
     """One request with all that is known of it; made of a ``RequestPicture``."""
 
-    request_name = serializers.CharField(source="request.request_name")
-    status = serializers.ChoiceField(choices=RequestStatus.choices, source="request.status")
-    status_since = serializers.DateTimeField(source="request.status_since")
-    stop_intent = serializers.CharField(source="request.stop_intent", allow_blank=True)
-    hold_code = serializers.CharField(source="request.hold_code", allow_blank=True)
-    hold_reason = serializers.CharField(source="request.hold_reason", allow_blank=True)
-    waiting_for = serializers.CharField(source="request.waiting_for", allow_blank=True)
-    next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
-    failed_attempts = serializers.IntegerField(source="request.failed_attempts")
-    last_error = serializers.CharField(source="request.last_error", allow_blank=True)
-    alert_code = serializers.CharField(source="request.alert_code", allow_blank=True)
-    alerted_at = serializers.DateTimeField(source="request.alerted_at", allow_null=True)
     warnings = serializers.ListField(source="request.warnings", child=serializers.CharField())
-    notes = serializers.CharField(source="request.notes", allow_blank=True, help_text="an operator's remark")
-
-    requestor = serializers.CharField(source="request.requestor")
-    requestor_dn = serializers.CharField(source="request.requestor_dn", allow_blank=True)
-    group = serializers.CharField(source="request.group", allow_blank=True)
-    campaign = serializers.CharField(source="request.campaign", allow_blank=True)
-    prep_id = serializers.CharField(source="request.prep_id", allow_blank=True)
-    priority = serializers.IntegerField(source="request.priority")
-    urgent = serializers.BooleanField(source="request.urgent")
-    input_dataset = serializers.CharField(source="request.input_dataset", allow_blank=True)
     output_datasets = serializers.ListField(child=serializers.CharField())
     splitting_params = serializers.DictField(source="request.splitting_params")
     payload_config = serializers.DictField(source="request.payload_config")
     production_steps = serializers.ListField(source="request.production_steps")
-
     previous_version_request = serializers.CharField(source="request.previous_version_request_id", allow_null=True)
-    superseded_by_request = serializers.CharField(source="request.superseded_by_request", allow_blank=True)
-    cleanup_policy = serializers.ChoiceField(choices=CleanupPolicy.choices, source="request.cleanup_policy")
-
-    created_at = serializers.DateTimeField(source="request.created_at")
-    updated_at = serializers.DateTimeField(source="request.updated_at")
-    queued_at = serializers.DateTimeField(source="request.queued_at", allow_null=True)
-    completed_at = serializers.DateTimeField(source="request.completed_at", allow_null=True)
-    evaluated_at = serializers.DateTimeField(source="request.evaluated_at", allow_null=True)
-
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     work_units = UnitCountsSerializer(source="units")
@@ -164,6 +144,13 @@ class RequestSerializer(serializers.Serializer):
     effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
     status_transitions = TransitionSerializer(source="transitions", many=True)
     request_data = serializers.DictField(source="request.request_data", help_text="the ReqMgr2 document as it came")
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        """The row's own columns first."""
+        columns = _RequestRowSerializer(read_only=True).get_fields()
+        for name, column in columns.items():
+            column.source = f"request.{name}"
+        return {**columns, **super().get_fields()}
 
 
 def request_shown(picture: RequestPicture) -> Any:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework import serializers
 
 from requests_app.api.serializers import UnitCountsSerializer
-from requests_app.selectors.workflows import WorkflowStanding
 
 
 class StandingDagSerializer(serializers.Serializer):
@@ -30,48 +27,23 @@ class StandingDagSerializer(serializers.Serializer):
 class StandingBlockSerializer(serializers.Serializer):
     """A block's progress."""
 
-    id = serializers.UUIDField()
-    dataset_name = serializers.CharField()
-    block_index = serializers.IntegerField()
-    status = serializers.CharField()
+    id = serializers.UUIDField(source="block.pk")
+    dataset_name = serializers.CharField(source="block.dataset_name")
+    block_index = serializers.IntegerField(source="block.block_index")
+    status = serializers.CharField(source="block.status")
     work_units = serializers.CharField(help_text="done/all, e.g. 12/25")
 
 
 class WorkflowStandingSerializer(serializers.Serializer):
     """Progress of one workflow."""
 
-    workflow_id = serializers.UUIDField()
-    request_name = serializers.CharField()
-    status = serializers.CharField()
-    dag = StandingDagSerializer(allow_null=True)
-    work_units = UnitCountsSerializer(help_text="of all rounds")
+    workflow_id = serializers.UUIDField(source="workflow.pk")
+    request_name = serializers.CharField(source="workflow.request_id")
+    status = serializers.CharField(source="workflow.status")
+    dag = StandingDagSerializer(source="with_dag", allow_null=True)
+    work_units = UnitCountsSerializer(source="units", help_text="of all rounds")
     blocks = StandingBlockSerializer(many=True)
     progress_percent = serializers.FloatField()
     estimated_completion = serializers.DateTimeField(
         allow_null=True, help_text="what is left at the rate since the DAG was submitted; null when nothing is measured"
     )
-
-
-def standing_shown(standing: WorkflowStanding) -> Any:
-    """The JSON of one workflow's standing."""
-    workflow = standing.workflow
-    body = {
-        "workflow_id": workflow.pk,
-        "request_name": workflow.request_id,
-        "status": workflow.status,
-        "dag": standing if standing.dag else None,
-        "work_units": standing.units,
-        "blocks": [
-            {
-                "id": block.pk,
-                "dataset_name": block.dataset_name,
-                "block_index": block.block_index,
-                "status": block.status,
-                "work_units": f"{done}/{block.total_work_units}",
-            }
-            for block, done in standing.blocks
-        ],
-        "progress_percent": standing.progress_percent,
-        "estimated_completion": standing.estimated_completion,
-    }
-    return WorkflowStandingSerializer(body).data

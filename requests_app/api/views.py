@@ -26,7 +26,7 @@ from requests_app.api.serializers import (
     WorkflowSerializer,
     request_shown,
 )
-from requests_app.api.standing import WorkflowStandingSerializer, standing_shown
+from requests_app.api.standing import WorkflowStandingSerializer
 from requests_app.api.verbs import REQUESTS
 from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
@@ -153,4 +153,4 @@ class WorkflowStatusView(ApiView):
     def get(self, request: HttpRequest, pk: Any) -> Response:
         """Counted now."""
         workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
-        return Response(standing_shown(workflow_standing(workflow)))
+        return Response(self.get_serializer(workflow_standing(workflow)).data)

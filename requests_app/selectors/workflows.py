@@ -22,6 +22,19 @@ MAX_ESTIMATE = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
+class BlockStanding:
+    """A block, and how many of its units are done."""
+
+    block: ProcessingBlock
+    done: int
+
+    @property
+    def work_units(self) -> str:
+        """Done of all, as people write it."""
+        return f"{self.done}/{self.block.total_work_units}"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkflowStanding:
     """A workflow's progress. ``estimated_completion`` rests on the rate since its DAG was submitted; None without one."""
 
@@ -30,9 +43,14 @@ class WorkflowStanding:
     dag_units: UnitCounts
     dag_nodes_done: int
     units: UnitCounts
-    blocks: list[tuple[ProcessingBlock, int]]
+    blocks: list[BlockStanding]
     progress_percent: float
     estimated_completion: datetime | None
+
+    @property
+    def with_dag(self) -> WorkflowStanding | None:
+        """Itself, if there is a DAG to tell of."""
+        return self if self.dag else None
 
 
 def workflows_stored() -> QuerySet[Workflow]:
@@ -59,7 +77,7 @@ def workflow_standing(workflow: Workflow) -> WorkflowStanding:
         dag_units=counts.unit_counts_of_round(dag.round_id) if dag else UnitCounts(),
         dag_nodes_done=counts.nodes_done(dag) if dag else 0,
         units=units,
-        blocks=[(block, done.get(block.pk, 0)) for block in blocks],
+        blocks=[BlockStanding(block, done.get(block.pk, 0)) for block in blocks],
         progress_percent=_percent(workflow, units, progress),
         estimated_completion=_estimate(workflow, units, progress, dag),
     )

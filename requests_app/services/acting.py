@@ -11,7 +11,7 @@ from django.db import transaction
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
-from requests_app.states import hold_changes
+from requests_app.states import hold_changes, transition
 from requests_app.work.round_files import RoundFiles
 from requests_app.work.rounds import round_close, round_open
 from wms2.audit import audit
@@ -83,7 +83,18 @@ def live_dag_of(request: Request) -> DAG | None:
     return dag_live(workflow.pk) if workflow else None
 
 
-def strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -> None:
+def stop_first(request: Request, intent: StopIntent, actor: str, reason: str, **changes: Any) -> bool:
+    """Whether it has to stop before the intent can be done: then it is STOPPING, for this or for something stronger."""
+    if request.status == S.STOPPING:
+        _strengthen(request, intent, actor, reason)
+    elif may_run(request):
+        transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=intent, **changes)
+    else:
+        return False
+    return True
+
+
+def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -> None:
     """A later intent may only be stronger; a weaker one changes nothing."""
     if intent.strength <= StopIntent(request.stop_intent).strength:
         return

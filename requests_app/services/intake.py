@@ -12,7 +12,6 @@ from django.db import IntegrityError, transaction
 from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
-from requests_app.intake import with_priority
 from requests_app.models import Request, RequestStatus
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
@@ -184,12 +183,12 @@ class Received:
     this one may write, ``family_reason`` says why.
     """
 
-    document: dict[str, Any] | None
-    request_name: str | None
+    document: dict[str, Any] | None = None
+    request_name: str | None = None
     urgent: bool = False
     submit: bool = True
     priority: int | None = None
-    production_steps: tuple[dict[str, Any], ...] = ()
+    production_steps: Sequence[Mapping[str, Any]] = ()
     family_of: str = ""
     family_reason: str = ""
 
@@ -207,7 +206,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         request_known_refuse(request_name=received.request_name)
     document = _document(received)
     if received.priority is not None:
-        document = with_priority(document, received.priority)
+        document = intake.with_priority(document, received.priority)
     steps_read(received.production_steps)
     belonging = Belonging(family_of=received.family_of, reason=received.family_reason)
     checked = request_check(document=document, request_name=received.request_name, belonging=belonging)

@@ -25,11 +25,6 @@ log = structlog.get_logger(__name__)
 _ENDED = (S.FAILED, S.ABORTED)
 
 
-def manifest_ask(request: Request) -> None:
-    """Have the invalidation manifest of a failed request written; in the caller's transaction."""
-    invalidation.manifest_ask(request_id=request.pk, request_epoch=request.epoch)
-
-
 def manifest_of(request: Request) -> dict[str, Any]:
     """The manifest as it would be written now.
 

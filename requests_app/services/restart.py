@@ -14,9 +14,9 @@ from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.selectors.versions import versions_before
-from requests_app.services.acting import acting, applies, give_up, may_run, strengthen
+from requests_app.services.acting import acting, applies, may_run, stop_first
 from requests_app.services.intake import Belonging, request_import
-from requests_app.services.stopping import failed_follow_up
+from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
 from requests_app.work.production_steps import before_steps
 from requests_app.work.round_files import round_files_at_rest
@@ -67,15 +67,9 @@ def request_restart(
         new.refresh_from_db()
         Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)
         request.superseded_by_request = new.request_name
-        if request.status == S.STOPPING:
-            strengthen(request, StopIntent.RESTART, actor, reason)
-        elif may_run(request):
-            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESTART)
-        else:
+        if not stop_first(request, StopIntent.RESTART, actor, reason):
             if request.status != S.FAILED:
-                states.transition(request, S.FAILED, actor=actor, reason=reason)
-                give_up(request, reason, files)
-                failed_follow_up(request, reason)
+                fail_now(request, actor, reason, files)
             successor_begin(request)
             new.refresh_from_db()
         return new

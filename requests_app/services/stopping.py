@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dags_app.services.stop import StopMode, dag_request_stop
-from outputs_app.invalidation import blocks_fail
+from outputs_app.invalidation import blocks_fail, manifest_ask
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stopped_for, strengthen
-from requests_app.services.invalidation import manifest_ask
+from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.round_files import RoundFiles, round_files_at_rest
 from wms2.verbs import Already
 
@@ -53,11 +52,7 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
     with acting(request, actor, "request_fail", reason):
         if not applies(request, fail_refused):
             return
-        if request.status == S.STOPPING:
-            strengthen(request, StopIntent.FAIL, actor, reason)
-        elif may_run(request):
-            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.FAIL)
-        else:
+        if not stop_first(request, StopIntent.FAIL, actor, reason):
             fail_now(request, actor, reason, files)
 
 
@@ -84,4 +79,4 @@ def failed_follow_up(request: Request, reason: str) -> None:
     workflow = Workflow.objects.filter(request=request).first()
     if workflow is not None:
         blocks_fail(workflow_id=workflow.pk, reason=reason)
-        manifest_ask(request)
+        manifest_ask(request_id=request.pk, request_epoch=request.epoch)

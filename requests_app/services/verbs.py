@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from requests_app import states
 from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent
-from requests_app.services.acting import acting, applies, give_up, may_run, stopped_for, strengthen
+from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.states import hold_changes
 from requests_app.work.round_files import round_files_at_rest
 from wms2.errors import InvalidTransition
@@ -52,11 +52,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
     with acting(request, actor, "request_abort", reason):
         if not applies(request, abort_refused):
             return
-        if request.status == S.STOPPING:
-            strengthen(request, StopIntent.ABORT, actor, reason)
-        elif may_run(request):
-            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.ABORT)
-        else:
+        if not stop_first(request, StopIntent.ABORT, actor, reason):
             if request.status == S.NEW:  # one that would have replaced another and never began: that may be restarted again
                 waiting = Request.objects.filter(superseded_by_request=request.request_name)
                 waiting.update(superseded_by_request="")
@@ -80,11 +76,7 @@ def request_hold(*, request: Request, actor: str, reason: str) -> None:
         if not applies(request, hold_refused):
             return
         changes = hold_changes(HoldCode.OPERATOR, reason)
-        if request.status == S.STOPPING:
-            strengthen(request, StopIntent.HOLD, actor, reason)
-        elif may_run(request):
-            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.HOLD, **changes)
-        else:
+        if not stop_first(request, StopIntent.HOLD, actor, reason, **changes):
             states.transition(request, S.HELD, actor=actor, reason=reason, **changes)
 
 
