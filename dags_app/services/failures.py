@@ -33,6 +33,7 @@ from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
+from wms2.words import counted
 
 #: By unit: LFN -> reason of the files that its nodes gave up over.
 BadInput = Mapping[str, Mapping[str, str]]
@@ -299,3 +300,13 @@ def bad_input_of(submit_dir: str, units: Collection[str]) -> BadInput:
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("post.json not readable, its input files stay", unit=unit, node=node, error=repr(error))
     return found
+
+
+def failure_summary(workflow_id: uuid.UUID) -> str:
+    """The most frequent kind of failure in words; empty when none is known."""
+    group = FailureGroup.objects.filter(workflow_id=workflow_id).order_by("-given_up", "-attempts", "id").first()
+    if group is None:
+        return ""
+    where = f" at {group.site}" if group.site else ""
+    step = f" in {group.step}" if group.step else ""
+    return f"most often {group.code} ({group.category}){step}{where}, {counted(group.attempts, 'time')}: {group.reason}"[:1000]

@@ -32,8 +32,8 @@ from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
 from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_standing, workflows_shown, workflows_stored
-from requests_app.services.changing import request_change
 from requests_app.services.intake import request_receive
+from requests_app.services.verbs import request_change
 from wms2.api.verbs import actor_of, verb_method
 from wms2.api.views import ApiView, RowsViewSet
 

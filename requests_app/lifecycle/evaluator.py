@@ -1,7 +1,13 @@
-"""One evaluation of one request, from the lease to the log line. The only place besides the cycle that catches everything."""
+"""One evaluation of one request, from the lease to the log line. The only place besides the cycle that catches everything.
+
+``HANDLERS`` maps each status to the function that does one step of a request in it (spec 4.2); all are safe to repeat. An alert
+never skips the evaluation. Handlers write through the ``Evaluation`` they get; what they may conclude from a service that does
+not answer is: nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -9,9 +15,14 @@ import structlog
 from dags_app.selectors import dag_id_live
 from requests_app.alerts import tell_stuck_effects
 from requests_app.lease import Evaluation, evaluating
-from requests_app.lifecycle.handlers import evaluate
+from requests_app.lifecycle.active import handle_active
+from requests_app.lifecycle.finish import handle_held, handle_partial
+from requests_app.lifecycle.missing import alert_missing
+from requests_app.lifecycle.planning import handle_planning, handle_queued, handle_resubmitting, handle_submitted
+from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.timeouts import watch_timeout
-from requests_app.models import EVALUATED
+from requests_app.models import EVALUATED, RequestStatus
+from requests_app.work.block_limits import blocks_look_after
 from wms2.errors import StaleState
 from wms2.identity import process_name
 from wms2.locks import lock_refused
@@ -80,3 +91,25 @@ def _works_again(evaluation: Evaluation) -> None:
 
 def _line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+HANDLERS: dict[str, Callable[[Evaluation], None]] = {
+    RequestStatus.SUBMITTED: handle_submitted,
+    RequestStatus.QUEUED: handle_queued,
+    RequestStatus.PLANNING: handle_planning,
+    RequestStatus.ACTIVE: handle_active,
+    RequestStatus.PARTIAL: handle_partial,
+    RequestStatus.STOPPING: handle_stopping,
+    RequestStatus.RESUBMITTING: handle_resubmitting,
+    RequestStatus.HELD: handle_held,
+}
+
+
+def evaluate(evaluation: Evaluation) -> None:
+    """Look after its blocks, serve the request by its status, then look at the clock."""
+    blocks_look_after(evaluation)
+    handler = HANDLERS.get(evaluation.request.status)
+    if handler is not None:
+        handler(evaluation)
+    alert_missing(evaluation)
+    watch_timeout(evaluation)

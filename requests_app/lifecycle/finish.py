@@ -16,7 +16,7 @@ import structlog
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import InputSpec
 from dags_app.selectors import dag_last
-from dags_app.services.failure_summary import failure_summary
+from dags_app.services.failures import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from outputs_app.selectors import effect_stuck

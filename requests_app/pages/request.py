@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet
 
 from dags_app import live
 from dags_app.dagman import NodeState, NodeStatus
@@ -20,7 +20,10 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
+from wms2.adapters.types import JobStatus
+from wms2.admin.verbs import verb_url
 from wms2.models import AuditEntry
+from wms2.verbs import buttons_of
 from wms2.words import duration
 
 #: Work units drawn one by one; the others are counted.
@@ -298,3 +301,29 @@ def _open_effects(request: Request) -> Any:
 def _effects_by_state(request: Request) -> dict[str, int]:
     rows = Effect.objects.filter(request=request).order_by().values_list("state").annotate(number=Count("id"))
     return dict(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class VerbLink:
+    """One button."""
+
+    label: str
+    url: str
+    dangerous: bool
+
+
+def verb_links(request: Request) -> list[VerbLink]:
+    """In the order of their registration."""
+    return _links(request, {verb.name for verb in buttons_of(Request)}, back=request.get_absolute_url())
+
+
+def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
+    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
+    held = dag.observed.get("job_status") == JobStatus.HELD
+    return _links(dag, {"release" if held else "hold"}, back)
+
+
+def _links(row: Model, names: set[str], back: str) -> list[VerbLink]:
+    model = type(row)
+    verbs = [verb for verb in buttons_of(model) if verb.name in names and not verb.refused(row)]
+    return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk], back), verb.dangerous) for verb in verbs]

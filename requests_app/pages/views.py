@@ -17,8 +17,7 @@ from django.views.decorators.http import require_safe
 from requests_app.models import Request
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
-from requests_app.pages.buttons import dag_verb_links, verb_links
-from requests_app.pages.request import request_page
+from requests_app.pages.request import dag_verb_links, request_page, verb_links
 from requests_app.selectors.lifecycle import lifecycle_standing
 from requests_app.selectors.requests import requests_listed
 from wms2.api.permissions import is_operator

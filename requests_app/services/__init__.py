@@ -4,11 +4,17 @@ from dags_app.services.stop import StopMode
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate
-from requests_app.services.production import request_set_steps
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.stopping import request_fail, request_stop
-from requests_app.services.verbs import request_abort, request_hold, request_note, request_set_priority, request_submit
+from requests_app.services.verbs import (
+    request_abort,
+    request_hold,
+    request_note,
+    request_set_priority,
+    request_set_steps,
+    request_submit,
+)
 
 __all__ = [
     "Belonging",

@@ -1,4 +1,6 @@
-"""The plain verbs: submit, abort, hold, priority. Each is idempotent, has an actor and a reason, and only records intent.
+"""The plain verbs: submit, abort, hold, priority, note, production steps (spec 6.2.1), and several of them at once (PATCH).
+
+Each is idempotent, has an actor and a reason, and only records intent.
 
 Refused verbs raise InvalidTransition (409) and are audited too (docs/design/control.md, Audit). The others are ``stopping``
 (stop, fail), ``release``, ``restart`` and ``invalidation``.
@@ -6,11 +8,20 @@ Refused verbs raise InvalidTransition (409) and are audited too (docs/design/con
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+
 from requests_app import states
-from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.states import hold_changes
+from requests_app.work.ledger import ledger_of
+from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
 from requests_app.work.round_files import round_files_at_rest
+from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.verbs import Already
 
@@ -113,3 +124,72 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
             Request.objects.filter(pk=request.pk).update(notes=notes)
             request.notes = notes
             Event.objects.create(request=request, kind="request.note", data={"notes": notes, "actor": actor, "reason": reason})
+
+
+def request_set_steps(
+    *, request: Request, steps: Sequence[Mapping[str, Any]], actor: str, reason: str, confirm: bool = False
+) -> None:
+    """Replace the steps that are still to come; an empty list takes them away.
+
+    Args:
+        confirm: a step that is passed already is meant: it stops the running DAG at once.
+
+    Raises:
+        InvalidTransition: a step is wrong, raises the priority, or is passed already and not confirmed; or the request is urgent
+            or over.
+    """
+    wanted = steps_read(steps)
+    with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
+        applies(request, priority_refused)
+        workflow = Workflow.objects.filter(request=request).first()
+        share = share_done(ledger_of(workflow, whole=False)) if workflow is not None else 0.0
+        refused = steps_refused(wanted, priority=request.priority, urgent=request.urgent)
+        if refused:
+            raise InvalidTransition(f"production_steps: {refused}")
+        if steps_passed(wanted, share) and not confirm:
+            raise InvalidTransition(
+                f"production_steps: {share:.1%} are done, so the step at {wanted[0].fraction:.1%} is passed already and would"
+                " stop the DAG at once; send confirm if that is meant"
+            )
+        request.production_steps = [step.model_dump() for step in wanted]
+        Request.objects.filter(pk=request.pk).update(production_steps=request.production_steps)
+
+
+def request_change(
+    *,
+    request: Request,
+    actor: str,
+    reason: str,
+    submit: bool = False,
+    priority: int | None = None,
+    steps: Sequence[Mapping[str, Any]] | None = None,
+    confirm: bool = False,
+) -> None:
+    """Submit it, change its priority, replace its production steps, as asked; what is so already is left alone.
+
+    Raises:
+        InvalidTransition: one of them is refused; nothing was changed.
+        StaleState: it changed meanwhile; nothing was changed.
+    """
+    told: dict[str, Any] = {"request": request, "actor": actor, "reason": reason}
+    verbs: list[Callable[[], None]] = []
+    if submit:
+        verbs.append(partial(request_submit, **told))
+    if priority is not None and priority != request.priority:
+        verbs.append(partial(request_set_priority, priority=priority, **told))
+    if steps is not None and list(steps) != request.production_steps:
+        verbs.append(partial(request_set_steps, steps=steps, confirm=confirm, **told))
+    if len(verbs) == 1:
+        verbs[0]()
+    elif verbs:
+        _together(verbs, request.request_name, actor, reason)
+
+
+def _together(verbs: Sequence[Callable[[], None]], name: str, actor: str, reason: str) -> None:
+    try:
+        with transaction.atomic():
+            for verb in verbs:
+                verb()
+    except InvalidTransition as error:  # the refused verb's own entry went with the transaction
+        audit(actor=actor, action="request_change", target=name, reason=reason, refused=True, why=str(error))
+        raise

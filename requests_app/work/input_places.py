@@ -1,7 +1,8 @@
 """Where input files are: read from Rucio at import, and again until the work is planned (ADR 0039).
 
 Owns ``rses``, ``parent_rses``, ``located_at`` and what "waiting" means: no site that the request may use has the file as the
-catalogue is now. Such a file is planned later; it is never excluded for that.
+catalogue is now. Such a file is planned later; it is never excluded for that. ``Unreadable`` is what jobs said of files that they
+could not read, where and when (ADR 0040); what they said before an operator let a file in again (``restored_at``) does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from requests_app.lease import Fence
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_left
 from requests_app.work.ledger import files_left
-from requests_app.work.unreadable import Unreadable
 from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.adapters import factory
@@ -201,3 +201,44 @@ def _blocks_left(workflow: Workflow, spec: WorkflowSpec, before: datetime) -> li
     todo = lumis.union(left.fresh, left.tried)
     rows = old.values_list("block_name", "lumis").iterator(chunk_size=_CHUNK)
     return sorted({name for name, held in rows if lumis.intersect(lumis.from_json(held), todo)})
+
+
+class Unreadable:
+    """The evidence as it is when this is made; one query."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._rows: dict[str, list[UnreadableInput]] = defaultdict(list)
+        for row in UnreadableInput.objects.filter(workflow=workflow):
+            self._rows[row.lfn].append(row)
+        self._apart = timedelta(seconds=conf().unreadable_apart_seconds)
+
+    def at(self, file: InputFile) -> Mapping[str, datetime]:
+        """Sites that failed to read it, and when last."""
+        found: dict[str, datetime] = {}
+        for row in self._of(file):
+            found[row.site] = max(row.last_at, found.get(row.site, row.last_at))
+        return found
+
+    def again_at(self, file: InputFile) -> datetime:
+        """When it may be tried again where it failed; it has failed."""
+        return max(row.last_at for row in self._of(file)) + self._apart
+
+    def __contains__(self, lfn: str) -> bool:
+        return lfn in self._rows
+
+    def twice(self, file: InputFile, *, looked_at: datetime) -> bool:
+        """Whether it failed in two submissions far enough apart for a storage to come back in between, the first before
+        ``looked_at``.
+        """
+        rows = self._of(file)
+        first = [row for row in rows if row.last_at < looked_at]
+        return any(two.last_at - one.last_at >= self._apart for one in first for two in rows if two.fence != one.fence)
+
+    def words(self, file: InputFile) -> str:
+        """All of it in one line."""
+        said = [f"at {row.site} on {row.last_at:%Y-%m-%d %H:%M} UTC (code {row.code})" for row in self._of(file)]
+        return "could not be read " + ", ".join(said)
+
+    def _of(self, file: InputFile) -> list[UnreadableInput]:
+        rows = self._rows.get(file.lfn, [])
+        return [row for row in rows if file.restored_at is None or row.last_at > file.restored_at]

@@ -19,7 +19,7 @@ import sites_app.services
 from dags_app import states as dag_states
 from dags_app.models import DAGStatus
 from outputs_app.models import DatasetState
-from requests_app.lifecycle.handlers import HANDLERS
+from requests_app.lifecycle.evaluator import HANDLERS
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import TRANSITIONS
 from tests.support.scripted import tour, verbs

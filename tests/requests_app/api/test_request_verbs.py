@@ -242,7 +242,7 @@ def test_what_is_asked_for_together_is_all_done_or_not_at_all(operator: APIClien
 def test_a_later_refusal_takes_back_what_the_same_change_did_before(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     request = request_row(S.ACTIVE, priority=100)
     workflow_row(request)
-    monkeypatch.setattr("requests_app.services.production.share_done", lambda _: 0.5)
+    monkeypatch.setattr("requests_app.services.verbs.share_done", lambda _: 0.5)
     body = {"priority": 900, "production_steps": [{"fraction": 0.1, "priority": 1}], "reason": "both"}
     problem(operator.patch(url(request), body), 409, "invalid_transition")
     assert fresh(request).priority == 100

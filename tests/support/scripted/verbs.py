@@ -21,9 +21,9 @@ from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
 from requests_app.services import dags, stopping, verbs
 from requests_app.services.invalidation import invalidation_refused
-from requests_app.services.production import request_set_steps
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
+from requests_app.services.verbs import request_set_steps
 from requests_app.work.overrides import Overrides
 from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
