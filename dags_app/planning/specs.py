@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dags_app.payload.contract import documents
 from dags_app.payload.contract.documents import Generate, InputFile, Pileup, Share
@@ -20,32 +20,27 @@ LumiRanges = dict[int, tuple[tuple[int, int], ...]]
 
 
 class SplittingAlgo(StrEnum):
-    """Splitting algorithms, spelled as ReqMgr2 spells them."""
+    """Splitting algorithms, spelled as ReqMgr2 spells them, each with what it reads and what it counts."""
 
-    FILE_BASED = "FileBased"
-    EVENT_BASED = "EventBased"
-    LUMI_BASED = "LumiBased"
-    EVENT_AWARE_LUMI_BASED = "EventAwareLumiBased"
+    #: The fields of ``SplittingSpec`` that it reads; first the one that says how much a job takes.
+    parameters: tuple[str, ...]
+    #: Work is lumis, with every file that holds them, instead of files or their events.
+    by_lumi: bool
 
-    @property
-    def by_lumi(self) -> bool:
-        """Work is lumis, with every file that holds them, instead of files or their events."""
-        return self in (SplittingAlgo.LUMI_BASED, SplittingAlgo.EVENT_AWARE_LUMI_BASED)
+    def __new__(cls, name: str, parameters: tuple[str, ...] = (), by_lumi: bool = False) -> Self:
+        """A member is told by its name alone."""
+        member = str.__new__(cls, name)
+        member._value_, member.parameters, member.by_lumi = name, parameters, by_lumi
+        return member
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The fields of ``SplittingSpec`` that it reads; first the one that says how much a job takes."""
-        return _PARAMETERS[self]
-
-
-_PARAMETERS = {
-    SplittingAlgo.FILE_BASED: ("files_per_job",),
-    SplittingAlgo.EVENT_BASED: ("events_per_job", "events_per_lumi"),
-    SplittingAlgo.LUMI_BASED: ("lumis_per_job", "halt_job_on_file_boundaries"),
-    SplittingAlgo.EVENT_AWARE_LUMI_BASED: (
-        "events_per_job", "events_per_lumi", "halt_job_on_file_boundaries", "job_time_limit_seconds",
-    ),
-}  # fmt: skip
+    FILE_BASED = "FileBased", ("files_per_job",)
+    EVENT_BASED = "EventBased", ("events_per_job", "events_per_lumi")
+    LUMI_BASED = "LumiBased", ("lumis_per_job", "halt_job_on_file_boundaries"), True
+    EVENT_AWARE_LUMI_BASED = (
+        "EventAwareLumiBased",
+        ("events_per_job", "events_per_lumi", "halt_job_on_file_boundaries", "job_time_limit_seconds"),
+        True,
+    )
 
 
 class ClaimKind(StrEnum):

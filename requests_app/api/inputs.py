@@ -64,7 +64,7 @@ class _ImportSerializer(StrictSerializer):
 
     def received(self) -> Received:
         """As the service wants it."""
-        return Received(**self.validated_data)
+        return Received(**{name: value for name, value in self.validated_data.items() if name != "source"})
 
 
 class RequestByNameSerializer(_ImportSerializer):

@@ -57,5 +57,5 @@ def step_taken(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def step_evidence(request: Request, taken: dict[str, Any]) -> dict[str, Any]:
-    """For the transition that takes a step, so that a next version can begin as this one did (``production_steps.before_steps``)."""
+    """For the transition that takes a step, so that a next version can begin as this one did (``before_steps``)."""
     return {**taken, STEP_BEFORE: {name: getattr(request, name) for name in taken}} if taken else {}
