@@ -176,10 +176,6 @@ def _refuse_changed_files(outputs: UnitOutputs) -> None:
     new = {f.lfn: f for f in outputs.files}
     for row in OutputFile.objects.filter(lfn__in=new):
         file = new[row.lfn]
-        if (row.unit_id, row.size_bytes, row.adler32, row.events) != (
-            outputs.unit_id,
-            file.size_bytes,
-            file.adler32,
-            file.events,
-        ):
+        known = (row.unit_id, row.size_bytes, row.adler32, row.events)
+        if known != (outputs.unit_id, file.size_bytes, file.adler32, file.events):
             raise LedgerViolation(f"{outputs.unit_name}: {row.lfn} is already known with other content")

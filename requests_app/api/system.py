@@ -41,15 +41,8 @@ class AdmissionQueueView(ApiView):
         """A page of the queue in the order of admission."""
         pager, standing = NumberedPages(), admission_standing()
         rows = pager.paginate_queryset(queue_rows(), request)
-        body = {
-            "active_dags": standing.active_dags,
-            "max_active_dags": standing.max_active_dags,
-            "queued_workflows": standing.queued_workflows,
-            "pausing": standing.pausing,
-            "next_in_queue": standing.next_in_queue,
-            "next": pager.next_link(),
-            "queue": placed(rows, pager.offset),
-        }
+        counts = {name: getattr(standing, name) for name in standing.__slots__}
+        body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
         return Response(self.get_serializer(body).data)
 
 

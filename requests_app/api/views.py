@@ -24,9 +24,9 @@ from requests_app.api.serializers import (
     VersionChainSerializer,
     WorkflowListSerializer,
     WorkflowSerializer,
+    WorkflowStandingSerializer,
     request_shown,
 )
-from requests_app.api.standing import WorkflowStandingSerializer
 from requests_app.api.verbs import REQUESTS
 from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_listed, requests_stored

@@ -25,6 +25,7 @@ S = RequestStatus
 @contextmanager
 def acting(request: Request, actor: str, action: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Act on the request as it is now, its row locked; audit, refusals included; then a nudge."""
+    told: dict[str, Any] = {"actor": actor, "action": action, "target": request.request_name, "reason": reason, **evidence}
     old = request.status
     try:
         with transaction.atomic():
@@ -33,19 +34,10 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             request.refresh_from_db()
             old = request.status
             yield
-            audit(actor=actor, action=action, target=request.request_name, reason=reason, old=old, new=request.status, **evidence)
+            audit(**told, old=old, new=request.status)
             nudge(EVALUATE_REQUEST, str(request.pk))
     except InvalidTransition as error:
-        audit(
-            actor=actor,
-            action=action,
-            target=request.request_name,
-            reason=reason,
-            refused=True,
-            status=old,
-            why=str(error),
-            **evidence,
-        )
+        audit(**told, refused=True, status=old, why=str(error))
         raise
 
 
