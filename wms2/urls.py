@@ -46,10 +46,7 @@ urlpatterns = [
     path("", include("requests_app.pages.urls")),
     path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    re_path(
-        r"^admin/requests_app/auditentry/(?P<rest>.*)$",
-        RedirectView.as_view(url="/admin/wms2/auditentry/%(rest)s", query_string=True),
-    ),
+    re_path(r"^admin/requests_app/auditentry/(?P<rest>.*)$", MOVED_AUDIT),
     path("admin/", admin.site.urls),
     path("api/v1/", include(api_v1)),
     re_path(r"^api/", NothingHereView.as_view()),

@@ -110,7 +110,7 @@ class Migration(migrations.Migration):
                 (
                     "overrides",
                     models.JSONField(
-                        blank=True, default=dict, help_text="typed per-request changes of knobs (requests_app.work.overrides)"
+                        blank=True, default=dict, help_text="typed per-request changes of knobs (requests_app.overrides)"
                     ),
                 ),
                 (

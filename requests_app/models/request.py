@@ -114,7 +114,7 @@ class Request(models.Model):
     urgent = models.BooleanField(default=False)
     production_steps = models.JSONField(default=list, blank=True)
     overrides = models.JSONField(
-        default=dict, blank=True, help_text="typed per-request changes of knobs (requests_app.work.overrides)"
+        default=dict, blank=True, help_text="typed changes of settings for this request (requests_app.work.overrides)"
     )
 
     status = models.CharField(max_length=50, choices=RequestStatus.choices, default=RequestStatus.NEW)

@@ -24,7 +24,7 @@ class Site(models.Model):
     status = models.CharField(max_length=50, choices=SiteStatus.choices, default=SiteStatus.ENABLED)
     status_reason = models.TextField(blank=True)
     status_actor = models.CharField(
-        max_length=100, blank=True, help_text="who set the status; empty: CRIC's sync, which never undoes a person's word"
+        max_length=100, blank=True, help_text="who set the status; empty: CRIC's sync, which never undoes an operator's decision"
     )
     total_slots = models.IntegerField(default=0)
     running_slots = models.IntegerField(default=0)

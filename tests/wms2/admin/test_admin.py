@@ -37,7 +37,7 @@ from wms2.admin import paging
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
-APPS = ("sites_app", "dags_app", "outputs_app", "requests_app")
+APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")
 MODELS = [model for name in APPS for model in apps.get_app_config(name).get_models()]
 LISTED = [model for model in MODELS if model is not Limit]
 #: session, user; group of operators where there are verbs; count, rows; filters that offer recent values or rows of small tables
@@ -234,6 +234,13 @@ def test_filters_offer_what_the_newest_rows_have(operator: Client, some: Scene) 
     only = shown(operator, f"{list_of(AuditEntry)}?action=request_abort")
     assert "wrong pile-up" in only
     assert "pdmvserv request_import" not in only
+
+
+def test_links_to_the_audit_where_it_was_lead_to_where_it_is(staff: Client) -> None:
+    moved = staff.get("/admin/requests_app/auditentry/?q=a_request")
+    assert (moved.status_code, moved["Location"]) == (302, "/admin/wms2/auditentry/?q=a_request")
+    assert staff.get(moved["Location"]).status_code == 200
+    assert staff.get("/admin/requests_app/auditentry/7/change/")["Location"] == "/admin/wms2/auditentry/7/change/"
 
 
 def test_a_status_has_its_colour_and_its_age(staff: Client, some: Scene) -> None:
