@@ -20,11 +20,17 @@ def test_every_place_that_the_page_names_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("app", ["requests_app", "dags_app"])
+@pytest.mark.parametrize("app", ["requests_app", "dags_app", "deploy"])
 def test_every_room_is_named_on_the_page(app: str) -> None:
     rooms = {path.parent for path in (ROOT / app).glob("*/__init__.py")} - {ROOT / app / name for name in ("migrations", "data")}
     told = {str(room.relative_to(ROOT)) for room in rooms} - {path.rstrip("/") for path in PATHS}
     assert told - {f"{app}/{name}" for name in ("api", "admin", "models")} == set()
+
+
+def test_no_test_imports_another() -> None:
+    """What several use is in ``tests/support``, or a helper without tests in their own folder."""
+    imports = re.compile(r"^\s*(?:from|import) (tests\.[\w.]*(?:test_\w+|conftest))", re.M)
+    assert [found for path in (ROOT / "tests").rglob("*.py") for found in imports.findall(path.read_text())] == []
 
 
 def test_requests_app_has_no_loose_pile() -> None:

@@ -230,29 +230,16 @@ RELATIONS = {
         _FILE_PAIR + " JOIN blocks b ON b.block_id = c.block_id",
         {"logical_file_name": "c.logical_file_name", "block_name": "b.block_name"},
     ),
-    "filechildren": _relation(
-        "filechildren",
-        "p.logical_file_name, c.logical_file_name AS child_logical_file_name, c.file_id AS child_file_id",
-        _FILE_PAIR,
-        {"logical_file_name": "p.logical_file_name"},
-    ),
     "blockparents": _relation(
         "blockparents",
         "c.block_name AS this_block_name, p.block_name AS parent_block_name",
         _BLOCK_PAIR,
         {"block_name": "c.block_name"},
     ),
-    "blockchildren": _relation("blockchildren", "c.block_name", _BLOCK_PAIR, {"block_name": "p.block_name"}),
     "datasetparents": _relation(
         "datasetparents",
         "c.dataset AS this_dataset, p.dataset_id AS parent_dataset_id, p.dataset AS parent_dataset",
         _DATASET_PAIR,
         {"dataset": "c.dataset"},
-    ),
-    "datasetchildren": _relation(
-        "datasetchildren",
-        "c.dataset_id AS child_dataset_id, c.dataset AS child_dataset, p.dataset",
-        _DATASET_PAIR,
-        {"dataset": "p.dataset"},
     ),
 }

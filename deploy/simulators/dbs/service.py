@@ -46,7 +46,6 @@ _PUTS = {
     "files": files.put_files,
     "acquisitioneras": reference.update_acquisition_era,
 }
-VERSION = "wms2-simulator"
 _DECODERS = {
     "datasets": ("dbs.datasets.InsertDatasets", "unable to decode dataset record"),
     "blocks": ("dbs.blocks.InsertBlocks", "unable to decode block record"),
@@ -84,8 +83,6 @@ class DbsService:
     def _get(self, request: Request, api: str) -> Response:
         if api == "healthz":
             return _records(request, [{"status": 200}])
-        if api == "serverinfo":
-            return _records(request, [{"server": VERSION, "dbs_version": VERSION}])
         if api == "metrics":
             return text_response(self._metrics())
         if api == "blockdump":

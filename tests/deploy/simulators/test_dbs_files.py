@@ -121,8 +121,6 @@ def test_parents_are_kept(world: World) -> None:
         child["logical_file_name"],
         parent["logical_file_name"],
     )
-    (record,) = world.read("filechildren", logical_file_name=parent["logical_file_name"])
-    assert record["child_logical_file_name"] == child["logical_file_name"]
 
 
 def test_a_file_without_events_or_lumis_is_taken(world: World) -> None:

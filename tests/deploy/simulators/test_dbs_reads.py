@@ -154,19 +154,13 @@ def test_a_look_up_that_cannot_be_decoded_answers_500_and_115(world: World, body
     assert dbs_error(answer) == 115
 
 
-def test_runs_of_a_dataset(world: World) -> None:
-    world.dbs("POST", "bulkblocks", two_runs())
-    assert world.read("runs", dataset=DATASET) == [{"run_num": 100}, {"run_num": 200}]
-    assert dbs_error(world.dbs("GET", "runs", role="DBSReader")) == 118
-
-
 def test_unknown_names_answer_an_empty_list(world: World) -> None:
     assert world.read("files", dataset="/A/B-v1/RAW") == []
     assert world.read("blocks", dataset="/A/B-v1/RAW") == []
     assert world.read("fileparents", block_name="/A/B-v1/RAW#1") == []
 
 
-@pytest.mark.parametrize("api", ["fileparents", "filechildren", "blockparents", "datasetparents", "blockorigin"])
+@pytest.mark.parametrize("api", ["fileparents", "blockparents", "datasetparents", "blockorigin"])
 def test_relations_need_a_name(world: World, api: str) -> None:
     assert dbs_error(world.dbs("GET", api, role="DBSReader")) == 118
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from django.apps import apps
 from django.db import connection
 
-OURS = ("requests_app", "dags_app", "outputs_app", "sites_app")
+OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 #: Written by every verb, refused or not.
 AUDIT = "audit_entries"
 #: What a thread of an evaluation in progress renews beside the test.
