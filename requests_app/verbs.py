@@ -131,7 +131,8 @@ declare(
         "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,
         told_of_each(lambda request: ["The remark below is shown with the request; WMS2 itself does not act on it."]),
         (Field("notes", help="the remark; empty takes it away", length=2000, blank="", rows=4),),
-        initial=lambda request: {"notes": request.notes}, path="note",
+        initial=lambda request: {"notes": request.notes}, path="note", single=True,
+        seen=lambda request: (f"{request.status} {request.notes}", request.get_status_display()),
     ),
     Verb(
         "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",

@@ -23,6 +23,7 @@ def tell_numbers(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
+    atomic = False  # each row by itself: none is kept locked, and it can be done again
     dependencies = [("requests_app", "0016_prepared")]
 
     operations = [migrations.RunPython(tell_numbers, migrations.RunPython.noop)]

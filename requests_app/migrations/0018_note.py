@@ -9,5 +9,7 @@ class Migration(migrations.Migration):
     dependencies = [("requests_app", "0017_splitting_numbers")]
 
     operations = [
-        migrations.AddField("request", "notes", models.TextField(blank=True, help_text="what operators note about it")),
+        migrations.AddField(
+            "request", "notes", models.TextField(blank=True, default="", db_default="", help_text="what operators note about it")
+        ),  # the default is for processes that do not know the column yet
     ]

@@ -108,7 +108,7 @@ class Request(models.Model):
     input_dataset = models.CharField(max_length=500, blank=True)
     campaign = models.CharField(max_length=100, blank=True)
     prep_id = models.CharField(max_length=200, blank=True)
-    notes = models.TextField(blank=True, help_text="what operators note about it")
+    notes = models.TextField(blank=True, default="", db_default="", help_text="what operators note about it")
     warnings = models.JSONField(default=list, blank=True, help_text="accepted with these; they stay visible")
     priority = models.IntegerField(default=100_000)
     urgent = models.BooleanField(default=False)

@@ -7,6 +7,8 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from dags_app.failure_rules import failure_rules_load
+from dags_app.models import FailureRule
 from requests_app.models import Limit, Request, RequestStatus
 from sites_app.models import Site, SiteStatus
 from tests.support.rows import request_row
@@ -79,3 +81,29 @@ def test_rows_and_verbs_that_are_not_there_are_named() -> None:
         operate("request", "nobody_has_it", "hold", "--reason", "x")
     with pytest.raises(CommandError, match="invalid choice: 'promote'"):
         operate("request", "r", "promote", "--reason", "x")
+
+
+def test_a_field_may_be_called_as_an_argument_of_the_command() -> None:
+    failure_rules_load()
+    rule = FailureRule.objects.filter(last_code__isnull=False).first()
+    assert rule is not None
+    operate("failure-rule", rule.name, "copy", "--reason", "x", "--name", "ours")
+    copy = FailureRule.objects.get(name="ours")
+    assert (copy.first_code, copy.last_code) == (rule.first_code, rule.last_code)
+    assert operate("failure-rule", "ours", "change", "--reason", "x", "--last-code", "").count("Done: change.") == 1
+    copy.refresh_from_db()
+    assert (copy.first_code, copy.last_code) == (rule.first_code, None)
+
+
+@pytest.mark.parametrize("actor", ["", " ", "x" * 101])
+def test_nothing_is_done_in_a_name_that_the_audit_cannot_keep(actor: str) -> None:
+    request = request_row(S.QUEUED)
+    with pytest.raises(CommandError, match="--actor: give a name of at most 100 characters"):
+        operate("request", request.request_name, "hold", "--reason", "x", "--actor", actor)
+    assert status(request) == S.QUEUED
+
+
+def test_notes_are_json_that_the_database_takes() -> None:
+    Site.objects.create(name="T2_CH_CERN")
+    with pytest.raises(CommandError, match="notes"):
+        operate("site", "T2_CH_CERN", "note", "--reason", "x", "--notes", '{"a": NaN}')

@@ -38,7 +38,10 @@ class Value:
 
     def number(self) -> float:
         """The value as a number; what Python reads as NaN or infinity is none."""
-        found = float(self._typed((int, float), "a number"))
+        try:
+            found = float(self._typed((int, float), "a number"))
+        except OverflowError:
+            found = math.inf
         if not math.isfinite(found):
             raise self.refuse(f"expected a number, found {found}")
         return found

@@ -47,10 +47,17 @@ def test_it_is_a_button_with_a_preview_that_starts_with_the_remark_there_is(admi
     asked = admin_client.get(VERB, {"id": request.pk}).content.decode()
     assert "WMS2 itself does not act on it." in text(asked)
     assert "ask Olga first</textarea>" in asked
-    form = {"id": request.pk, "seen": "completed", "reason": "because", "notes": "asked"}
+    form = {"id": request.pk, "seen": "completed ask Olga first", "reason": "because", "notes": "asked"}
     assert admin_client.post(VERB, form).status_code == 302
     assert notes(request) == "asked"
     assert "asked" in text(admin_client.get(f"/admin/requests_app/request/{request.pk}/change/").content.decode())
+
+
+def test_a_remark_that_another_has_changed_meanwhile_is_not_replaced_unseen(admin_client: Client) -> None:
+    request = request_row(RequestStatus.COMPLETED, notes="ask Paul first")
+    form = {"id": request.pk, "seen": "completed ask Olga first", "reason": "because", "notes": "asked"}
+    admin_client.post(VERB, form)
+    assert notes(request) == "ask Paul first"
 
 
 def test_it_is_a_command_and_stands_in_the_audit() -> None:

@@ -15,7 +15,10 @@ from wms2.api.problems import flattened, several
 from wms2.api.verbs import input_serializer
 from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import Field, Kind, Noun, Verb, arguments, nouns, perform, stands
+from wms2.verbs import OMIT, Field, Kind, Noun, Verb, arguments, nouns, perform, stands
+
+#: Before a field's name among the options, where a field may be called like something else.
+_FIELD = "field "
 
 
 class Command(BaseCommand):
@@ -28,7 +31,7 @@ class Command(BaseCommand):
         of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
         for noun in nouns():
             told = of_nouns.add_parser(noun.name, help=", ".join(verb.name for verb in noun.verbs))
-            told.add_argument("name", metavar="NAME", help="the row's name or key")
+            told.add_argument("row", metavar="NAME", help="the row's name or key")
             of_verbs = told.add_subparsers(dest="verb", required=True, metavar="VERB")
             for verb in noun.verbs:
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
@@ -41,37 +44,37 @@ class Command(BaseCommand):
         """
         noun = next(noun for noun in nouns() if noun.name == options["noun"])
         verb = next(verb for verb in noun.verbs if verb.name == options["verb"])
-        row = _row(noun, options["name"])
+        row, actor = _row(noun, options["row"]), _actor(options["actor"])
         why = verb.refused(row)
         told = [why] if why else verb.preview([row]).get(row.pk, ())
         self.stdout.write("\n".join([f"{row} is {stands(verb, row)[1]}.", *told]))
         if options["preview"]:
             return
-        named = {one.name: options[one.name] for one in verb.fields if options[one.name] is not None}
-        named = {name: value for name, value in verb.initial(row).items() if value not in (None, "")} | named
-        serializer = input_serializer(verb)(data={"reason": options["reason"], **named})
+        serializer = input_serializer(verb)(data={"reason": options["reason"], **_fields(verb, row, options)})
         if not serializer.is_valid():
             raise CommandError(several(tuple(flattened(serializer.errors))))
         try:
             given = arguments(verb, serializer.validated_data)
-            if not verb.repeated(row, options["actor"], given):
-                made = perform(verb, row, options["actor"], given)
-                row = made if isinstance(made, noun.model) else row
+            if not verb.repeated(row, actor, given):
+                made = perform(verb, row, actor, given)
+                row = made if isinstance(made, noun.model) else next(iter(noun.find(options["row"])), None)
         except (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError) as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
             if not lock_refused(error):
                 raise
             raise CommandError(BEING_CHANGED) from error
-        self.stdout.write(f"Done: {verb.name}. {row} is {stands(verb, row)[1]} now.")
+        self.stdout.write(f"Done: {verb.name}." + (f" {row} is {stands(verb, row)[1]} now." if row is not None else ""))
 
 
 def _options(parser: ArgumentParser, verb: Verb) -> None:
     parser.add_argument("--reason", required=True, help="why; kept in the audit")
-    parser.add_argument("--actor", default=getpass.getuser()[:100], help="the name in the audit (default: %(default)s)")
+    parser.add_argument("--actor", help="the name in the audit (default: yours)")
     parser.add_argument("--preview", action="store_true", help="only say what would happen")
     for one in verb.fields:
-        parser.add_argument(f"--{one.name.replace('_', '-')}", dest=one.name, help=one.help.replace("%", "%%"), **_reading(one))
+        parser.add_argument(
+            f"--{one.name.replace('_', '-')}", dest=_FIELD + one.name, help=one.help.replace("%", "%%"), **_reading(one)
+        )
 
 
 def _reading(one: Field) -> dict[str, Any]:
@@ -81,10 +84,36 @@ def _reading(one: Field) -> dict[str, Any]:
         case Kind.TEXTS:
             return {"action": "append", "metavar": "TEXT"}
         case Kind.NOTES:
-            return {"type": json.loads, "metavar": "JSON"}
+            return {"type": _json, "metavar": "JSON"}
         case Kind.CHOICE:
             return {"choices": [str(value) for value, _ in one.choices]}
     return {"metavar": one.kind.name}
+
+
+def _fields(verb: Verb, row: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """What was given, over what the row has; an empty text takes away a value that may be missing."""
+    has = {name: value for name, value in verb.initial(row).items() if value not in (None, "")}
+    given = has | {one.name: options[_FIELD + one.name] for one in verb.fields if options[_FIELD + one.name] is not None}
+    may_be_missing = {one.name for one in verb.fields if one.blank is not OMIT and one.kind is not Kind.TEXT}
+    return {name: value for name, value in given.items() if value != "" or name not in may_be_missing}
+
+
+def _json(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _actor(given: str | None) -> str:
+    """The name in the audit, which has room for 100 characters."""
+    try:
+        actor = (getpass.getuser() if given is None else given).strip()
+    except (KeyError, OSError) as error:
+        raise CommandError("nobody knows your name here: give --actor") from error
+    if not 0 < len(actor) <= 100:
+        raise CommandError("--actor: give a name of at most 100 characters")
+    return actor
 
 
 def _row(noun: Noun, name: str) -> Any:
