@@ -20,7 +20,7 @@ from dags_app.services.failure_rules import (
     switch_refused,
     take_back_refused,
 )
-from dags_app.services.lost import losses_of, schedd_confirm_lost
+from dags_app.services.lost import lost_queue_of, schedd_confirm_lost
 from dags_app.services.steer import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
 from wms2.adapters.types import JobStatus
@@ -40,7 +40,7 @@ extend(Site, told=_live_anywhere, of=("enable", "drain", "disable", "maintenance
 
 
 def _lost(schedd: Schedd) -> list[str]:
-    found = losses_of(schedd)
+    found = lost_queue_of(schedd)
     if found.refusal:
         return found.words()
     dags = counted(len(found.affected), "DAG")
@@ -52,7 +52,7 @@ def _lost(schedd: Schedd) -> list[str]:
 
 
 def _lost_seen(schedd: Schedd) -> tuple[str, str]:
-    affected = losses_of(schedd).affected
+    affected = lost_queue_of(schedd).affected
     return " ".join(sorted(str(row.dag.pk) for row in affected)), f"{counted(len(affected), 'DAG')} suspected lost"
 
 
@@ -62,7 +62,7 @@ extend(
         "lost", "Confirm lost",
         "An operator's confirmation that the schedd's queue is lost. Refused without evidence. What is done counts, the affected"
         " requests are held; answers with what was confirmed.",
-        schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: losses_of(schedd).refusal, seen=_lost_seen,
+        schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
         path="confirm-lost", dangerous=True,
     ),
     told=_live_there, of=("enable", "drain", "disable"),

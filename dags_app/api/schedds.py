@@ -12,7 +12,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 import dags_app.verbs  # noqa: F401  declares them
-from dags_app.services.lost import losses_of
+from dags_app.services.lost import lost_queue_of
 from sites_app.models import QueueChange, Schedd
 from sites_app.selectors import schedds_known
 from wms2.api.problems import bad_field
@@ -79,7 +79,7 @@ class ScheddLossView(ApiView):
     @extend_schema(parameters=[_POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As rows and DAG directories have it now; no schedd is asked."""
-        return Response(self.get_serializer(losses_of(_schedd(request, schedds_known(), name))).data)
+        return Response(self.get_serializer(lost_queue_of(_schedd(request, schedds_known(), name))).data)
 
 
 def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:

@@ -232,7 +232,7 @@ class LostDag:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LostQueue:
     """What speaks for and against the loss of a schedd's queue. ``refusal`` is empty when a person may confirm it."""
 
     schedd: Schedd
@@ -263,7 +263,7 @@ class Losses:
         return said + [f"{row.request_name}: {row.why}; {', '.join(row.directory.words())}." for row in self.affected]
 
 
-def losses_of(schedd: Schedd) -> Losses:
+def lost_queue_of(schedd: Schedd) -> LostQueue:
     """The evidence as it is now; reads rows and DAG directories, asks no schedd."""
     now, window = clock.now(), conf().schedd_suspicion_seconds
     silent = (now - schedd.unreachable_since).total_seconds() if schedd.unreachable_since else None
@@ -275,10 +275,10 @@ def losses_of(schedd: Schedd) -> Losses:
     gone = silent is not None and silent > window and not any(_writes(found) for _, found in seen)
     dags = tuple(_judged(dag, found, gone) for dag, found in seen)
     changes = tuple(QueueChange.objects.filter(schedd=schedd)[:_CHANGES])
-    return Losses(schedd, silent, changes, dags, _refusal(schedd, silent, dags, now))
+    return LostQueue(schedd, silent, changes, dags, _refusal(schedd, silent, dags, now))
 
 
-def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> Losses:
+def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue:
     """Take an operator's confirmation that these DAGs are lost; the life cycle sweeps, ends them, and holds their requests.
 
     Asked again within the window, with nothing new to confirm, it was done already.
@@ -286,7 +286,7 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> Losses:
     Raises:
         InvalidTransition: there is no evidence; it says what there is.
     """
-    found = losses_of(schedd)
+    found = lost_queue_of(schedd)
     evidence = {"words": found.words(), "dags": [str(row.dag.pk) for row in found.affected]}
     with audited(actor=actor, action="schedd_confirm_lost", target=schedd.name, target_type="schedd", reason=reason, **evidence):
         if found.refusal:

@@ -23,7 +23,7 @@ from wms2.errors import ServiceUnavailable
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
-#: Why jobs are strays.
+#: Why jobs are orphans.
 UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan has gone"
 
 
@@ -77,13 +77,13 @@ def orphans_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
     # the outer job's ad has the row's own id, all others that of the first submission of the directory
     known = {str(key) for keys in live.values_list("pk", "directory_id") for key in keys}
     try:
-        found = factory.htcondor(schedd.name, schedd.collector).strays(known)
+        found = factory.htcondor(schedd.name, schedd.collector).orphans(known)
     except ServiceUnavailable as error:
         log.warning("strays not looked for, next time again", schedd=schedd.name, error=str(error))
         return
     rows = DAG.objects.filter(directory_id__in=[each.dag_id for each in found if _is_uuid(each.dag_id)])
     ended = {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
-    before = {each["dag_id"]: each for each in schedd.strays}
+    before = {each["dag_id"]: each for each in schedd.orphans}
     seen = []
     for each in found:
         last = before.get(each.dag_id, {"since": now.isoformat(), "looks": 0})
@@ -91,8 +91,8 @@ def orphans_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
         seen.append(asdict(each) | {"why": why, "since": last["since"], "looks": last["looks"] + 1})
         log.error("jobs that no live DAG knows", schedd=schedd.name, **seen[-1])
     with fenced():
-        Schedd.objects.filter(pk=schedd.pk).update(strays=seen, strays_asked_at=now)
-    schedd.strays, schedd.strays_asked_at = seen, now
+        Schedd.objects.filter(pk=schedd.pk).update(orphans=seen, orphans_asked_at=now)
+    schedd.orphans, schedd.orphans_asked_at = seen, now
 
 
 def _is_uuid(text: str) -> bool:

@@ -36,11 +36,11 @@ IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What came of asking a schedd: ``change`` when its queue is another one, ``strays`` among the jobs in it."""
+    """What came of asking a schedd: ``change`` when its queue is another one, ``orphans`` among the jobs in it."""
 
     answered: bool
     change: QueueChange | None = None
-    strays: tuple[Orphan, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
 
 
 def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed:
@@ -79,7 +79,7 @@ def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed
     with fenced():
         lost_settle(schedd, {ad.dag_id for ad in outer}, now)
     crash_point("poll.recorded")
-    return Observed(answered=True, change=change, strays=orphans_among(outer))
+    return Observed(answered=True, change=change, orphans=orphans_among(outer))
 
 
 def _collector_says(condor: HtcondorAdapter) -> str:

@@ -253,9 +253,9 @@ def one_job_per_dag(dags: Iterable[DagRow], jobs: Sequence[CondorJob]) -> Iterat
 def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> Iterator[str]:
     """Every DAGMan job of this instance belongs to a DAG row."""
     known = {dag.dag_id for dag in dags}
-    strays = [job.cluster for job in jobs if job.dag_id not in known]
-    if strays:
-        yield f"DAGMan jobs that no DAG row knows, {some(strays)}"
+    orphans = [job.cluster for job in jobs if job.dag_id not in known]
+    if orphans:
+        yield f"DAGMan jobs that no DAG row knows, {some(orphans)}"
 
 
 def ledger_adds_up(ledger: Ledger) -> Iterator[str]:

@@ -17,8 +17,8 @@ from requests_app.api.system_serializers import (
     SummarySerializer,
 )
 from requests_app.limits import limit_set
-from requests_app.selectors.admission import admission_standing, config_in_force, placed, queue_rows
-from requests_app.selectors.lifecycle import lifecycle_standing, schedds_shown
+from requests_app.selectors.admission import admission_state, config_in_force, placed, queue_rows
+from requests_app.selectors.lifecycle import lifecycle_state, schedds_shown
 from requests_app.selectors.summary import system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import if_match
@@ -39,7 +39,7 @@ class AdmissionQueueView(ApiView):
     @extend_schema(parameters=list(PAGE_PARAMETERS))
     def get(self, request: HttpRequest) -> Response:
         """A page of the queue in the order of admission."""
-        pager, standing = NumberedPages(), admission_standing()
+        pager, standing = NumberedPages(), admission_state()
         rows = pager.paginate_queryset(queue_rows(), request)
         counts = {name: getattr(standing, name) for name in standing.__slots__}
         body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
@@ -85,7 +85,7 @@ class LifecycleView(ApiView):
     def get(self, request: HttpRequest) -> Response:
         """As the rows have it."""
         context = {**self.get_serializer_context(), "schedds": schedds_shown()}
-        return Response(LifecycleSerializer(lifecycle_standing(), context=context).data)
+        return Response(LifecycleSerializer(lifecycle_state(), context=context).data)
 
 
 class StatusView(ApiView):

@@ -94,7 +94,7 @@ class ScheddSerializer(serializers.Serializer):
     version = serializers.CharField(allow_blank=True)
     live_dags = serializers.IntegerField()
     dagmans_running = serializers.IntegerField()
-    strays = OrphanSerializer(source="strays_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
+    strays = OrphanSerializer(source="orphans_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
     max_dagman_slots = serializers.IntegerField()
     last_answer_at = serializers.DateTimeField(allow_null=True)
     unreachable_since = serializers.DateTimeField(allow_null=True)

@@ -31,7 +31,7 @@ from requests_app.api.verbs import REQUESTS
 from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
 from requests_app.selectors.versions import version_chain
-from requests_app.selectors.workflows import workflow_standing, workflows_shown, workflows_stored
+from requests_app.selectors.workflows import workflow_progress, workflows_shown, workflows_stored
 from requests_app.services.intake import request_receive
 from requests_app.services.verbs import request_change
 from wms2.api.verbs import actor_of, verb_method
@@ -153,4 +153,4 @@ class WorkflowStatusView(ApiView):
     def get(self, request: HttpRequest, pk: Any) -> Response:
         """Counted now."""
         workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
-        return Response(self.get_serializer(workflow_standing(workflow)).data)
+        return Response(self.get_serializer(workflow_progress(workflow)).data)

@@ -103,10 +103,10 @@ def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
                 reason="the schedd answers with another job queue; what was in the former one may be lost",
                 old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
             )  # fmt: skip
-    orphans_remove(schedd, seen.strays, fenced)
+    orphans_remove(schedd, seen.orphans, fenced)
     now = clock.now()
     look_again = now - timedelta(seconds=conf().stray_look_seconds)
-    if seen.answered and (schedd.strays_asked_at is None or schedd.strays_asked_at <= look_again):
+    if seen.answered and (schedd.orphans_asked_at is None or schedd.orphans_asked_at <= look_again):
         orphans_look(schedd=schedd, now=now, fenced=fenced)
 
 

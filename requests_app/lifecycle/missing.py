@@ -14,7 +14,7 @@ from requests_app.lease import Evaluation
 from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
 from requests_app.states import hold_changes
-from requests_app.work.exclusions import exclusions_standing
+from requests_app.work.exclusions import exclusions_open
 from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
 from requests_app.work.overrides import max_excluded
 from requests_app.work.spec import spec_of
@@ -100,7 +100,7 @@ def alert_missing(evaluation: Evaluation) -> None:
 def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
-    standing = exclusions_standing(request.workflow)
+    standing = exclusions_open(request.workflow)
     most = max_excluded(request)
     if standing.fraction <= most:
         return False

@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 RETURNED = "dag.returned"
 
 
-def orphans_remove(schedd: Schedd, strays: Iterable[Orphan], fenced: Fenced) -> None:
+def orphans_remove(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> None:
     """Tell each once, and ask the schedd to remove those that are not on their way out.
 
     Raises:
         LeaseLost: somebody else leads by now; what was seen is of the past, and nothing more is removed.
     """
-    for orphan in strays:
+    for orphan in orphans:
         with fenced():
             _tell_once(schedd, orphan)
         if orphan.being_removed:

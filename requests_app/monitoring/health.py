@@ -20,7 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from requests_app.installation import installation_verify
-from requests_app.selectors.lifecycle import lifecycle_standing
+from requests_app.selectors.lifecycle import lifecycle_state
 from wms2 import clock
 from wms2.api.views import METHODS
 from wms2.celery import app
@@ -107,7 +107,7 @@ def _instance() -> str:
 
 
 def _lifecycle() -> str:
-    standing = lifecycle_standing()
+    standing = lifecycle_state()
     if standing.cycle_age_seconds is None:
         return "no cycle has run yet"
     return f"the last cycle ended {standing.cycle_age_seconds:.0f} s ago" if standing.stale else ""

@@ -20,7 +20,7 @@ from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, Pro
 from requests_app.admission import queue, slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
-from requests_app.selectors.lifecycle import lifecycle_standing
+from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import request_facts, status_counts
 from wms2 import clock
 from wms2.circuits import FAILURES, circuits
@@ -79,16 +79,16 @@ def _admission() -> Iterator[Metric]:
 
 
 def _dags() -> Iterator[Metric]:
-    live, suspected, strays, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
+    live, suspected, orphans, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
     for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
-        strays[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.strays_told)
+        orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_told)
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since else 1.0)
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
-    yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", strays.items())
+    yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min("observed_at")))
@@ -129,7 +129,7 @@ def _circuits() -> Iterator[Metric]:
 def _lifecycle() -> Iterator[Metric]:
     skew = "How far the clock of the host that was scraped is ahead of the database's"
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
-    standing = lifecycle_standing()
+    standing = lifecycle_state()
     yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether somebody holds the life cycle's lease", float(standing.leading))
     yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.epoch)
     if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that

@@ -65,12 +65,12 @@ def attention() -> Attention:
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
     units = unit_counts([row.workflow.pk for row in shown if hasattr(row, "workflow")])
-    schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(strays=[])).order_by("unreachable_since", "pk")
+    schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(orphans=[])).order_by("unreachable_since", "pk")
     return Attention(
         requests=tuple(_needing(row, effects[row.pk], units) for row in shown),
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
-        stray_schedds=tuple(row for row in schedds if row.strays_told),
+        stray_schedds=tuple(row for row in schedds if row.orphans_told),
     )
 
 

@@ -13,7 +13,7 @@ from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
 from requests_app.pages.attention import Attention, attention
-from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
+from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from wms2.tones import tone
 
 
@@ -46,7 +46,7 @@ class Installation:
     total: int
     slots_used: int
     slots_limit: int
-    lifecycle: LifecycleStanding
+    lifecycle: LifecycleState
     attention: Attention
 
 
@@ -59,7 +59,7 @@ def installation() -> Installation:
         total=sum(numbers.values()),
         slots_used=slots_used(),
         slots_limit=limit_int("max_active_dags"),
-        lifecycle=lifecycle_standing(),
+        lifecycle=lifecycle_state(),
         attention=attention(),
     )
 

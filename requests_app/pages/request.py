@@ -19,7 +19,7 @@ from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
-from requests_app.selectors.workflows import WorkflowStanding, workflow_standing
+from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import verb_url
 from wms2.models import AuditEntry
@@ -108,7 +108,7 @@ class Work:
 
     workflow: Workflow
     datasets: tuple[str, ...]
-    standing: WorkflowStanding
+    standing: WorkflowProgress
     account: Account
     rounds: tuple[CountRow, ...]
     sites: tuple[CountRow, ...]
@@ -177,7 +177,7 @@ def request_page(request: Request) -> RequestPage:
 
 
 def _work(request: Request, workflow: Workflow) -> Work:
-    standing = workflow_standing(workflow)
+    standing = workflow_progress(workflow)
     cells, left_out, problem = _cells(standing.dag)
     dags = tuple(DAG.objects.select_related("round").filter(workflow=workflow).order_by("-created_at")[:MOST_DAGS])
     return Work(

@@ -18,7 +18,7 @@ from requests_app.models import Request
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.request import dag_verb_links, request_page, verb_links
-from requests_app.selectors.lifecycle import lifecycle_standing
+from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.requests import requests_listed
 from wms2.api.permissions import is_operator
 
@@ -48,7 +48,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     dag = page.work.dag.dag if page.work and page.work.dag else None
     context = {
         "page": page,
-        "lifecycle": lifecycle_standing(),
+        "lifecycle": lifecycle_state(),
         "verbs": verb_links(row) if acts else [],
         "dag_verbs": dag_verb_links(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }

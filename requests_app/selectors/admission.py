@@ -16,7 +16,7 @@ from wms2.conf import conf
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionStanding:
+class AdmissionState:
     """Slots and the queue's length. ``next_in_queue`` is the first that is not pausing after a failure."""
 
     active_dags: int
@@ -46,10 +46,10 @@ class LimitInForce:
     changed_at: datetime | None
 
 
-def admission_standing() -> AdmissionStanding:
+def admission_state() -> AdmissionState:
     """Count."""
     queued, able = queue().count(), eligible().count()
-    return AdmissionStanding(
+    return AdmissionState(
         active_dags=slots_used(),
         max_active_dags=limit_int("max_active_dags"),
         queued_workflows=queued,

@@ -18,7 +18,7 @@ STALE_CYCLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleStanding:
+class LifecycleState:
     """The leader's lease and its last cycle. Ages are in seconds; None before there was one."""
 
     holder: str
@@ -48,13 +48,13 @@ class LifecycleStanding:
         return "" if self.leading else "nobody leads the life cycle"
 
 
-def lifecycle_standing() -> LifecycleStanding:
+def lifecycle_state() -> LifecycleState:
     """One query."""
     row = Lease.objects.filter(name=LEADER_LEASE).annotate(moment=clock.in_sql()).first()
     now: datetime = row.moment if row else datetime.now(UTC)
     data: dict[str, Any] = row.data if row else {}
     ended = _moment(data.get("cycle_ended_at"))
-    return LifecycleStanding(
+    return LifecycleState(
         holder=row.owner if row else "",
         epoch=row.epoch if row else 0,
         leading=bool(row and row.owner and row.expires_at and row.expires_at > now),

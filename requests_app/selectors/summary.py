@@ -11,8 +11,8 @@ from django.db.models import Count, Min, Model
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
 from requests_app.models import HoldCode, Request, RequestStatus, Workflow, WorkflowStatus
-from requests_app.selectors.admission import AdmissionStanding, admission_standing
-from requests_app.selectors.lifecycle import LifecycleStanding, lifecycle_standing
+from requests_app.selectors.admission import AdmissionState, admission_state
+from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from sites_app.models import Site, SiteStatus
 
 
@@ -28,8 +28,8 @@ class SystemSummary:
     blocks: dict[str, int]
     effects_open: dict[str, int]
     sites: dict[str, int]
-    admission: AdmissionStanding
-    lifecycle: LifecycleStanding
+    admission: AdmissionState
+    lifecycle: LifecycleState
 
 
 def status_counts(model: type[Model], field: str, known: list[str], **filters: Any) -> dict[str, int]:
@@ -69,6 +69,6 @@ def system_summary() -> SystemSummary:
         blocks=status_counts(ProcessingBlock, "status", BlockStatus.values),
         effects_open=status_counts(Effect, "state", [state.value for state in OPEN_EFFECT], state__in=OPEN_EFFECT),
         sites=status_counts(Site, "status", SiteStatus.values),
-        admission=admission_standing(),
-        lifecycle=lifecycle_standing(),
+        admission=admission_state(),
+        lifecycle=lifecycle_state(),
     )

@@ -22,7 +22,7 @@ MAX_ESTIMATE = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
-class BlockStanding:
+class BlockProgress:
     """A block, and how many of its units are done."""
 
     block: ProcessingBlock
@@ -35,7 +35,7 @@ class BlockStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowStanding:
+class WorkflowProgress:
     """A workflow's progress. ``estimated_completion`` rests on the rate since its DAG was submitted; None without one."""
 
     workflow: Workflow
@@ -43,12 +43,12 @@ class WorkflowStanding:
     dag_units: UnitCounts
     dag_nodes_done: int
     units: UnitCounts
-    blocks: list[BlockStanding]
+    blocks: list[BlockProgress]
     progress_percent: float
     estimated_completion: datetime | None
 
     @property
-    def with_dag(self) -> WorkflowStanding | None:
+    def with_dag(self) -> WorkflowProgress | None:
         """Itself, if there is a DAG to tell of."""
         return self if self.dag else None
 
@@ -63,7 +63,7 @@ def workflows_shown() -> QuerySet[Workflow]:
     return Workflow.objects.only(*_LISTED)
 
 
-def workflow_standing(workflow: Workflow) -> WorkflowStanding:
+def workflow_progress(workflow: Workflow) -> WorkflowProgress:
     """Count; a fixed number of queries."""
     dag = dag_last(workflow.pk)
     since = dag.submitted_at if dag is not None and dag.submitted_at else timezone.now()
@@ -71,13 +71,13 @@ def workflow_standing(workflow: Workflow) -> WorkflowStanding:
     units = counts.unit_counts([workflow.pk])[workflow.pk]
     blocks = list(ProcessingBlock.objects.filter(workflow=workflow))
     done = blocks_done_units([block.pk for block in blocks])
-    return WorkflowStanding(
+    return WorkflowProgress(
         workflow=workflow,
         dag=dag,
         dag_units=counts.unit_counts_of_round(dag.round_id) if dag else UnitCounts(),
         dag_nodes_done=counts.nodes_done(dag) if dag else 0,
         units=units,
-        blocks=[BlockStanding(block, done.get(block.pk, 0)) for block in blocks],
+        blocks=[BlockProgress(block, done.get(block.pk, 0)) for block in blocks],
         progress_percent=_percent(workflow, units, progress),
         estimated_completion=_estimate(workflow, units, progress, dag),
     )

@@ -43,7 +43,7 @@ class Standing:
         return self.count / self.wanted if self.count else 0.0
 
 
-def exclusions_standing(workflow: Workflow) -> Standing:
+def exclusions_open(workflow: Workflow) -> Standing:
     """As the rows are now."""
     rows = InputFile.objects.filter(workflow=workflow)
     files = rows.filter(excluded_kind__in=_MISSED).exclude(Q(events=0) & Q(lumis={}))
@@ -53,12 +53,12 @@ def exclusions_standing(workflow: Workflow) -> Standing:
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:
     """Whether the request would be held for them now."""
-    return exclusions_standing(workflow).fraction > max_excluded(request)
+    return exclusions_open(workflow).fraction > max_excluded(request)
 
 
 def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> int:
     """The request may complete without them; in the caller's transaction. Returns how many."""
-    rows = list(exclusions_standing(workflow).files)
+    rows = list(exclusions_open(workflow).files)
     for row in rows:
         row.excluded_kind = ExclusionKind.ACCEPTED
         row.excluded_reason = f"{row.excluded_reason}; accepted by {actor}: {reason}"

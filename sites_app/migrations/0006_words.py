@@ -7,6 +7,25 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.SeparateDatabaseAndState(  # the columns keep their names
+            state_operations=[
+                migrations.RenameField("schedd", "strays", "orphans"),
+                migrations.RenameField("schedd", "strays_asked_at", "orphans_asked_at"),
+                migrations.AlterField(
+                    "schedd",
+                    "orphans",
+                    models.JSONField(
+                        blank=True,
+                        db_column="strays",
+                        default=list,
+                        help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name",
+                    ),
+                ),
+                migrations.AlterField(
+                    "schedd", "orphans_asked_at", models.DateTimeField(blank=True, db_column="strays_asked_at", null=True)
+                ),
+            ]
+        ),
         migrations.AlterField(
             model_name="site",
             name="status_actor",

@@ -37,10 +37,13 @@ class Schedd(models.Model):
     collector_says = models.CharField(
         max_length=300, blank=True, help_text="while it is silent: what the collector knows of it; kept as evidence"
     )
-    strays = models.JSONField(
-        default=list, blank=True, help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name"
+    orphans = models.JSONField(
+        default=list,
+        blank=True,
+        db_column="strays",
+        help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name",
     )
-    strays_asked_at = models.DateTimeField(null=True, blank=True)
+    orphans_asked_at = models.DateTimeField(null=True, blank=True, db_column="strays_asked_at")
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -56,9 +59,9 @@ class Schedd(models.Model):
         return self.name
 
     @property
-    def strays_told(self) -> list[dict[str, Any]]:
-        """Strays that were there at two looks: what a DAG leaves for a moment when it ends is none."""
-        return [each for each in self.strays if each["looks"] > 1]
+    def orphans_told(self) -> list[dict[str, Any]]:
+        """Orphans that were there at two looks: what a DAG leaves for a moment when it ends is none."""
+        return [each for each in self.orphans if each["looks"] > 1]
 
 
 class QueueChange(models.Model):

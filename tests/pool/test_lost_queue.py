@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
-from dags_app.services.lost import losses_of, schedd_confirm_lost
+from dags_app.services.lost import lost_queue_of, schedd_confirm_lost
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_import, request_release
 from requests_app.services.release import ReleaseMode
@@ -55,7 +55,7 @@ def test_a_queue_that_is_lost_is_told_confirmed_by_a_person_and_its_work_done_on
         assert lost.total_work_units > units_done(request)
         change = QueueChange.objects.get()
         assert change.new_birthdate > change.old_birthdate
-        (found,) = losses_of(Schedd.objects.get()).affected
+        (found,) = lost_queue_of(Schedd.objects.get()).affected
         assert (found.dag, found.directory.metrics, found.directory.rescue) == (lost, "", "")
 
         schedd_confirm_lost(schedd=Schedd.objects.get(), **BY)

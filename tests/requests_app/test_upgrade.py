@@ -23,7 +23,7 @@ from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, P
 from outputs_app.owning import lumi_next, names_refuse
 from requests_app.lifecycle import leader
 from requests_app.models import LEADER_LEASE, InputFile, Request
-from requests_app.work.exclusions import exclusions_standing
+from requests_app.work.exclusions import exclusions_open
 from requests_app.work.spec import spec_of, spec_to_json
 from tests.support.rows import generation_spec
 from wms2.errors import DocumentRefused
@@ -270,7 +270,7 @@ def test_a_filled_database_comes_along(database: None) -> None:
     # -- the rest
     kinds_of = dict(InputFile.objects.values_list("lfn", "excluded_kind"))
     assert kinds_of == {"/a": "", "/b": "unwanted", "/c": "lost", "/d": "late", "/e": "operator"}
-    left_out = exclusions_standing(Request.objects.get(request_name="active").workflow)
+    left_out = exclusions_open(Request.objects.get(request_name="active").workflow)
     assert [file.lfn for file in left_out.files] == ["/c"], "it is held over this one before it completes"
     running = {dag.workflow.request_id: dag.nodes_running for dag in DAG.objects.select_related("workflow")}
     assert (running["active"], running["first"]) == (4, 0)

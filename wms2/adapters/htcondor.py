@@ -144,11 +144,11 @@ class HtcondorAdapter:
             "op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": limit, "since": end,
         }  # fmt: skip
 
-    def strays(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
+    def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         """Jobs of ours in the queue that are of none of these DAGs: DAGMans and node jobs, counted by the DAG they name."""
-        call = {"op": "query", "constraint": ads.strays(self._instance, known_dag_ids), "projection": ads.ORPHAN_PROJECTION}
+        call = {"op": "query", "constraint": ads.orphans(self._instance, known_dag_ids), "projection": ads.ORPHAN_PROJECTION}
         (rows,) = self._ask([call], "strays")
-        return ads.stray_jobs(rows)
+        return ads.orphan_jobs(rows)
 
     def collector_ad(self) -> ScheddAd | None:
         """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too.

@@ -117,14 +117,14 @@ def node_jobs(dag_id: str, instance: str) -> str:
     return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
 
 
-def strays(instance: str, known_dag_ids: Iterable[str]) -> str:
+def orphans(instance: str, known_dag_ids: Iterable[str]) -> str:
     """Constraint: jobs of ours, DAGMans included, that are of none of these DAGs and are not on their way out."""
     known = ",".join(sorted(known_dag_ids))
     mine = f'{INSTANCE} =?= {literal(instance)} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
     return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
 
 
-def stray_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
+def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
     """Jobs by the DAG id that they carry."""
     found: dict[str, list[Ad]] = {}
     for ad in ads:

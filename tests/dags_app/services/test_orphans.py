@@ -55,12 +55,12 @@ def test_one_that_is_on_its_way_out_says_so() -> None:
 
 
 class Queue:
-    """A schedd's answers to a look for strays."""
+    """A schedd's answers to a look for orphans."""
 
     def __init__(self, *answers: list[OrphanJobs] | ServiceUnavailable) -> None:
         self.answers, self.known = list(answers), set[str]()
 
-    def strays(self, known: Collection[str]) -> list[OrphanJobs]:
+    def orphans(self, known: Collection[str]) -> list[OrphanJobs]:
         self.known = set(known)
         answer = self.answers.pop(0)
         if isinstance(answer, ServiceUnavailable):
@@ -82,15 +82,15 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
     monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
     orphans_look(schedd=schedd, fenced=nullcontext, now=now)
     assert queue.known == {str(live.pk), str(live.directory_id)}
-    assert schedd.strays_told == [], "a DAG that ends leaves some for a moment"
+    assert schedd.orphans_told == [], "a DAG that ends leaves some for a moment"
     orphans_look(schedd=schedd, fenced=nullcontext, now=now)
-    assert len(schedd.strays) == 4, "a silent schedd says nothing"
+    assert len(schedd.orphans) == 4, "a silent schedd says nothing"
     orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=10))
     schedd.refresh_from_db()
-    assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.strays_told] == [
+    assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.orphans_told] == [
         (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
     ]  # fmt: skip
-    assert {each["since"] for each in schedd.strays} == {now.isoformat()}
+    assert {each["since"] for each in schedd.orphans} == {now.isoformat()}
     assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
     orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=20))
-    assert [each["dag_id"] for each in schedd.strays_told] == [nobody]
+    assert [each["dag_id"] for each in schedd.orphans_told] == [nobody]

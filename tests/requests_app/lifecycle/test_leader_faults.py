@@ -158,14 +158,14 @@ def test_a_leader_that_was_replaced_removes_no_job(world: World, monkeypatch) ->
     with leader.leading() as leadership:
         assert leadership is not None
         seen = schedd_observe(schedd=Schedd.objects.get(), instance=INSTANCE, fenced=leadership.fenced)
-        assert [orphan.cluster for orphan in seen.strays] == [job.cluster]
+        assert [orphan.cluster for orphan in seen.orphans] == [job.cluster]
         somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):
-            orphans_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
+            orphans_remove(Schedd.objects.get(), seen.orphans, leadership.fenced)
         assert not job.remove_reason
     with leader.leading() as leadership:
         assert leadership is not None
-        orphans_remove(Schedd.objects.get(), seen.strays, leadership.fenced)
+        orphans_remove(Schedd.objects.get(), seen.orphans, leadership.fenced)
         assert job.remove_reason
 
 

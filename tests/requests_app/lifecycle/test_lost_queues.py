@@ -10,7 +10,7 @@ from django.db import transaction
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.layout import post_name
-from dags_app.services.lost import dag_fence_off, losses_of, schedd_confirm_lost
+from dags_app.services.lost import dag_fence_off, lost_queue_of, schedd_confirm_lost
 from dags_app.services.stop import halt_file
 from requests_app.lifecycle.cycle import schedds_to_watch
 from requests_app.models import Event, HoldCode, Request, RequestStatus
@@ -193,7 +193,7 @@ def test_a_job_that_the_schedd_forgot_is_suspected_in_a_queue_that_is_the_same(w
     world.cycle()
     assert fresh(request).alert_code == "queue_suspected"
     assert "the schedd's queue is the same as before" in fresh(request).waiting_for
-    assert losses_of(schedd()).refusal == ""
+    assert lost_queue_of(schedd()).refusal == ""
 
 
 def test_a_dag_that_is_in_the_queue_again_was_never_lost(world: World) -> None:
@@ -252,7 +252,7 @@ def test_without_evidence_the_button_is_refused_and_the_refusal_is_audited(world
 
 def test_a_confirmed_loss_holds_the_request_and_a_release_plans_what_is_left(world: World) -> None:
     request, job = suspected(world)
-    found = losses_of(schedd())
+    found = lost_queue_of(schedd())
     assert [row.request_name for row in found.affected] == [request.request_name]
     assert "status file: 1 of 3 units done" in " ".join(found.words())
     for _ in range(2):
@@ -499,7 +499,7 @@ def test_numbers_that_begin_again_do_not_mix_up_dags(world: World) -> None:
         world.cycle()
     assert fresh(new).status == S.COMPLETED
     assert fresh(old).status == S.ACTIVE, "the other DAG's end proves nothing about it"
-    assert losses_of(schedd()).affected
+    assert lost_queue_of(schedd()).affected
 
 
 def test_an_old_rescue_file_is_not_used_where_more_is_done_by_now(world: World) -> None:

@@ -156,7 +156,7 @@ class ScriptedSchedd:
 
         return self._ask("history", act)
 
-    def strays(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
+    def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         def act() -> list[OrphanJobs]:
             live = Counter(job.dag_id for job in self.jobs if job.live and job.dag_id not in known_dag_ids)
             return [OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()]

@@ -81,11 +81,11 @@ def test_jobs_of_no_known_dag_are_counted_with_their_dagmans(pool: Pool, adapter
     cluster = dag.submit(adapter)
     known.submit(adapter)
     until(lambda: jobs_running(adapter.watch(pool.instance)[1]) == 2)
-    (found,) = adapter.strays([known.dag_id])
+    (found,) = adapter.orphans([known.dag_id])
     assert (found.dag_id, found.request_name, found.dagmans, found.jobs) == (dag.dag_id, "user_Task_1", 1, 1)
-    assert adapter.strays([dag.dag_id, known.dag_id]) == []
+    assert adapter.orphans([dag.dag_id, known.dag_id]) == []
     adapter.remove(cluster, "end of test")
-    until(lambda: adapter.strays([known.dag_id]) == [])
+    until(lambda: adapter.orphans([known.dag_id]) == [])
 
 
 def test_another_instance_neither_sees_nor_touches_the_dag(pool: Pool, adapter: HtcondorAdapter) -> None:
