@@ -20,7 +20,7 @@ from dags_app.services.failure_rules import (
     switch_refused,
     take_back_refused,
 )
-from dags_app.services.lost import lost_queue_of, schedd_confirm_lost
+from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.steer import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
 from wms2.adapters.types import JobStatus

@@ -12,7 +12,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 import dags_app.verbs  # noqa: F401  declares them
-from dags_app.services.lost import lost_queue_of
+from dags_app.services.lost_queue import lost_queue_of
 from sites_app.models import QueueChange, Schedd
 from sites_app.selectors import schedds_known
 from wms2.api.problems import bad_field

@@ -7,13 +7,13 @@ import structlog
 from dags_app.models import DAG, DAGHistory, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.failures import failures_without_success, site_failures
-from dags_app.services.lost import dag_fenced_off
+from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
-from requests_app.lifecycle.lost import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
+from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
 from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent

@@ -15,7 +15,7 @@ from requests_app.admission import decide, schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
-from requests_app.lifecycle.lost import end_lost
+from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.lifecycle.pauses import pause, pause_fields
 from requests_app.models import HoldCode, RequestStatus

@@ -16,7 +16,7 @@ from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.lost import end_lost_stopping, hold_at_least, tell_obstacle
+from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, tell_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.restart import successor_begin, successor_drop

@@ -12,7 +12,7 @@ from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services.failures import failures_sweep
-from dags_app.services.lost import lost_unit_nodes
+from dags_app.services.lost_queue import lost_unit_nodes
 from dags_app.services.units import (
     UnitNodes,
     unit_ended_at,

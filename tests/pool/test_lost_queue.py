@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
-from dags_app.services.lost import lost_queue_of, schedd_confirm_lost
+from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_import, request_release
 from requests_app.services.release import ReleaseMode

@@ -10,7 +10,7 @@ from django.db import transaction
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.layout import post_name
-from dags_app.services.lost import dag_fence_off, lost_queue_of, schedd_confirm_lost
+from dags_app.services.lost_queue import dag_fence_off, lost_queue_of, schedd_confirm_lost
 from dags_app.services.stop import halt_file
 from requests_app.lifecycle.cycle import schedds_to_watch
 from requests_app.models import Event, HoldCode, Request, RequestStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dags_app.services.lost import schedd_confirm_lost
+from dags_app.services.lost_queue import schedd_confirm_lost
 from requests_app.models import CleanupPolicy, HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_restart, request_stop
 from sites_app.models import Schedd

@@ -9,7 +9,7 @@ the request is held. Nothing here happens by itself.
 from __future__ import annotations
 
 from dags_app.models import DAG
-from dags_app.services.lost import dag_end_lost, dag_fence_off, dag_suspect, missing_words
+from dags_app.services.lost_queue import dag_end_lost, dag_fence_off, dag_suspect, missing_words
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, RequestStatus, StopIntent
