@@ -13,7 +13,7 @@ def service(place: Place, port: int) -> Service:
     base, state = f"http://127.0.0.1:{port}", place.directory / "simulators"
 
     def problem() -> str | None:
-        return healthy.problem(f"{base}/dbs/prod/global/DBSReader/serverinfo") or healthy.problem(
+        return healthy.problem(f"{base}/dbs/prod/global/DBSReader/healthz") or healthy.problem(
             f"{base}/reqmgr2/data/info", {"Accept": "application/json"}
         )
 
