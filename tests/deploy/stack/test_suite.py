@@ -60,4 +60,4 @@ def test_a_run_fails_when_a_part_failed_and_not_when_one_had_nothing_to_do(codes
 def test_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("loadgroup", False):
         pytest.skip("there is one process only")
-    assert request.node.nodeid.endswith("@deploy/test_suite.py"), "the name by which xdist's scheduler knows a group"
+    assert request.node.nodeid.endswith("@deploy/stack/test_suite.py"), "the name by which xdist's scheduler knows a group"

@@ -46,7 +46,7 @@ def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "jobs_per_work_unit": 2, "max_work_units_per_dag": 3})
     monkeypatch.setattr(planner, "conf", lambda: knobs)
     monkeypatch.setattr("requests_app.work.planner.limit_int", lambda name: getattr(knobs, name))
-    monkeypatch.setattr(writer, "_sync", lambda path: None)
+    monkeypatch.setattr(writer, "sync_directory", lambda path: None)
 
 
 def furnish() -> None:
