@@ -123,9 +123,9 @@ def _grouped(plan: LevelPlan, upstream: Sequence[_Expected]) -> list[tuple[tuple
 
 
 def _fits(plan: LevelPlan, files: int, what: _Expected) -> bool:
-    if plan.algorithm is SplittingAlgo.FILE_BASED:
+    if plan.algorithm.by_file:
         return files <= plan.per_job
-    if plan.algorithm is SplittingAlgo.LUMI_BASED:
+    if plan.algorithm.by_lumi_number:
         return what.lumis <= plan.per_job
     return what.origin * plan.share <= plan.per_job > 0
 
@@ -150,12 +150,12 @@ def _cut(plan: LevelPlan, whole: _Expected) -> Iterator[tuple[Share | None, _Exp
 
 
 def _parts(plan: LevelPlan, whole: _Expected) -> int:
-    if plan.algorithm is SplittingAlgo.FILE_BASED or plan.per_job < 1:
+    if plan.algorithm.by_file or plan.per_job < 1:
         return 1
-    if plan.algorithm is SplittingAlgo.LUMI_BASED:
+    if plan.algorithm.by_lumi_number:
         return -(-whole.lumis // plan.per_job)
     events = whole.origin * plan.share
-    if plan.algorithm is SplittingAlgo.EVENT_BASED:
+    if plan.algorithm.by_event:
         return max(_rounded_up(events / plan.per_job), 1)
     if events <= plan.per_job:
         return 1

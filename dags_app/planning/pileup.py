@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dags_app.payload.contract.layout import PILEUP_SCHEMA
 from dags_app.planning.levels import FIRST_TASK, node_name
-from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupDataset, SplittingAlgo, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupDataset, WorkflowSpec, WorkUnitSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
 
@@ -104,7 +104,7 @@ class MixedEvents:
         self._next = {task: spec.mixed_before.get(task, 0) for task, names in tasks.items() if steps & set(names)}
         cut = spec.workflow.splitting
         per_job = round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.events_per_lumi else cut.events_per_job
-        self._least = per_job if cut.algorithm is SplittingAlgo.EVENT_BASED else 1
+        self._least = per_job if cut.algorithm.by_event else 1
 
     @property
     def ends(self) -> dict[int, int]:

@@ -185,9 +185,9 @@ def _whose(level: LevelWalls) -> str:
 def _remedy(level: LevelWalls) -> str:
     if level.task == FIRST_TASK:
         return "lower EventsPerJob, LumisPerJob or FilesPerJob, or correct TimePerEvent"
-    if level.algorithm is SplittingAlgo.FILE_BASED:
+    if level.algorithm.by_file:
         return "it takes whole files: split the task by EventBased or EventAwareLumiBased, or correct its TimePerEvent"
-    if level.algorithm is SplittingAlgo.EVENT_BASED:
+    if level.algorithm.by_event:
         return "lower its EventsPerJob, or correct its TimePerEvent"
     return (
         "a lumi is never cut: lower the task's EventsPerJob or LumisPerJob, give the first task a lower EventsPerLumi, split the "

@@ -33,6 +33,21 @@ class SplittingAlgo(StrEnum):
         member._value_, member.parameters, member.by_lumi = name, parameters, by_lumi
         return member
 
+    @property
+    def by_file(self) -> bool:
+        """A job takes whole files, however many events they have."""
+        return self.parameters[0] == "files_per_job"
+
+    @property
+    def by_event(self) -> bool:
+        """A job takes as many events as asked, also a part of a lumi."""
+        return self.parameters[0] == "events_per_job" and not self.by_lumi
+
+    @property
+    def by_lumi_number(self) -> bool:
+        """A job takes as many lumis as asked, however many events they have."""
+        return self.parameters[0] == "lumis_per_job"
+
     FILE_BASED = "FileBased", ("files_per_job",)
     EVENT_BASED = "EventBased", ("events_per_job", "events_per_lumi")
     LUMI_BASED = "LumiBased", ("lumis_per_job", "halt_job_on_file_boundaries"), True
