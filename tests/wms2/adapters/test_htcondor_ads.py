@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract import layout
-from wms2.adapters import htcondor_ads
 from wms2.adapters import htcondor_ads as ads
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -155,4 +154,4 @@ def test_an_ad_that_lacks_what_every_job_has_is_no_answer(name: str) -> None:
 
 def test_jobs_and_slots_name_their_site_by_one_attribute() -> None:
     """The payload may not import this package, nor this package the payload: the name stands in both."""
-    assert htcondor_ads.SITE_ATTRIBUTE == layout.SITE_ATTRIBUTE
+    assert ads.SITE_ATTRIBUTE == layout.SITE_ATTRIBUTE
