@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from pydantic.fields import FieldInfo
 
+from deploy.docs import written
 from deploy.docs.explained import SETTINGS, VARIABLES
 from wms2.conf import Conf
 
-TARGET = Path(__file__).resolve().parents[2] / "docs/configuration.md"
+TARGET = written.DOCS / "configuration.md"
 HEAD = """\
 # Configuration
 
@@ -79,23 +78,11 @@ def default_of(field: FieldInfo) -> str:
     return str(value) or "empty"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the page, or with ``--check`` only say whether it is what would be written."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.check_settings")  # the page holds defaults, whatever is configured
-    import django
-
-    django.setup()
+def _page() -> str:
     from requests_app.limits import CHANGEABLE  # models can only be imported after the set-up
 
-    text = page(CHANGEABLE)
-    if "--check" in arguments:
-        current = TARGET.is_file() and TARGET.read_text() == text
-        print(f"{TARGET.name} is {'up to date' if current else 'out of date: run python -m deploy.docs.configuration'}")
-        return 0 if current else 1
-    TARGET.write_text(text)
-    print(f"wrote {TARGET.name}")
-    return 0
+    return page(CHANGEABLE)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(written.run(TARGET, _page, sys.argv[1:]))

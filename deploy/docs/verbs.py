@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from deploy.docs import written
 
 if TYPE_CHECKING:  # models can only be imported after the set-up
     from wms2.verbs import Field, Noun, Verb
 
-TARGET = Path(__file__).resolve().parents[2] / "docs/verbs.md"
+TARGET = written.DOCS / "verbs.md"
 HEAD = """\
 # Verbs
 
@@ -80,21 +80,5 @@ def _means(field: Field) -> str:
     return field.help or "; ".join(label for _, label in field.choices)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the page, or with ``--check`` only say whether it is what would be written."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.check_settings")
-    import django
-
-    django.setup()
-    text = page()
-    if "--check" in arguments:
-        current = TARGET.is_file() and TARGET.read_text() == text
-        print(f"{TARGET.name} is {'up to date' if current else 'out of date: run python -m deploy.docs.verbs'}")
-        return 0 if current else 1
-    TARGET.write_text(text)
-    print(f"wrote {TARGET.name}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(written.run(TARGET, page, sys.argv[1:]))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from wms2.circuits import CircuitBreaker
-from wms2.errors import CircuitOpen, NotFoundInService, ServiceRejected, ServiceUnavailable
+from wms2.errors import CircuitOpen, NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.metrics import EXTERNAL_CALL_SECONDS
 from wms2.retry import TRIES, retry_call
 
@@ -37,17 +37,18 @@ class Caller:
 @contextmanager
 def observed(service: str, operation: str) -> Iterator[None]:
     """Time the block and report its outcome; the error goes on."""
-    started_at, outcome = time.monotonic(), "ok"
+    started_at, outcome = time.monotonic(), "error"  # of our own, unless the service is seen to be at fault
     try:
         yield
-    except BaseException as error:
+        outcome = "ok"
+    except ServiceError as error:
         outcome = outcome_of(error)
         raise
     finally:
         EXTERNAL_CALL_SECONDS.labels(service, operation, outcome).observe(time.monotonic() - started_at)
 
 
-def outcome_of(error: BaseException) -> str:
+def outcome_of(error: ServiceError) -> str:
     """The outcome's name for a failed call. ``error`` means a fault of our own, not of the service."""
     if isinstance(error, CircuitOpen):
         return "circuit_open"
