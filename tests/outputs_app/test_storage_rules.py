@@ -16,10 +16,10 @@ from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, Out
 from outputs_app.services import unit_register
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
+from tests.support.adapters import adapters_forget
 from tests.support.faults import fault
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
-from wms2.adapters import factory
 
 # They close or use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
@@ -49,7 +49,7 @@ def _blocked(admin: Any) -> Iterator[Callable[..., None]]:
 @pytest.fixture(name="block")
 def _block() -> ProcessingBlock:
     """A complete block with one file at the disk, of which only what is owed to Rucio is left."""
-    factory.reset()
+    adapters_forget()
     workflow = workflow_row(request_row(RequestStatus.ACTIVE))
     unit, dataset = unit_row(dag_row(workflow)), workflow.output_datasets.get()
     request = workflow.request
@@ -144,7 +144,7 @@ def test_containers_and_blocks_say_which_project_they_are_of(
     for name in ("URL", "ALLOWED_URLS"):  # production asks no other way
         monkeypatch.setenv(f"WMS2_CONFIGCACHE_{name}", "https://cms.example/couchdb")
     monkeypatch.setenv("WMS2_RUCIO_PROJECT", setting)
-    factory.reset()
+    adapters_forget()
     request = block.workflow.request
     request.request_data = document
     request.save()
@@ -152,7 +152,7 @@ def test_containers_and_blocks_say_which_project_they_are_of(
     ProcessingBlock.objects.update(dataset_name=dataset, dbs_block_name=f"{dataset}#{uuid.uuid4()}")
     block.refresh_from_db()
     run()
-    factory.reset()
+    adapters_forget()
     for name in (dataset, block.dbs_block_name):
         assert admin.get_metadata(SCOPE, name)["project"] == project
     assert did(block.dbs_block_name) in [{k: row[k] for k in ("scope", "name")} for row in admin.list_content(SCOPE, dataset)]

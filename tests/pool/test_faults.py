@@ -17,13 +17,13 @@ from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import request_fetch, request_import, request_release
 from sites_app.models import Site, SiteRse
 from sites_app.sync import sites_sync
+from tests.support.adapters import adapters_forget
 from tests.support.fault_proxy import Armed, Fault
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.network import Kind, Network, arm_each, network
 from tests.support.outcomes import assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
-from wms2.adapters import factory
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -169,7 +169,7 @@ def test_a_failing_cric_changes_no_site(net: Network, monkeypatch: pytest.Monkey
         with pytest.raises(ServiceUnavailable, match="cric"):
             sites_sync()
         net.disarm()
-        factory.reset()  # its circuit breaker with it
+        adapters_forget()  # its circuit breaker with it
         assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
     sites_sync()
     assert (sorted(Site.objects.values_list("name", flat=True)), SiteRse.objects.count()) == before
@@ -190,7 +190,7 @@ def test_a_failing_reqmgr2_is_told_apart_from_a_request_that_does_not_exist(
         with pytest.raises(ServiceUnavailable, match="reqmgr2"):
             request_fetch(request_name="nobody_knows_it")
         net.disarm()
-        factory.reset()  # and the circuit that three failures in a row have opened
+        adapters_forget()  # and the circuit that three failures in a row have opened
     with pytest.raises(NotFoundInService):
         request_fetch(request_name="nobody_knows_it")
     assert not Request.objects.exists()
@@ -200,13 +200,13 @@ def pointed_at(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process uses the proxies too."""
     for name, value in (net.environment | {"WMS2_SERVICE_TIMEOUT_SECONDS": "1"}).items():
         monkeypatch.setenv(name, value)
-    factory.reset()
+    adapters_forget()
 
 
 @pytest.fixture(autouse=True)
 def _adapters_of_the_test_process() -> Iterator[None]:
     yield
-    factory.reset()
+    adapters_forget()
 
 
 def waiting_for(request: Request) -> str:

@@ -13,7 +13,7 @@ from sites_app.models import Site, SiteRse, SiteStatus
 from sites_app.services import site_ban_by_operator, site_change_status, site_note
 from sites_app.sync import sites_sync
 from sites_app.tasks import sync_sites
-from wms2.adapters import factory
+from tests.support.adapters import adapters_forget
 from wms2.conf import conf
 from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
 
@@ -44,7 +44,7 @@ def _cric(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[A
     conf.cache_clear()
 
     def answer(names: str, pairs: str, status: int = 200) -> None:
-        factory.reset()  # with its circuit breaker
+        adapters_forget()  # with its circuit breaker
         httpserver.clear()
         for preset, text in (("site-names", names), ("data-processing", pairs)):
             query = {"json": "", "preset": preset, "rcsite_state": "ANY"}
@@ -52,7 +52,7 @@ def _cric(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[A
             request.respond_with_data(text, status=status, content_type="application/json")
 
     yield answer
-    factory.reset()
+    adapters_forget()
 
 
 def known() -> tuple[list[str], list[tuple[str, str]]]:

@@ -17,7 +17,6 @@ from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_faul
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
-from wms2.circuits import circuits
 from wms2.conf import conf
 
 
@@ -73,14 +72,6 @@ def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
         timeout_seconds=settings.service_timeout_seconds,
         submit_timeout_seconds=settings.submit_timeout_seconds,
     )
-
-
-def reset() -> None:
-    """Forget all adapters and what circuits are open; the next call builds them from the environment as it is then."""
-    for build in (reqmgr2, configcache, dbs, cric, rucio, htcondor):
-        build.cache_clear()
-    circuits().clear()
-    conf.cache_clear()
 
 
 def _credentials() -> Credentials:

@@ -19,6 +19,7 @@ from deploy.simulators import client as simulator_client
 from deploy.simulators import seed
 from requests_app.models import Request, RequestStatus, RequestTransition
 from sites_app.models import Site
+from tests.support.adapters import adapters_forget
 from tests.support.places import ROOT
 from tests.support.problems import problem
 from tests.support.simulators import Simulators
@@ -47,10 +48,10 @@ def services(world: Simulators, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sim
     monkeypatch.setenv("WMS2_SERVICE_TIMEOUT_SECONDS", "5")
     for name in ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"):
         Site.objects.create(name=name)
-    factory.reset()
+    adapters_forget()
     yield world
     monkeypatch.undo()
-    factory.reset()
+    adapters_forget()
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_a_repeated_import_is_told_although_reqmgr2_is_silent_by_now(
     asked = {"request_name": name, "source": "reqmgr2"}
     assert operator.post(URL, asked).status_code == 201
     monkeypatch.setenv("WMS2_REQMGR2_URL", "http://127.0.0.1:1/reqmgr2/data")
-    factory.reset()
+    adapters_forget()
     assert problem(operator.post(URL, asked), 409, "request_exists")["existing"]["request_name"] == name
 
 
@@ -170,7 +171,7 @@ def test_a_service_that_does_not_answer_is_503_with_a_time_to_come_back_and_noth
     operator: APIClient, services: Simulators, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WMS2_CONFIGCACHE_URL", "http://127.0.0.1:1/couchdb")
-    factory.reset()
+    adapters_forget()
     response = operator.post(URL, {"document": document, "request_name": "olga_later"})
     problem(response, 503, "service_unavailable")
     assert int(response["Retry-After"]) > 0
@@ -182,7 +183,7 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
 ) -> None:
     """Without a ConfigCache for all documents only the one of ReqMgr2's host counts, or those that are listed."""
     monkeypatch.delenv("WMS2_CONFIGCACHE_URL")
-    factory.reset()
+    adapters_forget()
     document["createRequest"]["ConfigCacheUrl"] = "http://127.0.0.1:1/couchdb"
     body = problem(
         operator.post(URL, {"document": document, "request_name": "olga_ssrf"}), 422, "document_refused", field="ConfigCacheUrl"
@@ -192,21 +193,21 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
     assert operator.post(URL, {"document": document, "request_name": "olga_allowed"}).status_code == 201
 
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://one.example/couchdb,https://two.example/couchdb")
-    factory.reset()
+    adapters_forget()
     problem(
         operator.post(URL, {"document": document, "request_name": "olga_two"}), 422, "document_refused", field="ConfigCacheUrl"
     )
 
     monkeypatch.setenv("WMS2_ENVIRONMENT", "production")
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "http://one.example/couchdb")
-    factory.reset()
+    adapters_forget()
     told = (
         "environment:\n  WMS2_CONFIGCACHE_ALLOWED_URLS: ConfigCache has to be asked by https, not at 'http://one.example/couchdb'"
     )
     with pytest.raises(ConfigurationError, match=re.escape(told)):
         factory.configcache()
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://one.example:99999/couchdb")
-    factory.reset()
+    adapters_forget()
     with pytest.raises(ConfigurationError, match=r"WMS2_CONFIGCACHE_ALLOWED_URLS: .*:99999"):
         factory.configcache()
 

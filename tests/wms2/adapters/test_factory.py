@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
+from tests.support.adapters import adapters_forget
 from wms2.adapters import factory
 from wms2.errors import ConfigurationError, ServiceUnavailable
 
@@ -32,9 +33,9 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTT
         "SERVICE_TIMEOUT_SECONDS": "5",
     }.items():
         monkeypatch.setenv(f"WMS2_{name}", value)
-    factory.reset()
+    adapters_forget()
     yield monkeypatch
-    factory.reset()
+    adapters_forget()
 
 
 def test_each_service_is_asked_at_its_own_url(environment: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
@@ -56,7 +57,7 @@ def test_an_adapter_is_built_once_and_again_after_reset(environment: pytest.Monk
     first = factory.htcondor("schedd@host", "127.0.0.1:1")
     assert factory.htcondor("schedd@host", "127.0.0.1:1") is first
     assert factory.htcondor("other@host", "127.0.0.1:1") is not first
-    factory.reset()
+    adapters_forget()
     assert factory.htcondor("schedd@host", "127.0.0.1:1") is not first
 
 
@@ -68,6 +69,6 @@ def test_a_pool_that_is_not_there_is_unavailable_not_empty(environment: pytest.M
 
 def test_a_missing_setting_stops_with_its_name(environment: pytest.MonkeyPatch) -> None:
     environment.delenv("WMS2_DBS_WRITER_URL")
-    factory.reset()
+    adapters_forget()
     with pytest.raises(ConfigurationError, match="WMS2_DBS_WRITER_URL"):
         factory.dbs()

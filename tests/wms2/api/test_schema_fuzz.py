@@ -19,8 +19,8 @@ from dags_app.models import DAG, WorkUnitState
 from outputs_app.models import EffectState, ProcessingBlock
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Site
+from tests.support.adapters import adapters_forget
 from tests.support.rows import dag_row, new_block, new_effect, request_row, unit_row, workflow_row
-from wms2.adapters import factory
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 EXAMPLES = 8
@@ -39,9 +39,9 @@ def headers(django_user_model: Any) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _quick_services() -> Any:
     """Nobody answers at the lab's addresses; each breaker starts closed."""
-    factory.reset()
+    adapters_forget()
     yield
-    factory.reset()
+    adapters_forget()
 
 
 def things() -> dict[str, list[Any]]:
