@@ -1,4 +1,4 @@
-"""The one table that belongs to no app: who did what, to anything."""
+"""The tables that belong to no app: who did what, to anything; and which requests have to be looked at."""
 
 from __future__ import annotations
 
@@ -25,3 +25,20 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}"
+
+
+class Wake(models.Model):
+    """Something has changed that a request's life cycle has to look at (``wms2.wakes``); gone once an evaluation has begun since."""
+
+    id = models.BigAutoField(primary_key=True)
+    request_id = models.UUIDField()
+    why = models.CharField(max_length=60)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "wakes"
+        ordering = ("id",)
+        indexes = (models.Index(fields=("request_id",), name="idx_wakes_request"),)
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.request_id}"

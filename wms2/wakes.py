@@ -1,0 +1,22 @@
+"""Telling the life cycle that a request has to be looked at: a row in the writer's own transaction (ADR 0061).
+
+Rows are only ever added here, so nobody waits for a row that somebody else holds, whatever else his transaction has locked. An
+evaluation removes those it sees when it takes the request's lease; what is committed later is there afterwards and has the request
+looked at once more. Whoever rolls back has woken nobody.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from wms2.models import Wake
+
+
+def wake(request_ids: Iterable[uuid.UUID], why: str) -> None:
+    """Have these requests evaluated within the next poll; call it in the transaction that changes what they rest on.
+
+    Args:
+        why: a few words for people and metrics, e.g. "effect done".
+    """
+    Wake.objects.bulk_create([Wake(request_id=request_id, why=why) for request_id in request_ids])
