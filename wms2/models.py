@@ -28,7 +28,7 @@ class AuditEntry(models.Model):
 
 
 class Wake(models.Model):
-    """Something has changed that a request's life cycle has to look at (``wms2.wakes``); gone once an evaluation has begun since."""
+    """Something has changed that a request's life cycle has to look at (``wms2.wakes``); gone once that has begun."""
 
     id = models.BigAutoField(primary_key=True)
     request_id = models.UUIDField()
