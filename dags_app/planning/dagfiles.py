@@ -7,17 +7,18 @@ current one. Spec 4.5 and Appendix C; error-handling 2 and 8.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
 from dags_app.planning.documents import job_document, unit_document
-from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, node_name, nodes_of, upstream_names
+from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
-from dags_app.planning.sizing import SlotRequest, cleanup_request, merge_request, processing_request
-from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, WorkUnitSpec
+from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, task_resources
+from dags_app.planning.specs import DagSpec, ResourceSpec, WorkUnitSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
@@ -33,8 +34,7 @@ _ENDING_FIRST = 1
 _MERGE_GROUP, _PROCESSING, _MERGE, _CLEANUP = "MergeGroup", "Processing", "Merge", "Cleanup"
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedFile:
+class RenderedFile(NamedTuple):  # a tuple: there are two for each unit
     """One file of a DAG directory; ``mutable`` ones change between submissions and are not in ``SHA256SUMS``."""
 
     path: str
@@ -62,9 +62,9 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
         yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
-    mixed = MixedEvents(spec)
+    mixed, template = MixedEvents(spec), group_template(spec)
     for unit in spec.units:
-        yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(spec, unit))
+        yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(template, unit))
         yield RenderedFile(f"{unit.name}/{layout.UNIT_FILE}", unit_document(unit, mixed.before(unit)))
 
 
@@ -96,66 +96,88 @@ def outer_dag(spec: DagSpec) -> str:
     return _text(lines)
 
 
-def group_dag(spec: DagSpec, unit: WorkUnitSpec) -> str:
-    """``group.dag`` of one unit: landing, then processing level by level, then merge, then cleanup."""
+@dataclass(frozen=True, slots=True)
+class GroupTemplate:
+    """``group.dag`` of every unit of a DAG: rendered once, with ``%(...)s`` where units differ (``quoting`` lets no % in).
+
+    ``nodes`` has for each task what its jobs ask for, and their text before and after that, cut where the node's name stands.
+    """
+
+    unit: str
+    nodes: Mapping[int, tuple[ResourceSpec, list[str], list[str]]]
+    max_wall_seconds: int
+
+
+def group_template(spec: DagSpec) -> GroupTemplate:
+    """Landing, then processing level by level, then merge, then cleanup."""
     limits = spec.limits
-    wall = spec.max_wall_seconds
     lines = [
-        f"# Work unit {unit.name}: {unit.processing_nodes} jobs, {unit.events} events.",
+        "# Work unit %(unit)s: %(jobs)s jobs, %(events)s events.",
         *_dag_stamps(spec),
-        f'SET_JOB_ATTR {layout.UNIT_ATTRIBUTE} = "{unit.name}"',
+        f'SET_JOB_ATTR {layout.UNIT_ATTRIBUTE} = "%(unit)s"',
         f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
         f"JOB {layout.LANDING} ../landing.sub",
-        f'VARS {layout.LANDING} sites="{site_list(unit.sites)}"',
+        f'VARS {layout.LANDING} sites="%(sites)s"',
         f"SCRIPT POST {layout.LANDING} ../{layout.PAYLOAD} elect {layout.NODES_LOG} $JOBID $RETURN",
         f"RETRY {layout.LANDING} {limits.landing_retries}",
-    ]
-    lines += _processing_nodes(spec, unit)
-    lines += [
+        "%(processing)s",
         f"JOB {layout.MERGE} ../merge.sub",
-        _vars(layout.MERGE, merge_request(spec.workflow, unit, max_wall_seconds=wall)),
+        f"VARS {layout.MERGE} %(merge)s",
         f"SCRIPT PRE {layout.MERGE} ../{layout.PAYLOAD} collect",
         *_guarded(layout.MERGE, _MERGE, limits.merge_retries, limits.cooloff_seconds),
         # On top of the unit's own: what ends a unit goes before the jobs of others, else all units end together at the very end.
         f"PRIORITY {layout.MERGE} {_ENDING_FIRST}",
         f"JOB {layout.CLEANUP} ../cleanup.sub",
-        _vars(layout.CLEANUP, cleanup_request()),
+        f"VARS {layout.CLEANUP} {_vars(CLEANUP_REQUEST)}",
         # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
         f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
         f"CATEGORY {layout.CLEANUP} {_CLEANUP}",
         f"PRIORITY {layout.CLEANUP} {_ENDING_FIRST}",
-        f"PARENT {layout.LANDING} CHILD {' '.join(nodes_of(unit)[FIRST_TASK])}",
-        *(f"PARENT {' '.join(reads)} CHILD {name}" for level in unit.levels for name, reads in upstream_names(level)),
-        f"PARENT {' '.join(last_nodes(unit))} CHILD {layout.MERGE}",
+        f"PARENT {layout.LANDING} CHILD %(first)s",
+        f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
         f"MAXJOBS {_PROCESSING} {_per_group(limits.max_processing, spec)}",
         f"MAXJOBS {_MERGE} {_per_group(limits.max_merge, spec)}",
         f"MAXJOBS {_CLEANUP} {_per_group(limits.max_cleanup, spec)}",
-        f'VARS ALL_NODES wms2_unit="{unit.name}"',
+        'VARS ALL_NODES wms2_unit="%(unit)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
-    return _text(lines)
+    tasks = (FIRST_TASK, *(task.number for task in later_tasks(spec.workflow)))
+    return GroupTemplate(_text(lines), {task: _node_template(spec, task) for task in tasks}, spec.max_wall_seconds)
 
 
-def _processing_nodes(spec: DagSpec, unit: WorkUnitSpec) -> list[str]:
-    """Jobs of all tasks. One of a later task begins with a script that lists what its upstream nodes left."""
-    limits = spec.limits
-    nodes: list[tuple[int, str, JobSpec | LevelNode]] = [
-        (FIRST_TASK, node_name(index), job) for index, job in enumerate(unit.jobs)
-    ]
-    for level in unit.levels:
-        nodes += [(level.task, node_name(index, level.task), node) for index, node in enumerate(level.nodes)]
-    lines = []
-    for task, name, job in nodes:
-        slot = processing_request(spec.workflow, job, max_wall_seconds=spec.max_wall_seconds, task=task)
-        lines += [f"JOB {name} ../{layout.task_submit(task)}", _vars(name, slot)]
-        if task != FIRST_TASK:
-            lines.append(f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}")
-        lines += _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
-        if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
-            lines.append(f"PRIORITY {name} {_ENDING_FIRST}")
-    return lines
+def _node_template(spec: DagSpec, task: int) -> tuple[ResourceSpec, list[str], list[str]]:
+    """A job of a task. One of a later task begins with a script that lists what its upstream nodes left."""
+    limits, name = spec.limits, "%(node)s"
+    after = _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+    if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
+        after = [f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}", *after, f"PRIORITY {name} {_ENDING_FIRST}"]
+    before = f"JOB {name} ../{layout.task_submit(task)}\nVARS {name} "
+    return task_resources(spec.workflow, task), before.split(name), ("\n" + "\n".join(after)).split(name)
+
+
+def group_dag(template: GroupTemplate, unit: WorkUnitSpec) -> str:
+    """``group.dag`` of one unit."""
+    names, cap = nodes_of(unit), template.max_wall_seconds
+    processing = []
+    for task, jobs in ((FIRST_TASK, unit.jobs), *((level.task, level.nodes) for level in unit.levels)):
+        resources, before, after = template.nodes[task]
+        for name, job in zip(names[task], jobs, strict=True):
+            slot = processing_request(resources, job.events, max_wall_seconds=cap)
+            processing.append(name.join(before) + _vars(slot) + name.join(after))
+    between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
+    return template.unit % {
+        "unit": unit.name,
+        "jobs": unit.processing_nodes,
+        "events": unit.events,
+        "sites": site_list(unit.sites),
+        "processing": "\n".join(processing),
+        "merge": _vars(merge_request(unit, max_wall_seconds=cap)),
+        "first": " ".join(names[FIRST_TASK]),
+        "between": "".join(between),
+        "last": " ".join(last_nodes(unit)),
+    }
 
 
 def dagman_config(spec: DagSpec) -> str:
@@ -201,8 +223,8 @@ def _guarded(name: str, category: str, retries: int, cooloff_seconds: int) -> li
     ]
 
 
-def _vars(name: str, slot: SlotRequest) -> str:
-    return f'VARS {name} disk_kb="{slot.disk_kb}" wall_minutes="{slot.wall_minutes}"'
+def _vars(slot: SlotRequest) -> str:
+    return f'disk_kb="{slot.disk_kb}" wall_minutes="{slot.wall_minutes}"'
 
 
 def _per_group(limit: int, spec: DagSpec) -> int:

@@ -6,20 +6,23 @@ Their fields are the payload's, ``dags_app.payload.contract.documents``; owns wh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeVar
 from uuid import UUID
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
-from dags_app.payload.contract.documents import JobDocument, MergeLimits, Output, Step, Task, Transient, UnitJob
-from dags_app.planning import lumis
+from dags_app.payload.contract.documents import Generate, InputFile, JobDocument, MergeLimits, Output, Step, Task, Transient
 from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
 from dags_app.planning.merge_kinds import merge_kind
-from dags_app.planning.specs import DagSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, LumiRanges, WorkflowSpec, WorkUnitSpec
 
 _T = TypeVar("_T")
+
+#: What a node of a later task is given of its own: nothing.
+_READS_NODES = '"generate": null, "files": [], "mask": null'
 
 
 def job_document(spec: DagSpec) -> str:
@@ -65,24 +68,54 @@ def _transient_base(workflow: WorkflowSpec, module: str) -> str:
 def unit_document(unit: WorkUnitSpec, mixed_before: Mapping[str, int]) -> str:
     """The jobs of one unit, one to a line, level by level.
 
+    Character for character what ``json.dumps`` makes of the payload's ``UnitJob``, put together by hand: every job of every DAG
+    is written here, and a value with its dictionary for each took more time than all else in a DAG directory.
+
     Args:
         mixed_before: node -> events of deterministic pileup that the jobs before it mix (``pileup.MixedEvents``).
     """
-    head = json.dumps({"schema": layout.UNIT_SCHEMA, "unit": unit.name, "index": unit.index})
-    documents = [to_json(job) for job in _jobs(unit, mixed_before)]
-    if not unit.levels:
-        for document in documents:
-            del document["task"]
-    jobs = ",\n".join(json.dumps(document) for document in documents)
-    return f'{head[:-1]}, "jobs": [\n{jobs}\n]}}\n'
-
-
-def _jobs(unit: WorkUnitSpec, mixed_before: Mapping[str, int]) -> Iterator[UnitJob]:
+    task = f'"task": {FIRST_TASK}, ' if unit.levels else ""
+    lines = []
     for index, job in enumerate(unit.jobs):
         name = node_name(index)
-        mask = None if job.mask is None else tuple(lumis.iterate(job.mask))
-        yield UnitJob(name, FIRST_TASK, job.events, (), None, job.generate, job.files, mask, mixed_before.get(name))
+        lines.append(f'{{"node": "{name}", {task}"events": {job.events}, {_work(job)}{_mixed(mixed_before, name)}}}')
     for level in unit.levels:
         for (name, reads), node in zip(upstream_names(level), level.nodes, strict=True):
-            mixed = mixed_before.get(name)
-            yield UnitJob(name, level.task, node.events, tuple(reads), node.share, None, (), None, mixed)
+            share = "" if node.share is None else f', "share": {json.dumps(to_json(node.share))}'
+            lines.append(
+                f'{{"node": "{name}", "task": {level.task}, "events": {node.events}, "reads": {json.dumps(reads)}{share}, '
+                f"{_READS_NODES}{_mixed(mixed_before, name)}}}"
+            )
+    jobs = ",\n".join(lines)
+    return f'{{"schema": "{layout.UNIT_SCHEMA}", "unit": "{unit.name}", "index": {unit.index}, "jobs": [\n{jobs}\n]}}\n'
+
+
+def _work(job: JobSpec) -> str:
+    generate = "null" if job.generate is None else _generate(job.generate)
+    mask = "null" if job.mask is None else _mask(job.mask)
+    return f'"generate": {generate}, "files": [{", ".join(map(_file, job.files))}], "mask": {mask}'
+
+
+def _generate(numbers: Generate) -> str:
+    return (
+        f'{{"run": {numbers.run}, "first_event": {numbers.first_event}, "last_event": {numbers.last_event}, '
+        f'"first_lumi": {numbers.first_lumi}, "last_lumi": {numbers.last_lumi}, "events_per_lumi": {numbers.events_per_lumi}}}'
+    )
+
+
+def _file(file: InputFile) -> str:
+    lfn, size_bytes, events, first, last, parents = file
+    return (
+        f'{{"lfn": {_quoted(lfn)}, "size_bytes": {size_bytes}, "events": {events}, '
+        f'"first_event": {"null" if first is None else first}, "last_event": {"null" if last is None else last}, '
+        f'"parents": [{", ".join(map(_quoted, parents))}]}}'
+    )
+
+
+def _mask(ranges: LumiRanges) -> str:
+    runs = [f'"{run}": [{", ".join([f"[{first}, {last}]" for first, last in ranges[run]])}]' for run in sorted(ranges)]
+    return f"{{{', '.join(runs)}}}"
+
+
+def _mixed(mixed_before: Mapping[str, int], name: str) -> str:
+    return f', "mixed_before": {mixed_before[name]}' if name in mixed_before else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from dags_app.payload.contract.documents import Share
 from dags_app.planning import lumis
@@ -41,6 +42,7 @@ class _Expected:
     lumis: int  # at least 1; filters drop events and keep lumis
 
 
+@lru_cache(4096)
 def node_name(index: int, task: int = FIRST_TASK) -> str:
     """Name of the ``index``-th processing node of a task inside its unit."""
     return f"proc_{index:06d}" if task == FIRST_TASK else f"t{task}_{index:06d}"

@@ -7,6 +7,7 @@ such characters; a value that has them is a mistake or an attack, so it is refus
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+=@/-]*")
 
@@ -23,6 +24,7 @@ def plain(value: str, what: str) -> str:
     raise ValueError(f"{what} {value!r} has characters that cannot stand in a DAG file: {wrong!r}")
 
 
+@lru_cache
 def site_list(sites: frozenset[str]) -> str:
     """Sites sorted and joined by commas, as HTCondor's string lists want them."""
     for site in sites:

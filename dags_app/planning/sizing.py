@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
 
 from dags_app.planning.levels import FIRST_TASK, level_plans
-from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
@@ -23,12 +25,9 @@ MERGE_BYTES_PER_SECOND = 10_000_000
 CLEANUP_MEMORY_MB = 256
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRequest:
-    """What a node asks of its slot."""
+class SlotRequest(NamedTuple):  # a tuple: there is one for each job
+    """What a node asks of its slot beyond what is the same for all nodes of its role and task."""
 
-    cores: int
-    memory_mb: int
     disk_kb: int
     wall_minutes: int
 
@@ -83,32 +82,24 @@ def resources_for(workflow: WorkflowSpec, task: int = FIRST_TASK) -> WorkflowRes
     return WorkflowResources(resources.cores, resources.memory_mb, max(per_core_mb, 1))
 
 
-def processing_wall_seconds(workflow: WorkflowSpec, job: JobSpec | LevelNode, task: int = FIRST_TASK) -> float:
-    """Expected wall time of a processing job: events x TimePerEvent."""
-    return job.events * task_resources(workflow, task).time_per_event_seconds
+def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int) -> SlotRequest:
+    """Slot of one processing job of a task that asks for ``resources``: room for its events, and events x TimePerEvent.
+
+    ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes).
+    """
+    disk_kb = BASE_DISK_KB + ceil(events * resources.size_per_event_kb)
+    return SlotRequest(disk_kb, _wall_minutes(events * resources.time_per_event_seconds, max_wall_seconds))
 
 
-def processing_request(
-    workflow: WorkflowSpec, job: JobSpec | LevelNode, *, max_wall_seconds: int, task: int = FIRST_TASK
-) -> SlotRequest:
-    """Slot of one processing job. ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes)."""
-    resources = task_resources(workflow, task)
-    disk_kb = BASE_DISK_KB + _ceiling(job.events * resources.size_per_event_kb)
-    wall = _wall_minutes(processing_wall_seconds(workflow, job, task), max_wall_seconds)
-    return SlotRequest(resources.cores, resources.memory_mb, disk_kb, wall)
-
-
-def merge_request(workflow: WorkflowSpec, unit: WorkUnitSpec, *, max_wall_seconds: int) -> SlotRequest:
+def merge_request(unit: WorkUnitSpec, *, max_wall_seconds: int) -> SlotRequest:
     """Slot of a merge: room for the unmerged files beside the merged ones, and time to copy them."""
     total_bytes = sum(unit.estimated_output_bytes.values())
     seconds = MIN_WALL_MINUTES * 60 + 2 * total_bytes / MERGE_BYTES_PER_SECOND
-    memory_mb = resources_for(workflow).merge_memory_mb
-    return SlotRequest(1, memory_mb, BASE_DISK_KB + _ceiling(2 * total_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
+    return SlotRequest(BASE_DISK_KB + ceil(2 * total_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
 
 
-def cleanup_request() -> SlotRequest:
-    """Slot of a cleanup."""
-    return SlotRequest(1, CLEANUP_MEMORY_MB, BASE_DISK_KB, MIN_WALL_MINUTES)
+#: Slot of a cleanup.
+CLEANUP_REQUEST = SlotRequest(BASE_DISK_KB, MIN_WALL_MINUTES)
 
 
 def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -196,8 +187,4 @@ def _remedy(level: LevelWalls) -> str:
 
 
 def _wall_minutes(seconds: float, max_wall_seconds: int) -> int:
-    return min(max(_ceiling(seconds / 60), MIN_WALL_MINUTES), max_wall_seconds // 60)
-
-
-def _ceiling(value: float) -> int:
-    return int(-(-value // 1))
+    return min(max(ceil(seconds / 60), MIN_WALL_MINUTES), max_wall_seconds // 60)

@@ -8,6 +8,7 @@ that change between submissions are replaced atomically, since DAGMan may be rea
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -28,6 +29,7 @@ from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -70,20 +72,21 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     temporary = parent / f".{spec.dag_id}.{uuid.uuid4().hex[:12]}.tmp"
     parent.mkdir(parents=True, exist_ok=True)
     temporary.mkdir()
-    sums = _write_files(temporary, spec, programs)
-    text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-    written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
-    if not final.exists():
-        (temporary / layout.SUMS).write_bytes(text.encode())
-        os.sync()  # one for all: an fsync per file costs milliseconds each, also for files that are on disk already
-        try:
-            temporary.rename(final)
-        except OSError:
-            if not final.exists():
-                raise
-        else:
-            sync_directory(parent)
-            return written
+    with _opened(temporary) as place:
+        sums = _write_files(place, spec, programs)
+        text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
+        if not final.exists():
+            _write(place, layout.SUMS, text.encode())
+            sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already
+            try:
+                temporary.rename(final)
+            except OSError:
+                if not final.exists():
+                    raise
+            else:
+                sync_directory(parent)
+                return written
     shutil.rmtree(temporary)
     if read_text(final / layout.SUMS) != text:
         raise DagDirectoryConflict(f"{final} exists with other contents than planned now")
@@ -99,26 +102,54 @@ def remove_leftovers(kept: Path, *, parent: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _write_files(directory: Path, spec: DagSpec, programs: Programs) -> dict[str, str]:
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """A descriptor of a directory, for calls with names below it: thousands of whole paths need not be made and followed."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_files(place: int, spec: DagSpec, programs: Programs) -> dict[str, str]:
     """Write everything but the sums; path -> sha256 of what is immutable."""
     sums: dict[str, str] = {}
-    (directory / layout.PAYLOAD).parent.mkdir()
-    for unit in spec.units:
-        (directory / unit.name).mkdir()
-    for file in render(spec):
-        data = file.text.encode()
-        (directory / file.path).write_bytes(data)
-        if not file.mutable:
-            sums[file.path] = hashlib.sha256(data).hexdigest()
+    for name in (layout.PAYLOAD.partition("/")[0], *(unit.name for unit in spec.units)):
+        os.mkdir(name, dir_fd=place)
+    for path, text, mutable in render(spec):
+        data = text.encode()
+        _write(place, path, data)
+        if not mutable:
+            sums[path] = hashlib.sha256(data).hexdigest()
     for path, data, mode in (
         (layout.SANDBOX_FILE, programs.sandbox, 0o644),
         (layout.PAYLOAD, programs.payload, 0o755),
         (layout.RULES_FILE, programs.rules, 0o644),
     ):
-        (directory / path).write_bytes(data)
-        (directory / path).chmod(mode)
+        _write(place, path, data)
+        os.chmod(path, mode, dir_fd=place)
         sums[path] = hashlib.sha256(data).hexdigest()
     return sums
+
+
+def _write(place: int, path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place)
+    try:
+        left = memoryview(data)
+        while left:  # a full disk takes what it can, and refuses the next
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
+
+
+def sync_filesystem(descriptor: int) -> None:
+    """Bring the file system of ``descriptor`` to disk: ``os.sync`` waits for every disk of the machine, and hides what failed.
+
+    OSError when the disk refused something that was written since the descriptor was opened.
+    """
+    if _LIBC.syncfs(descriptor):
+        raise OSError(ctypes.get_errno(), f"syncfs: {os.strerror(ctypes.get_errno())}")
 
 
 def changed_files(directory: Path) -> list[str]:

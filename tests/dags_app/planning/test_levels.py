@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Share
 from dags_app.payload.run.shares import part_of
-from dags_app.planning.dagfiles import group_dag, render
+from dags_app.planning.dagfiles import group_dag, group_template, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
-from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, processing_request, resources_for
-from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkUnitSpec
+from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, processing_request, resources_for, task_resources
+from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs
 from tests.support.planning import FNAL, dag_spec, generation_workflow, task_tree
@@ -179,7 +179,7 @@ def test_the_edges_of_the_dag_are_those_that_are_counted() -> None:
     spec = dag_spec(task_tree())
     (planned, *_) = spec.units
     edges = 0
-    for line in group_dag(spec, planned).splitlines():
+    for line in group_dag(group_template(spec), planned).splitlines():
         if line.startswith("PARENT "):
             parents, children = line.removeprefix("PARENT ").split(" CHILD ")
             edges += len(parents.split()) * len(children.split())
@@ -197,8 +197,8 @@ def test_nodes_of_all_tasks_count_for_a_dags_limit_and_only_the_first_task_claim
 
 def test_a_node_asks_for_what_its_own_task_needs() -> None:
     tree = task_tree()
-    slot = processing_request(tree, LevelNode(90, (0, 1, 2)), max_wall_seconds=172_800, task=4)
-    assert (slot.cores, slot.memory_mb, slot.disk_kb, slot.wall_minutes) == (8, 16_000, BASE_DISK_KB + 90 * 512, 900)
+    assert (resources_for(tree, 4).cores, resources_for(tree, 4).memory_mb) == (8, 16_000)
+    assert processing_request(task_resources(tree, 4), 90, max_wall_seconds=172_800) == (BASE_DISK_KB + 90 * 512, 900)
     assert resources_for(tree, 3).memory_mb == 3000
     assert {resources_for(tree, task).merge_memory_mb for task in range(1, 5)} == {3000}, "the most per core of all tasks"
 

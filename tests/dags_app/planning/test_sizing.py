@@ -46,18 +46,17 @@ def test_merge_runs_on_one_core_with_the_memory_of_one() -> None:
 
 
 def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:
-    workflow = generation_workflow(resources=ResourceSpec(4, 8000, 40.0, 1.5))
-    slot = processing_request(workflow, JobSpec(1001, frozenset()), max_wall_seconds=DAY)
-    assert (slot.cores, slot.memory_mb, slot.disk_kb, slot.wall_minutes) == (4, 8000, BASE_DISK_KB + 1502, 668)
-    assert processing_request(workflow, JobSpec(1, frozenset()), max_wall_seconds=DAY).wall_minutes == 60
-    assert processing_request(workflow, JobSpec(10**6, frozenset()), max_wall_seconds=DAY).wall_minutes == 1440
+    resources = ResourceSpec(4, 8000, 40.0, 1.5)
+    assert processing_request(resources, 1001, max_wall_seconds=DAY) == (BASE_DISK_KB + 1502, 668)
+    assert processing_request(resources, 1, max_wall_seconds=DAY).wall_minutes == 60
+    assert processing_request(resources, 10**6, max_wall_seconds=DAY).wall_minutes == 1440
 
 
 def test_a_merge_has_room_and_time_for_the_units_output() -> None:
     spec = dag_spec()
     (unit,) = [unit for unit in spec.units if unit.index == 0]
     assert sum(unit.estimated_output_bytes.values()) == 800 * 1024 * 1024
-    slot = merge_request(spec.workflow, unit, max_wall_seconds=DAY)
+    slot = merge_request(unit, max_wall_seconds=DAY)
     assert (slot.disk_kb, slot.wall_minutes) == (BASE_DISK_KB + 2 * 800 * 1024, 63)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from dags_app.planning.writer import (
     Programs,
     changed_files,
     remove_leftovers,
+    sync_filesystem,
     write_avoid,
     write_dag_directory,
     write_fence,
@@ -45,11 +48,11 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
 
 
 def test_what_a_crash_left_behind_does_not_matter_and_goes_once_the_dag_is_recorded(tmp_path: Path, monkeypatch) -> None:
-    def crash() -> None:
+    def crash(descriptor: int) -> None:
         raise OSError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer.os, "sync", crash)
+        patch.setattr(writer, "sync_filesystem", crash)
         with pytest.raises(OSError, match="power cut"):
             write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
     (left,) = tmp_path.iterdir()
@@ -61,14 +64,31 @@ def test_what_a_crash_left_behind_does_not_matter_and_goes_once_the_dag_is_recor
     assert [path.name for path in tmp_path.iterdir()] == [dag_spec().dag_id]
 
 
+def test_a_disk_that_takes_a_part_of_a_file_or_does_not_answer_leaves_no_directory(tmp_path: Path, monkeypatch) -> None:
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, allowed[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "sync_filesystem", lambda descriptor: sync_filesystem(-1))
+        with pytest.raises(OSError, match="Bad file descriptor") as refused:
+            write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
+    assert refused.value.errno == errno.EBADF
+    assert not (tmp_path / dag_spec().dag_id).exists()
+    assert changed_files(write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory) == []
+
+
 def test_a_writer_that_was_replaced_takes_nothing_from_its_successor(tmp_path: Path, monkeypatch) -> None:
-    def successor() -> None:
+    def successor(descriptor: int) -> None:
         patch.undo()
         made.append(write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path))
 
     made: list[writer.WrittenDag] = []
     with monkeypatch.context() as patch:
-        patch.setattr(writer.os, "sync", successor)
+        patch.setattr(writer, "sync_filesystem", successor)
         late = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path)
     assert made == [late]
     assert changed_files(late.directory) == []
