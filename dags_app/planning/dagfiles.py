@@ -7,8 +7,7 @@ current one. Spec 4.5 and Appendix C; error-handling 2 and 8.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dags_app.payload.contract import layout
@@ -18,7 +17,7 @@ from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, task_resources
-from dags_app.planning.specs import DagSpec, ResourceSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
@@ -62,9 +61,9 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
         yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
-    mixed, template = MixedEvents(spec), group_template(spec)
-    for unit in spec.units:
-        yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group_dag(template, unit))
+    mixed = MixedEvents(spec)
+    for unit, group in zip(spec.units, group_dags(spec), strict=True):
+        yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group)
         yield RenderedFile(f"{unit.name}/{layout.UNIT_FILE}", unit_document(unit, mixed.before(unit)))
 
 
@@ -96,20 +95,34 @@ def outer_dag(spec: DagSpec) -> str:
     return _text(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTemplate:
-    """``group.dag`` of every unit of a DAG: rendered once, with ``%(...)s`` where units differ (``quoting`` lets no % in).
+def group_dags(spec: DagSpec) -> Iterator[str]:
+    """``group.dag`` of each unit, in their order. What they have in common is rendered once."""
+    template = _group_template(spec)
+    nodes = {task: _node_template(spec, task) for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow)))}
+    for unit in spec.units:
+        names, processing = nodes_of(unit), []
+        levels: list[tuple[int, Sequence[JobSpec | LevelNode]]] = [(level.task, level.nodes) for level in unit.levels]
+        for task, jobs in ((FIRST_TASK, unit.jobs), *levels):
+            resources, before, after = nodes[task]
+            for name, job in zip(names[task], jobs, strict=True):
+                slot = processing_request(resources, job.events, max_wall_seconds=spec.max_wall_seconds)
+                processing.append(name.join(before) + _vars(slot) + name.join(after))
+        between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
+        yield template % {
+            "unit": unit.name,
+            "jobs": unit.processing_nodes,
+            "events": unit.events,
+            "sites": site_list(unit.sites),
+            "processing": "\n".join(processing),
+            "merge": _vars(merge_request(unit, max_wall_seconds=spec.max_wall_seconds)),
+            "first": " ".join(names[FIRST_TASK]),
+            "between": "".join(between),
+            "last": " ".join(last_nodes(unit)),
+        }
 
-    ``nodes`` has for each task what its jobs ask for, and their text before and after that, cut where the node's name stands.
-    """
 
-    unit: str
-    nodes: Mapping[int, tuple[ResourceSpec, list[str], list[str]]]
-    max_wall_seconds: int
-
-
-def group_template(spec: DagSpec) -> GroupTemplate:
-    """Landing, then processing level by level, then merge, then cleanup."""
+def _group_template(spec: DagSpec) -> str:
+    """Landing, then processing level by level, then merge, then cleanup; ``%(...)s`` where units differ (names have no %)."""
     limits = spec.limits
     lines = [
         "# Work unit %(unit)s: %(jobs)s jobs, %(events)s events.",
@@ -143,41 +156,20 @@ def group_template(spec: DagSpec) -> GroupTemplate:
         'VARS ALL_NODES wms2_unit="%(unit)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
-    tasks = (FIRST_TASK, *(task.number for task in later_tasks(spec.workflow)))
-    return GroupTemplate(_text(lines), {task: _node_template(spec, task) for task in tasks}, spec.max_wall_seconds)
+    return _text(lines)
 
 
 def _node_template(spec: DagSpec, task: int) -> tuple[ResourceSpec, list[str], list[str]]:
-    """A job of a task. One of a later task begins with a script that lists what its upstream nodes left."""
-    limits, name = spec.limits, "%(node)s"
+    """What a job of a task asks for, and its text before and after that, cut where the node's name stands.
+
+    One of a later task begins with a script that lists what its upstream nodes left.
+    """
+    limits, name = spec.limits, "%"
     after = _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
     if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
         after = [f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}", *after, f"PRIORITY {name} {_ENDING_FIRST}"]
     before = f"JOB {name} ../{layout.task_submit(task)}\nVARS {name} "
-    return task_resources(spec.workflow, task), before.split(name), ("\n" + "\n".join(after)).split(name)
-
-
-def group_dag(template: GroupTemplate, unit: WorkUnitSpec) -> str:
-    """``group.dag`` of one unit."""
-    names, cap = nodes_of(unit), template.max_wall_seconds
-    processing = []
-    for task, jobs in ((FIRST_TASK, unit.jobs), *((level.task, level.nodes) for level in unit.levels)):
-        resources, before, after = template.nodes[task]
-        for name, job in zip(names[task], jobs, strict=True):
-            slot = processing_request(resources, job.events, max_wall_seconds=cap)
-            processing.append(name.join(before) + _vars(slot) + name.join(after))
-    between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
-    return template.unit % {
-        "unit": unit.name,
-        "jobs": unit.processing_nodes,
-        "events": unit.events,
-        "sites": site_list(unit.sites),
-        "processing": "\n".join(processing),
-        "merge": _vars(merge_request(unit, max_wall_seconds=cap)),
-        "first": " ".join(names[FIRST_TASK]),
-        "between": "".join(between),
-        "last": " ".join(last_nodes(unit)),
-    }
+    return task_resources(spec.workflow, task), before.split(name), "\n".join(["", *after]).split(name)
 
 
 def dagman_config(spec: DagSpec) -> str:

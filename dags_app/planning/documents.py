@@ -14,15 +14,16 @@ from uuid import UUID
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
-from dags_app.payload.contract.documents import Generate, InputFile, JobDocument, MergeLimits, Output, Step, Task, Transient
+from dags_app.payload.contract.documents import InputFile, JobDocument, MergeLimits, Output, Step, Task, Transient
 from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
 from dags_app.planning.merge_kinds import merge_kind
-from dags_app.planning.specs import DagSpec, JobSpec, LumiRanges, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, WorkflowSpec, WorkUnitSpec
 
 _T = TypeVar("_T")
 
-#: What a node of a later task is given of its own: nothing.
-_READS_NODES = '"generate": null, "files": [], "mask": null'
+_NEXT = '", "'
+#: What a node of a later task has beside what it reads.
+_NOTHING_ELSE = '"generate": null, "files": [], "mask": null'
 
 
 def job_document(spec: DagSpec) -> str:
@@ -75,32 +76,29 @@ def unit_document(unit: WorkUnitSpec, mixed_before: Mapping[str, int]) -> str:
         mixed_before: node -> events of deterministic pileup that the jobs before it mix (``pileup.MixedEvents``).
     """
     task = f'"task": {FIRST_TASK}, ' if unit.levels else ""
-    lines = []
-    for index, job in enumerate(unit.jobs):
-        name = node_name(index)
-        lines.append(f'{{"node": "{name}", {task}"events": {job.events}, {_work(job)}{_mixed(mixed_before, name)}}}')
+    jobs = [(node_name(index), f'{task}"events": {job.events}, {_work(job)}') for index, job in enumerate(unit.jobs)]
     for level in unit.levels:
         for (name, reads), node in zip(upstream_names(level), level.nodes, strict=True):
             share = "" if node.share is None else f', "share": {json.dumps(to_json(node.share))}'
-            lines.append(
-                f'{{"node": "{name}", "task": {level.task}, "events": {node.events}, "reads": {json.dumps(reads)}{share}, '
-                f"{_READS_NODES}{_mixed(mixed_before, name)}}}"
-            )
-    jobs = ",\n".join(lines)
-    return f'{{"schema": "{layout.UNIT_SCHEMA}", "unit": "{unit.name}", "index": {unit.index}, "jobs": [\n{jobs}\n]}}\n'
+            read = f'"reads": ["{_NEXT.join(reads)}"]{share}, {_NOTHING_ELSE}'
+            jobs.append((name, f'"task": {level.task}, "events": {node.events}, {read}'))
+    mixed = {name: f', "mixed_before": {events}' for name, events in mixed_before.items()}
+    lines = ",\n".join([f'{{"node": "{name}", {rest}{mixed.get(name, "")}}}' for name, rest in jobs])
+    return f'{{"schema": "{layout.UNIT_SCHEMA}", "unit": "{unit.name}", "index": {unit.index}, "jobs": [\n{lines}\n]}}\n'
 
 
 def _work(job: JobSpec) -> str:
-    generate = "null" if job.generate is None else _generate(job.generate)
-    mask = "null" if job.mask is None else _mask(job.mask)
+    generate, mask = "null", "null"
+    if (made := job.generate) is not None:
+        generate = (
+            f'{{"run": {made.run}, "first_event": {made.first_event}, "last_event": {made.last_event}, '
+            f'"first_lumi": {made.first_lumi}, "last_lumi": {made.last_lumi}, "events_per_lumi": {made.events_per_lumi}}}'
+        )
+    if job.mask is not None:
+        runs = sorted(job.mask.items())
+        spans = [f'"{run}": [{", ".join([f"[{first}, {last}]" for first, last in spans])}]' for run, spans in runs]
+        mask = f"{{{', '.join(spans)}}}"
     return f'"generate": {generate}, "files": [{", ".join(map(_file, job.files))}], "mask": {mask}'
-
-
-def _generate(numbers: Generate) -> str:
-    return (
-        f'{{"run": {numbers.run}, "first_event": {numbers.first_event}, "last_event": {numbers.last_event}, '
-        f'"first_lumi": {numbers.first_lumi}, "last_lumi": {numbers.last_lumi}, "events_per_lumi": {numbers.events_per_lumi}}}'
-    )
 
 
 def _file(file: InputFile) -> str:
@@ -110,12 +108,3 @@ def _file(file: InputFile) -> str:
         f'"first_event": {"null" if first is None else first}, "last_event": {"null" if last is None else last}, '
         f'"parents": [{", ".join(map(_quoted, parents))}]}}'
     )
-
-
-def _mask(ranges: LumiRanges) -> str:
-    runs = [f'"{run}": [{", ".join([f"[{first}, {last}]" for first, last in ranges[run]])}]' for run in sorted(ranges)]
-    return f"{{{', '.join(runs)}}}"
-
-
-def _mixed(mixed_before: Mapping[str, int], name: str) -> str:
-    return f', "mixed_before": {mixed_before[name]}' if name in mixed_before else ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 
 from dags_app.payload.contract.documents import Share
 from dags_app.planning import lumis
@@ -99,7 +100,7 @@ def levels_of(plans: Sequence[LevelPlan], jobs: Sequence[JobSpec]) -> tuple[Leve
         groups = _grouped(plan, made[plan.input_task])
         cut = [(reads, piece, share) for reads, whole in groups for share, piece in _cut(plan, whole)]
         made[plan.task] = [piece for _, piece, _ in cut]
-        nodes = tuple(LevelNode(_rounded_up(piece.origin * plan.share), reads, share) for reads, piece, share in cut)
+        nodes = tuple(LevelNode(ceil(piece.origin * plan.share), reads, share) for reads, piece, share in cut)
         levels.append(LevelSpec(plan.task, plan.input_task, nodes))
     return tuple(levels)
 
@@ -158,7 +159,7 @@ def _parts(plan: LevelPlan, whole: _Expected) -> int:
         return -(-whole.lumis // plan.per_job)
     events = whole.origin * plan.share
     if plan.algorithm.by_event:
-        return max(_rounded_up(events / plan.per_job), 1)
+        return max(ceil(events / plan.per_job), 1)
     if events <= plan.per_job:
         return 1
     lumis_per_job = max(plan.per_job * whole.lumis // events, 1)  # a lumi is never cut
@@ -173,10 +174,6 @@ def _lumis_in(part: int, parts: int, held: int) -> int:
 def _before(part: int, parts: int, held: int) -> int:
     """How many of ``held`` lumis have their middle before the beginning of ``part``."""
     return -(-(2 * part * held - parts) // (2 * parts))
-
-
-def _rounded_up(value: Fraction) -> int:
-    return int(-(-value // 1))
 
 
 def nodes_of(unit: WorkUnitSpec) -> dict[int, list[str]]:

@@ -32,16 +32,6 @@ class SlotRequest(NamedTuple):  # a tuple: there is one for each job
     wall_minutes: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowResources:
-    """What is the same for all nodes of a role and task: cores and memory. Disk and wall time depend on the node."""
-
-    cores: int
-    memory_mb: int
-    merge_memory_mb: int
-    cleanup_memory_mb: int = CLEANUP_MEMORY_MB
-
-
 def memory_window(
     *, memory_mb: Iterable[int], cores: Iterable[int], default_memory_per_core_mb: int, max_memory_per_core_mb: int
 ) -> tuple[int, int]:
@@ -74,12 +64,10 @@ def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSp
     return next((each.resources for each in workflow.tasks if each.number == task), workflow.resources)
 
 
-def resources_for(workflow: WorkflowSpec, task: int = FIRST_TASK) -> WorkflowResources:
-    """Cores and memory of each role. Merge runs on one core, with the largest memory per core of all tasks' jobs."""
-    resources = task_resources(workflow, task)
+def merge_memory_mb(workflow: WorkflowSpec) -> int:
+    """A merge runs on one core, with the largest memory per core of all tasks' jobs."""
     every = [each.resources for each in workflow.tasks] or [workflow.resources]
-    per_core_mb = max(each.memory_mb // each.cores for each in every)
-    return WorkflowResources(resources.cores, resources.memory_mb, max(per_core_mb, 1))
+    return max(1, *(each.memory_mb // each.cores for each in every))
 
 
 def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int) -> SlotRequest:

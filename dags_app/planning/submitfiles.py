@@ -13,7 +13,7 @@ from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platf
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
-from dags_app.planning.sizing import MIN_WALL_MINUTES, resources_for, task_resources
+from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, merge_memory_mb, task_resources
 from dags_app.planning.specs import DagSpec, StepSpec
 from dags_app.planning.watchdogs import watchdog_lines
 
@@ -51,7 +51,7 @@ queue
 
 def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
     """A processing job of one task. One of a later task is also given the list of files that its upstream nodes left."""
-    resources = resources_for(spec.workflow, task)
+    resources = task_resources(spec.workflow, task)
     inputs = [f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
     if spec.pileup:
         inputs.append(f"../{layout.PILEUP_FILE}")
@@ -66,24 +66,21 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
         cores=resources.cores,
         memory_mb=resources.memory_mb,
         inputs=tuple(inputs),
-        devices=gpu_lines(task_resources(spec.workflow, task).gpu),
+        devices=gpu_lines(resources.gpu),
         extra=_extra(spec),
     )
 
 
 def merge_submit(spec: DagSpec) -> str:
     """The merge job of a unit."""
-    memory_mb = resources_for(spec.workflow).merge_memory_mb
-    return _payload_submit(
-        spec, NodeRole.MERGE, "merge", cores=1, memory_mb=memory_mb, inputs=(layout.UNIT_FILE, layout.MERGE_INPUT_FILE)
-    )
+    inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE)
+    return _payload_submit(spec, NodeRole.MERGE, "merge", cores=1, memory_mb=merge_memory_mb(spec.workflow), inputs=inputs)
 
 
 def cleanup_submit(spec: DagSpec) -> str:
     """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
-    memory_mb = resources_for(spec.workflow).cleanup_memory_mb
     inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE, layout.MANIFEST_FILE)
-    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory_mb=memory_mb, inputs=inputs)
+    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory_mb=CLEANUP_MEMORY_MB, inputs=inputs)
 
 
 def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from dags_app.payload.contract import documents as payload_documents
 from dags_app.planning import lumis
-from dags_app.planning.dagfiles import avoid_inc, fence_inc, group_dag, group_template, outer_dag, render
+from dags_app.planning.dagfiles import avoid_inc, fence_inc, group_dags, outer_dag, render
 from dags_app.planning.specs import DagLimits, DagSpec, GenerationSpec, SplittingAlgo
 from tests.support.planning import CERN, FNAL, dag_spec, generation_workflow, input_file, input_workflow, task_tree
 
@@ -80,14 +80,13 @@ def lines(text: str, word: str) -> list[str]:
 def test_limits_of_a_workflow_are_divided_among_the_units_that_run_at_once() -> None:
     spec = dag_spec(limits=DagLimits(max_merge_groups=30, max_processing=5000, max_merge=100, max_cleanup=20))
     assert lines(outer_dag(spec), "MAXJOBS") == ["MAXJOBS MergeGroup 30"]
-    group = group_dag(group_template(spec), spec.units[0])
-    assert lines(group, "MAXJOBS") == ["MAXJOBS Processing 166", "MAXJOBS Merge 3", "MAXJOBS Cleanup 1"]
+    assert lines(next(group_dags(spec)), "MAXJOBS") == ["MAXJOBS Processing 166", "MAXJOBS Merge 3", "MAXJOBS Cleanup 1"]
 
 
 def test_the_fence_is_included_last_at_both_levels() -> None:
     spec = dag_spec()
     assert outer_dag(spec).splitlines()[-1] == "INCLUDE fence.dag.inc"
-    assert group_dag(group_template(spec), spec.units[0]).splitlines()[-1] == "INCLUDE ../fence.dag.inc"
+    assert next(group_dags(spec)).splitlines()[-1] == "INCLUDE ../fence.dag.inc"
     assert fence_inc(7) == 'VARS ALL_NODES My.WMS2_Fence="7"\n'
     assert avoid_inc(frozenset({CERN, FNAL})) == f"DAG_AVOID = {FNAL},{CERN}\n"
 

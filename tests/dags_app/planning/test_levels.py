@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Share
 from dags_app.payload.run.shares import part_of
-from dags_app.planning.dagfiles import group_dag, group_template, render
+from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
-from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, processing_request, resources_for, task_resources
+from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, task_resources
 from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs
@@ -179,7 +179,7 @@ def test_the_edges_of_the_dag_are_those_that_are_counted() -> None:
     spec = dag_spec(task_tree())
     (planned, *_) = spec.units
     edges = 0
-    for line in group_dag(group_template(spec), planned).splitlines():
+    for line in next(group_dags(spec)).splitlines():
         if line.startswith("PARENT "):
             parents, children = line.removeprefix("PARENT ").split(" CHILD ")
             edges += len(parents.split()) * len(children.split())
@@ -197,10 +197,11 @@ def test_nodes_of_all_tasks_count_for_a_dags_limit_and_only_the_first_task_claim
 
 def test_a_node_asks_for_what_its_own_task_needs() -> None:
     tree = task_tree()
-    assert (resources_for(tree, 4).cores, resources_for(tree, 4).memory_mb) == (8, 16_000)
     assert processing_request(task_resources(tree, 4), 90, max_wall_seconds=172_800) == (BASE_DISK_KB + 90 * 512, 900)
-    assert resources_for(tree, 3).memory_mb == 3000
-    assert {resources_for(tree, task).merge_memory_mb for task in range(1, 5)} == {3000}, "the most per core of all tasks"
+    submits = [processing_submit(dag_spec(tree), task) for task in (3, 4)]
+    assert "request_cpus = 1\n" in submits[0] and "$(MEMORY_$(JOB):3000)" in submits[0]
+    assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):16000)" in submits[1]
+    assert merge_memory_mb(tree) == 3000, "the most per core of all tasks"
 
 
 def test_a_datasets_size_follows_its_own_task_and_the_filters_before_it() -> None:

@@ -10,9 +10,9 @@ from dags_app.planning.sizing import (
     bytes_per_event,
     level_walls,
     memory_window,
+    merge_memory_mb,
     merge_request,
     processing_request,
-    resources_for,
     too_long,
 )
 from dags_app.planning.specs import JobSpec, ResourceSpec, WorkflowSpec
@@ -41,8 +41,7 @@ def test_more_memory_per_core_than_sites_offer_is_refused_readably() -> None:
 
 
 def test_merge_runs_on_one_core_with_the_memory_of_one() -> None:
-    resources = resources_for(generation_workflow(resources=ResourceSpec(8, 24_000, 1.0, 1.0)))
-    assert (resources.cores, resources.memory_mb, resources.merge_memory_mb) == (8, 24_000, 3000)
+    assert merge_memory_mb(generation_workflow(resources=ResourceSpec(8, 24_000, 1.0, 1.0))) == 3000
 
 
 def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:
