@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import api_load, input_scale, list_plans, splitters
+from bench import api_load, dag_shapes, input_scale, list_plans, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
     "splitters": splitters.main,
     "input_scale": input_scale.main,
     "list_plans": list_plans.main,
     "api_load": api_load.main,
+    "dag_shapes": dag_shapes.main,
 }
 
 
