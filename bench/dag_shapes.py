@@ -25,8 +25,8 @@ from deploy.htcondor.pool import Pool, configure, release_on_path
 UNITS = int(os.environ.get("BENCH_UNITS", "25"))
 JOBS = int(os.environ.get("BENCH_JOBS", "8"))
 NODES = tuple(int(n) for n in os.environ.get("BENCH_NODES", "10000,50000").split(","))
-DAGMANS = int(os.environ.get("BENCH_DAGMANS", "400"))
-INTERVALS = ((1, 5), (2, 5), (5, 5), (1, 300), (2, 300), (5, 300))  # seconds: log scans, updates of DAGMan's ad and status file
+DAGMANS = int(os.environ.get("BENCH_DAGMANS", "100"))
+INTERVALS = ((1, 5, 5), (5, 5, 5), (1, 300, 5), (1, 300, 300), (2, 300, 300), (5, 300, 300))  # seconds: log scan, ad, status file
 COLUMNS = (
     ("shape", 26), ("DAGMans", 8), ("RSS", 8), ("PSS", 8), ("own", 8), ("own/job", 8), ("in queue", 9), ("jobs/s", 8),
     ("DAGMan s", 9), ("schedd s", 9), ("DAGMan s/min", 13), ("schedd s/min", 13),
@@ -80,8 +80,8 @@ def main() -> None:
         for nodes in NODES:
             _many_nodes(pool, base / f"nodes{nodes}", nodes)
         print(f"{DAGMANS} DAGMans of one job each that is on hold, by intervals")
-        for scan, update in INTERVALS:
-            _waiting(pool, base / f"wait{scan}-{update}", scan, update)
+        for intervals in INTERVALS:
+            _waiting(pool, base / "wait{}-{}-{}".format(*intervals), *intervals)
 
 
 # --- the pool ------------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Running:
 
     def submit(self, dag: Path) -> None:
         """Give a DAG to the schedd."""
-        self.tool("condor_submit_dag", "-maxidle", "0", dag.name, cwd=dag.parent)
+        self.tool("condor_submit_dag", "-maxidle", "100000", dag.name, cwd=dag.parent)
 
     def clear(self) -> None:
         """Remove all jobs and wait until no process of theirs is left."""
@@ -276,19 +276,19 @@ def _many_nodes(pool: Running, place: Path, nodes: int) -> None:
     pool.clear()
 
 
-def _waiting(pool: Running, place: Path, scan: int, update: int) -> None:
+def _waiting(pool: Running, place: Path, scan: int, ad: int, status: int) -> None:
     """What DAGMans cost that have nothing to do."""
-    _submit_files(place, scan, update)
+    _submit_files(place, scan, ad)
     names = _names(place, DAGMANS)
     for name in names:
-        _dag(place / name / "group.dag", ["JOB gate ../gate.sub"], update)
-    _outer(place, [f"SUBDAG EXTERNAL {name} group.dag DIR {name}" for name in names], update)
+        _dag(place / name / "group.dag", ["JOB gate ../gate.sub"], status)
+    _outer(place, [f"SUBDAG EXTERNAL {name} group.dag DIR {name}" for name in names], status)
     before = cpu(pool)[1]
     pool.submit(place / "workflow.dag")
     seconds = wait_for(lambda: len(pool.tool("condor_q", "-allusers", "-af", "ClusterId", "-const", ON_HOLD).split()) >= DAGMANS)
     started, took = cpu(pool), memory(pool.of("condor_dagman"))
     dagmans, schedd = _steady(pool)
-    print(f"  scan {scan} s, ad and status {update} s: {took}; started in {seconds:.0f} s with {started[0]:.1f} CPU s")
+    print(f"  scan {scan} s, ad {ad} s, status {status} s: {took}; started in {seconds:.0f} s with {started[0]:.1f} CPU s")
     print(
         f"    schedd {started[1] - before:.1f}; then {dagmans / took.processes:.4f} CPU s each and minute, schedd {schedd:.2f}",
         flush=True,
@@ -299,12 +299,12 @@ def _waiting(pool: Running, place: Path, scan: int, update: int) -> None:
 # --- the shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _submit_files(place: Path, scan: int = 5, update: int = 5) -> None:
+def _submit_files(place: Path, scan: int = 5, ad: int = 5) -> None:
     place.mkdir(parents=True)
     elect = place / "elect.sh"
     elect.write_text(ELECT)
     elect.chmod(0o755)
-    intervals = f"DAGMAN_USER_LOG_SCAN_INTERVAL = {scan}\nDAGMAN_QUEUE_UPDATE_INTERVAL = {update}\n"
+    intervals = f"DAGMAN_USER_LOG_SCAN_INTERVAL = {scan}\nDAGMAN_QUEUE_UPDATE_INTERVAL = {ad}\n"
     (place / "dagman.config").write_text(intervals)  # inner DAGMans have it through their environment
     (place / f"{LANDING}.sub").write_text(f"{SUBMIT}executable = /bin/true\nqueue\n")
     (place / "proc.sub").write_text(f"{SUBMIT}{AT_SITE}executable = /bin/sleep\narguments = {SLEEP_SECONDS}\nqueue\n")
@@ -313,12 +313,12 @@ def _submit_files(place: Path, scan: int = 5, update: int = 5) -> None:
         (place / f"{role}.sub").write_text(f"{SUBMIT}{AT_SITE}executable = /bin/true\nqueue\n")
 
 
-def _outer(place: Path, lines: list[str], update: int = 5) -> None:
-    _dag(place / "workflow.dag", ["CONFIG dagman.config", *lines], update)
+def _outer(place: Path, lines: list[str], status: int = 5) -> None:
+    _dag(place / "workflow.dag", ["CONFIG dagman.config", *lines], status)
 
 
-def _dag(path: Path, lines: list[str], update: int) -> None:
-    path.write_text("\n".join([*lines, f"NODE_STATUS_FILE {path.stem}.status {update} ALWAYS-UPDATE"]) + "\n")
+def _dag(path: Path, lines: list[str], status: int = 5) -> None:
+    path.write_text("\n".join([*lines, f"NODE_STATUS_FILE {path.stem}.status {status} ALWAYS-UPDATE"]) + "\n")
 
 
 def _unit(prefix: str = "", end: str = "") -> list[str]:
@@ -346,11 +346,11 @@ def _names(place: Path, units: int = UNITS) -> list[str]:
     return names
 
 
-def _subdags(place: Path, update: int = 5) -> None:
+def _subdags(place: Path) -> None:
     names = _names(place)
     for name in names:
-        _dag(place / name / "group.dag", _unit(), update)
-    _outer(place, [f"SUBDAG EXTERNAL {name} group.dag DIR {name}" for name in names], update)
+        _dag(place / name / "group.dag", _unit())
+    _outer(place, [f"SUBDAG EXTERNAL {name} group.dag DIR {name}" for name in names])
 
 
 def _flat(place: Path) -> None:
@@ -367,7 +367,7 @@ def _splices(place: Path) -> None:
 def _several(place: Path) -> None:
     names, outer = _names(place), []
     for at in range(0, UNITS, UNITS_PER_DAGMAN):
-        _dag(place / f"several{at}.dag", _flat_units(names[at : at + UNITS_PER_DAGMAN]), 5)
+        _dag(place / f"several{at}.dag", _flat_units(names[at : at + UNITS_PER_DAGMAN]))
         outer.append(f"SUBDAG EXTERNAL several{at} several{at}.dag")
     _outer(place, outer)
 
