@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from django.db.models import Count, Max, Min, QuerySet, Sum
@@ -106,6 +106,17 @@ def blocks_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> bool:
     late = rows.filter(sealed_at__lte=patient, files__created_at__lte=patient)
     old = rows.filter(sealed_at__isnull=True, files__created_at__lte=waited)
     return whole.exists() or late.exists() or old.exists()
+
+
+def blocks_next_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> datetime | None:
+    """When time alone gives ``blocks_tend`` something to do next; None when no block waits for that."""
+    now, moments = clock.now(), []
+    for sealed_at, first in _filled(workflow_id).values_list("sealed_at").annotate(first=Min("files__created_at")):
+        if sealed_at is None:
+            moments.append(first + timedelta(seconds=limits.max_wait_seconds))
+        else:
+            moments.append(max(sealed_at, first) + timedelta(seconds=limits.unit_patience_seconds))
+    return min((moment for moment in moments if moment > now), default=None)
 
 
 def blocks_let_go(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:

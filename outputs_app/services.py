@@ -31,6 +31,7 @@ from wms2 import clock
 from wms2.audit import audited
 from wms2.errors import InvalidTransition, LedgerViolation
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
+from wms2.wakes import wake
 
 
 def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord]) -> None:
@@ -140,6 +141,7 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
         if why := effect_retry_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
         effect_retry(effect=effect, reopen=not effect.request.has_failed)
+        wake([effect.request_id], "effect retried")
         nudge(RUN_EFFECTS)
         nudge(EVALUATE_REQUEST, str(effect.request_id))
 

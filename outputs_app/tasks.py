@@ -6,11 +6,10 @@ from celery import shared_task
 
 from outputs_app.executor import effects_run_due
 from wms2.identity import process_name
-from wms2.nudge import EVALUATE_REQUEST, nudge
+from wms2.wakes import wake
 
 
 @shared_task(name="outputs_app.tasks.run_effects", ignore_result=True)
 def run_effects() -> None:
-    """Run what is due, then hint at the requests that may now go on."""
-    for request_id in effects_run_due(owner=process_name()):
-        nudge(EVALUATE_REQUEST, str(request_id))
+    """Run what is due."""
+    wake(effects_run_due(owner=process_name()), "effects")

@@ -1,36 +1,46 @@
 """Who may start next (spec 4.4; docs/design/control.md, Admission).
 
-Counts live DAG rows, never statuses: urgent first, then priority, then time queued. A request whose planning or submission
-failed carries ``next_attempt_at`` and is passed over. One advisory lock over admission keeps two evaluations from taking the
-same last slot. Capacity of a schedd is counted in DAGMan slots: an outer DAG and its concurrent units, as many as it was rendered
-with; what was admitted reserves its slots until its DAG is there (ADR 0048).
+One pass looks at as many requests as slots are free, urgent first, then priority, then time queued; the others are not touched,
+but for what they wait for, written where it has changed by one statement. Counts live DAG rows, never statuses. A request that
+pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two
+passes from taking the same last slot. Capacity of a schedd is counted in DAGMan slots: an outer DAG and its concurrent units,
+as many as it was rendered with; what was admitted reserves its slots until its DAG is there (ADR 0048).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
-from django.db.models import Count, F, Q, QuerySet, Sum
+import structlog
+from django.db import transaction
+from django.db.models import Count, F, QuerySet, Sum
 
 from dags_app.models import DAG, LIVE_DAG
-from requests_app.limits import limit_int
+from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
+from requests_app.states import transition
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
+from wms2.errors import StaleState
+from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.wakes import wake
 
+log = structlog.get_logger(__name__)
 #: Statuses that hold an admission slot although their DAG row may not exist yet.
 TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
-#: Places beyond are not counted out for each request in each cycle; the queue's own page and API show them all.
-COUNTED_PLACES = 1000
+#: What those wait for that a pass does not come to.
+ITS_TURN = "its turn in the queue"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether the request starts now, where, with how many DAGMan slots, and if not, what it waits for."""
+    """Where the request's DAG goes, with how many DAGMan slots, and why there; without a schedd, what it waits for."""
 
-    admitted: bool
-    waits_for: str
-    schedd: Schedd | None = None
+    schedd: Schedd | None
+    waits_for: str = ""
     slots: int = 0
     placement: dict[str, object] | None = None
 
@@ -42,45 +52,92 @@ def slots_used() -> int:
 
 
 def queue() -> QuerySet[Request]:
-    """QUEUED requests in admission order, those with a pause still running included."""
+    """QUEUED requests in admission order, those that pause included."""
     return Request.objects.filter(status=RequestStatus.QUEUED).order_by("-urgent", "-priority", "queued_at", "id")
 
 
 def eligible() -> QuerySet[Request]:
-    """The queue without those that wait for their next attempt."""
-    return queue().filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=clock.in_sql()))
+    """The queue without those that pause."""
+    return queue().filter(next_attempt_at__isnull=True)
 
 
-def _before(request: Request) -> Q:
-    """What comes before a request in the order of ``queue``."""
-    same_class = Q(urgent=request.urgent)
-    same_priority = same_class & Q(priority=request.priority)
-    return (
-        Q(urgent__gt=request.urgent)
-        | same_class & Q(priority__gt=request.priority)
-        | same_priority & Q(queued_at__lt=request.queued_at)
-        | same_priority & Q(queued_at=request.queued_at, id__lt=request.pk)
-    )
+def admit(*, fenced: Fenced = transaction.atomic) -> int:
+    """One pass over the queue: who starts now takes its slot and becomes PLANNING; the others are told what they wait for.
+
+    Args:
+        fenced: the transaction to write in, e.g. the leader's.
+
+    Returns:
+        How many were admitted.
+    """
+    if not eligible().exists():
+        return 0
+    with fenced(), transaction_lock(LockKey.ADMISSION):
+        limits = _Limits(*limits_int("max_active_dags", "idle_job_budget", "dag_max_merge_groups", "jobs_per_work_unit"))
+        free = limits.active_dags - slots_used()
+        if free <= 0:
+            _tell(eligible(), f"a free DAG slot: all {limits.active_dags} are in use")
+            return 0
+        # one that somebody keeps locked must not stop the others: the next pass comes to it
+        unlocked = eligible().defer("request_data", "prepared").select_for_update(skip_locked=True, no_key=True)
+        first = list(unlocked[:free])
+        room, rescued = _Room.now(), dags_to_rescue(first)
+        groups = _groups_running()
+        waits: dict[str, list[uuid.UUID]] = defaultdict(list)
+        for request in first:
+            decision = _decide(rescued.get(request.pk), room, limits, groups)
+            if decision.schedd is None:
+                waits[decision.waits_for].append(request.pk)
+            elif _start(request, decision):
+                room.take(decision.schedd, decision.slots)
+                groups += decision.slots - 1
+        for why, pks in waits.items():
+            _tell(eligible().filter(pk__in=pks), why)
+        _tell(eligible().exclude(pk__in=[request.pk for request in first]), ITS_TURN)
+        started = [request.pk for request in first if request.status == RequestStatus.PLANNING]
+        wake(started, "admitted")
+    return len(started)
 
 
-def decide(request: Request) -> Decision:
-    """Judge one QUEUED request; call under the admission lock."""
-    if request.next_attempt_at and request.next_attempt_at > clock.now():
-        return Decision(
-            False, f"next attempt at {request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC after: {request.last_error}"[:1000]
-        )
-    limit, used = limit_int("max_active_dags"), slots_used()
-    free = limit - used
-    if free <= 0:
-        return Decision(False, f"a free DAG slot: {used} of {limit} in use")
-    before = eligible().filter(_before(request))[: max(free, COUNTED_PLACES)].count()
-    if before >= free:
-        place = f"place {before + 1}" if before < COUNTED_PLACES else f"{before} or more before it"
-        return Decision(False, f"its turn: {place} in the queue, {free} free slots")
-    idle_needed = (_groups_running() + limit_int("dag_max_merge_groups")) * limit_int("jobs_per_work_unit")
-    if idle_needed > limit_int("idle_job_budget"):
-        return Decision(False, f"the idle-job budget: {idle_needed} of {limit_int('idle_job_budget')} would be queued")
-    return schedd_for(request)
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a pass needs to know once."""
+
+    active_dags: int
+    idle_jobs: int
+    merge_groups: int
+    jobs_per_unit: int
+
+
+def _decide(rescued: DAG | None, room: _Room, limits: _Limits, groups: int) -> Decision:
+    """Judge one request whose turn it is."""
+    idle_needed = (groups + limits.merge_groups) * limits.jobs_per_unit
+    if idle_needed > limits.idle_jobs:
+        return Decision(None, f"the idle-job budget: {idle_needed} of {limits.idle_jobs} would be queued")
+    return _place(rescued, room, 1 + limits.merge_groups, reserved=None)
+
+
+def _start(request: Request, decision: Decision) -> bool:
+    """Take the slot; False when the request has changed just now."""
+    try:
+        with transaction.atomic():
+            transition(
+                request,
+                RequestStatus.PLANNING,
+                actor="lifecycle",
+                reason="admitted: a DAG slot is free and it is this request's turn",
+                evidence=decision.placement,
+                reserved_schedd=decision.schedd,
+                reserved_slots=decision.slots,
+            )
+    except StaleState as error:
+        log.info("not admitted", request_name=request.request_name, why=str(error))
+        return False
+    return True
+
+
+def _tell(rows: QuerySet[Request], why: str) -> None:
+    rows.order_by().exclude(waiting_for=why).update(waiting_for=why, updated_at=clock.now())
 
 
 def _groups_running() -> int:
@@ -89,38 +146,51 @@ def _groups_running() -> int:
 
 
 def schedd_for(request: Request) -> Decision:
-    """Where the request's next DAG goes: a rescue to the schedd that has its directory; others to the one where they have
-    reserved slots, else where most room is.
-
-    A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is one.
+    """Where the DAG of a request that is being planned goes now: a rescue to the schedd that has its directory; others to the one
+    where they have reserved slots, else where most room is.
 
     Call under the admission lock, and write ``reserved_schedd`` and ``reserved_slots`` in the same transaction: whoever comes
     next must count them.
     """
-    rescued = dag_to_rescue(request)
+    reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
+    (merge_groups,) = limits_int("dag_max_merge_groups")
+    return _place(dag_to_rescue(request), _Room.now(apart_from=request), 1 + merge_groups, reserved=reserved)
+
+
+def _place(rescued: DAG | None, room: _Room, needed: int, *, reserved: int | None) -> Decision:
+    """A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is
+    one.
+    """
     if rescued is None or rescued.schedd is None:
-        return _emptiest(request, Schedd.objects.all(), 1 + limit_int("dag_max_merge_groups"))
+        return _emptiest(room, room.schedds, needed, reserved)
     schedd, needed = rescued.schedd, 1 + rescued.merge_groups
     if schedd.state != ScheddState.ENABLED:
-        others = Schedd.objects.filter(pool=schedd.pool, submit_root=schedd.submit_root).exclude(pk=schedd.pk)
-        moved = _emptiest(request, others, needed)
-        if moved.admitted:
+        others = [s for s in room.schedds if (s.pool, s.submit_root) == (schedd.pool, schedd.submit_root) and s.pk != schedd.pk]
+        moved = _emptiest(room, others, needed, reserved)
+        if moved.schedd is not None:
             return moved
     # alone, a draining schedd keeps what it has until it is done
-    usable = (ScheddState.ENABLED, ScheddState.DRAINING)
-    why = _obstacle(schedd, _used(apart_from=request).get(schedd.pk, _Used()), needed, usable)
+    why = room.obstacle(schedd, needed, (ScheddState.ENABLED, ScheddState.DRAINING))
     if why:
-        return Decision(False, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
-    return Decision(True, "", schedd, needed, {"chosen": schedd.name, "why": "its directory lies there"})
+        return Decision(None, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
+    return Decision(schedd, "", needed, {"chosen": schedd.name, "why": "its directory lies there"})
 
 
 def dag_to_rescue(request: Request) -> DAG | None:
     """The DAG that ran last in the request's open round: unless a person chose otherwise, its rescue is next."""
-    rows = DAG.objects.filter(round__workflow__request=request, round__closed_at__isnull=True, submitted_at__isnull=False)
-    return rows.select_related("schedd").order_by("-fence").first()
+    return dags_to_rescue([request]).get(request.pk)
 
 
-@dataclass(frozen=True, slots=True)
+def dags_to_rescue(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
+    """The same for many, by the request's key."""
+    rows = DAG.objects.filter(
+        round__workflow__request__in=requests, round__closed_at__isnull=True, submitted_at__isnull=False
+    ).order_by("fence")
+    found = rows.select_related("schedd").annotate(request_key=F("round__workflow__request__pk"))
+    return {dag.request_key: dag for dag in found}
+
+
+@dataclass(slots=True)
 class _Used:
     """What a schedd has: outer DAGs, and DAGMan slots of these and of the units they may run."""
 
@@ -128,45 +198,60 @@ class _Used:
     slots: int = 0
 
 
-def _used(*, apart_from: Request) -> dict[int, _Used]:
-    """By schedd: live DAGs as they were rendered, and requests that were admitted there and whose DAG is not there yet."""
-    there = DAG.objects.filter(status__in=LIVE_DAG, schedd__isnull=False)
-    dags = there.order_by().values_list("schedd").annotate(n=Count("pk"), slots=Sum(1 + F("merge_groups")))
-    coming = Request.objects.filter(status__in=TAKING_SLOT, reserved_schedd__isnull=False).exclude(pk=apart_from.pk)
-    coming = coming.exclude(pk__in=there.values("workflow__request__pk"))
-    reserved = coming.order_by().values_list("reserved_schedd").annotate(n=Count("pk"), slots=Sum("reserved_slots"))
-    found: dict[int, _Used] = {}
-    for schedd, number, slots in [*dags, *reserved]:
-        before = found.get(schedd, _Used())
-        found[schedd] = _Used(before.dags + number, before.slots + slots)
-    return found
+@dataclass(slots=True)
+class _Room:
+    """The schedds, and what each has: live DAGs as they were rendered, and requests that were admitted there and whose DAG is not
+    there yet.
+    """
+
+    schedds: list[Schedd]
+    used: defaultdict[int, _Used] = field(default_factory=lambda: defaultdict(_Used))
+
+    @classmethod
+    def now(cls, *, apart_from: Request | None = None) -> _Room:
+        """As it is; ``apart_from`` a request whose own reservation does not stand in its way."""
+        room = cls(list(Schedd.objects.order_by("pk")))
+        there = DAG.objects.filter(status__in=LIVE_DAG, schedd__isnull=False)
+        dags = there.order_by().values_list("schedd").annotate(n=Count("pk"), slots=Sum(1 + F("merge_groups")))
+        coming = Request.objects.filter(status__in=TAKING_SLOT, reserved_schedd__isnull=False)
+        if apart_from is not None:
+            coming = coming.exclude(pk=apart_from.pk)
+        coming = coming.exclude(pk__in=there.values("workflow__request__pk"))
+        reserved = coming.order_by().values_list("reserved_schedd").annotate(n=Count("pk"), slots=Sum("reserved_slots"))
+        for schedd, number, slots in [*dags, *reserved]:
+            room.used[schedd].dags += number
+            room.used[schedd].slots += slots
+        return room
+
+    def take(self, schedd: Schedd, slots: int) -> None:
+        """One DAG more goes there."""
+        self.used[schedd.pk].dags += 1
+        self.used[schedd.pk].slots += slots
+
+    def obstacle(self, schedd: Schedd, needed: int, usable: Collection[str]) -> str:
+        """Why no DAG of this many slots may go to a schedd; "" when it may."""
+        if schedd.state not in usable:
+            return f"state {schedd.state}"
+        if schedd.unreachable_since is not None:
+            return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
+        used = self.used[schedd.pk]
+        if used.slots + needed > schedd.max_dagman_slots:
+            return f"{used.dags} DAGs with {used.slots} of {schedd.max_dagman_slots} DAGMan slots, {needed} more are needed"
+        return ""
 
 
-def _obstacle(schedd: Schedd, used: _Used, needed: int, usable: tuple[ScheddState, ...]) -> str:
-    """Why no DAG of this many slots may go to a schedd; "" when it may."""
-    if schedd.state not in usable:
-        return f"state {schedd.state}"
-    if schedd.unreachable_since is not None:
-        return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
-    if used.slots + needed > schedd.max_dagman_slots:
-        return f"{used.dags} DAGs with {used.slots} of {schedd.max_dagman_slots} DAGMan slots, {needed} more are needed"
-    return ""
-
-
-def _emptiest(request: Request, schedds: QuerySet[Schedd], needed: int) -> Decision:
+def _emptiest(room: _Room, schedds: Iterable[Schedd], needed: int, reserved: int | None) -> Decision:
     """The enabled one with most DAGMan slots left; each rejected one with its reason."""
-    used = _used(apart_from=request)
-    reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
     candidates: list[tuple[bool, int, str, Schedd]] = []
     rejected: dict[str, str] = {}
     for schedd in schedds:
-        has = used.get(schedd.pk, _Used())
-        why = _obstacle(schedd, has, needed, (ScheddState.ENABLED,))
+        why = room.obstacle(schedd, needed, (ScheddState.ENABLED,))
         if why:
             rejected[schedd.name] = why
         else:
-            candidates.append((schedd.pk == reserved, schedd.max_dagman_slots - has.slots, schedd.name, schedd))
+            left = schedd.max_dagman_slots - room.used[schedd.pk].slots
+            candidates.append((schedd.pk == reserved, left, schedd.name, schedd))
     if not candidates:
-        return Decision(False, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
+        return Decision(None, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
     *_, chosen = max(candidates, key=lambda c: c[:3])
-    return Decision(True, "", chosen, needed, {"chosen": chosen.name, "rejected": rejected})
+    return Decision(chosen, "", needed, {"chosen": chosen.name, "rejected": rejected})

@@ -1,24 +1,27 @@
-"""The right to evaluate one request: a lease in its row, kept alive while held (docs/design/control.md, Evaluations).
+"""The right to evaluate requests: leases in rows of their own, kept alive while held (docs/design/control.md, Evaluations).
 
-Taking it raises ``lease_epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation
-changes nothing when it wakes up. A killed process's lease simply expires.
+Taking one raises its ``epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation changes
+nothing when it wakes up. A killed process's lease simply expires, and its request is due then. Leases are taken, kept and given
+back many at a time. With them go the wakes seen by then: what is committed later has the request looked at once more (ADR
+0061).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db import OperationalError, transaction
-from django.db.models import Q
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from requests_app import states
-from requests_app.models import Request, RequestStatus
+from requests_app.models import EvaluationLease, Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost, StaleState
@@ -29,14 +32,51 @@ from wms2.metrics import LOCKS_REFUSED_TOTAL
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
 Fence = Callable[[], AbstractContextManager[None]]
+#: Of requests taken together, those that are not begun within this go back: whoever is idle should have them.
+TURN_SECONDS = 1.0
+
+#: Whoever finds a row locked, the request's too, leaves it for later: a transaction that is paused must not hold up every worker.
+_TAKE = """
+WITH chosen AS (
+  SELECT request_id, sweep AND due_at <= %(now)s AS swept FROM evaluation_leases lease
+  JOIN requests ON requests.id = lease.request_id
+  WHERE request_id = ANY(%(ids)s) AND (expires_at IS NULL OR expires_at < %(now)s)
+  FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE evaluation_leases lease SET owner = %(owner)s, epoch = lease.epoch + 1, expires_at = %(until)s, due_at = %(until)s,
+  sweep = false
+FROM chosen WHERE lease.request_id = chosen.request_id
+RETURNING lease.request_id, lease.epoch, chosen.swept
+"""
+#: What has waited longest comes first.
+_DUE = """
+SELECT request_id FROM (
+  SELECT request_id, at AS since FROM wakes
+  UNION ALL SELECT request_id, due_at FROM evaluation_leases WHERE due_at <= %(now)s) due
+JOIN evaluation_leases lease USING (request_id)
+WHERE lease.expires_at IS NULL OR lease.expires_at < %(now)s
+GROUP BY request_id ORDER BY min(since) LIMIT %(limit)s
+"""
+_GIVE_BACK = """
+UPDATE evaluation_leases lease SET owner = '', expires_at = NULL, due_at = ended.due_at,
+  evaluated_at = CASE WHEN ended.begun THEN %(now)s ELSE lease.evaluated_at END
+FROM unnest(%(ids)s::uuid[], %(epochs)s::bigint[], %(due)s::timestamptz[], %(begun)s::boolean[])
+  AS ended(id, epoch, due_at, begun)
+WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
+"""
 
 
 @dataclass(slots=True)
 class Evaluation:
-    """One held lease. Handlers write only through it."""
+    """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
+
+    ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words.
+    """
 
     request: Request
     lease_epoch: int
+    swept: bool = False
+    due_at: datetime | None = None
+    written: list[str] = field(default_factory=list)
 
     @contextmanager
     def fenced(self) -> Iterator[None]:
@@ -48,8 +88,8 @@ class Evaluation:
         with transaction.atomic():
             # no key of the row changes: rows that refer to it may be written by others meanwhile
             rows = Request.objects.select_for_update(no_key=True).filter(pk=self.request.pk)
-            row = rows.values_list("lease_epoch", "status", "epoch").get()
-            if row != (self.lease_epoch, self.request.status, self.request.epoch):
+            kept = states.lease_held(self.request.pk, self.lease_epoch)
+            if not kept or rows.values_list("status", "epoch").get() != (self.request.status, self.request.epoch):
                 raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
             yield
 
@@ -58,6 +98,7 @@ class Evaluation:
         states.transition(
             self.request, to, actor=ACTOR, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes
         )
+        self.written.append(f"status {to}")
 
     def note(self, **fields: Any) -> None:
         """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced."""
@@ -65,56 +106,142 @@ class Evaluation:
         if not changed:
             return
         # the status too: what was noted of one status would stand as an untruth beside another
-        rows = Request.objects.filter(pk=self.request.pk, lease_epoch=self.lease_epoch, status=self.request.status)
-        if rows.update(updated_at=timezone.now(), **changed) != 1:
-            raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
+        with self.fenced():
+            Request.objects.filter(pk=self.request.pk).update(updated_at=timezone.now(), **changed)
         for name, value in changed.items():
             setattr(self.request, name, value)
+        self.written += [f"{name}: {value}" for name, value in changed.items()]
+
+    def again_at(self, moment: datetime) -> None:
+        """Evaluate the request again at that moment, if nothing wakes it before."""
+        self.due_at = moment if self.due_at is None else min(moment, self.due_at)
+
+    def again_in(self, seconds: float) -> None:
+        """The same, from now on."""
+        self.again_at(clock.now() + timedelta(seconds=seconds))
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lease that was taken, and the evaluation under it once that has begun; ``judged`` when that has come to its end."""
+
+    pk: uuid.UUID
+    epoch: int
+    swept: bool
+    evaluation: Evaluation | None = None
+    judged: bool = False
+
+    def due_at(self, now: datetime) -> datetime | None:
+        """When it is due after it is given back."""
+        if self.evaluation is None:
+            return now
+        return self.evaluation.due_at if self.judged else now + timedelta(seconds=conf().cycle_seconds)
 
 
 @contextmanager
-def evaluating(pk: Any, *, owner: str) -> Iterator[Evaluation | None]:
-    """Hold the request's lease; yields None when somebody else holds it or the request is gone."""
-    epoch = _take(pk, owner)
-    if epoch is None:
-        yield None
+def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
+    """Hold one request's lease, due or not; yields None when somebody else holds it or the request is gone."""
+    taken = _take([pk], owner)
+    if not taken and EvaluationLease.objects.bulk_create(_missing([pk]), ignore_conflicts=True):
+        taken = _take([pk], owner)
+    with _each(taken) as evaluations:
+        yield next(evaluations, None)
+        next(evaluations, None)
+
+
+@contextmanager
+def evaluating_due(*, owner: str, limit: int) -> Iterator[Iterator[Evaluation]]:
+    """Hold the leases of at most so many requests that are due; those that have waited longest come first.
+
+    What is not begun within ``TURN_SECONDS`` is given back, and due at once.
+    """
+    with _each(_take(due_now(limit), owner)) as evaluations:
+        yield evaluations
+
+
+def due_now(limit: int) -> list[uuid.UUID]:
+    """Requests that are due and that nobody evaluates, at most so many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DUE, {"now": clock.now(), "limit": limit})
+        return [pk for (pk,) in cursor.fetchall()]
+
+
+@contextmanager
+def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
+    """One evaluation after the other; only the lease of the present one is kept alive."""
+    current: list[_Held] = []
+    requests = Request.objects.in_bulk([held.pk for held in taken]) if taken else {}
+    began = time.monotonic()
+
+    def each() -> Iterator[Evaluation]:
+        for held in taken:
+            if time.monotonic() - began > TURN_SECONDS:
+                return
+            held.evaluation = Evaluation(request=requests[held.pk], lease_epoch=held.epoch, swept=held.swept)
+            current[:] = [held]
+            yield held.evaluation
+            current.clear()
+            held.judged = True
+
+    if not taken:
+        yield each()
         return
     try:
-        with kept_alive(lambda: _renew(pk, epoch), life_seconds=conf().lease_seconds, request_id=str(pk)):
-            yield Evaluation(request=Request.objects.get(pk=pk), lease_epoch=epoch)
+        with kept_alive(lambda: _renew(list(current)), life_seconds=_life_seconds(len(taken))):
+            yield each()
     finally:
-        _give_back(pk, epoch)
+        _give_back(taken)
 
 
-def _take(pk: Any, owner: str) -> int | None:
-    """Whoever finds the row locked leaves it for the next cycle: a transaction that is paused must not hold up every worker."""
-    with transaction.atomic():
+def _life_seconds(leases: int) -> float:
+    """Of several taken together those not begun must soon be free for others, should this process die or hang."""
+    return conf().lease_seconds if leases == 1 else min(conf().lease_seconds, 3 * TURN_SECONDS)
+
+
+def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
+    if not pks:
+        return []
+    with transaction.atomic(), connection.cursor() as cursor:
         now = clock.now()
-        free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=now)
-        row = Request.objects.select_for_update(skip_locked=True, no_key=True).filter(free, pk=pk).only("lease_epoch").first()
-        if row is None:
-            return None
-        epoch = row.lease_epoch + 1
-        until = now + timedelta(seconds=conf().lease_seconds)
-        Request.objects.filter(pk=pk).update(lease_owner=owner, lease_epoch=epoch, lease_expires_at=until)
-    return epoch
+        until = now + timedelta(seconds=_life_seconds(len(pks)))
+        cursor.execute(_TAKE, {"ids": list(pks), "now": now, "owner": owner, "until": until})
+        taken = {pk: _Held(pk, epoch, swept) for pk, epoch, swept in cursor.fetchall()}
+        # what comes after this statement has the request looked at once more
+        cursor.execute("DELETE FROM wakes WHERE request_id = ANY(%s) RETURNING request_id", [list(taken)])
+        for (pk,) in cursor.fetchall():
+            taken[pk].swept = False
+    return [taken[pk] for pk in pks if pk in taken]
 
 
-def _give_back(pk: Any, epoch: int) -> None:
-    """What cannot be written runs out by itself."""
-    rows = Request.objects.filter(pk=pk, lease_epoch=epoch)
+def _give_back(taken: Sequence[_Held]) -> None:
+    """What cannot be written runs out by itself, and is due then."""
+    now = clock.now()
+    values: dict[str, Any] = {
+        "ids": [held.pk for held in taken],
+        "epochs": [held.epoch for held in taken],
+        "due": [held.due_at(now) for held in taken],
+        "begun": [held.evaluation is not None for held in taken],
+        "now": now,
+    }
     try:
-        rows.update(lease_owner="", lease_expires_at=None, evaluated_at=clock.now())
+        with connection.cursor() as cursor:
+            cursor.execute(_GIVE_BACK, values)
     except OperationalError as error:
         if not lock_refused(error):
             raise
         LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
-        log.warning("lease not given back, it will expire", request_id=str(pk), error=str(error).splitlines()[0])
+        log.warning("leases not given back, they will expire", leases=len(taken), error=str(error).splitlines()[0])
 
 
-def _renew(pk: Any, epoch: int) -> bool:
+def _renew(current: Sequence[_Held]) -> bool:
     until = clock.now() + timedelta(seconds=conf().lease_seconds)
-    return Request.objects.filter(pk=pk, lease_epoch=epoch).update(lease_expires_at=until) == 1
+    for held in current:
+        EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch).update(expires_at=until, due_at=until)
+    return True
 
 
-__all__ = ["ACTOR", "Evaluation", "Fence", "StaleState", "evaluating"]
+def _missing(pks: Sequence[uuid.UUID]) -> list[EvaluationLease]:
+    return [EvaluationLease(request_id=pk) for pk in Request.objects.filter(pk__in=pks, lease=None).values_list("pk", flat=True)]
+
+
+__all__ = ["ACTOR", "Evaluation", "Fence", "StaleState", "evaluating", "evaluating_due"]

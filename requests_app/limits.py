@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import TypeAdapter, ValidationError
 
-from requests_app.models import Limit
+from requests_app.models import Limit, Request, RequestStatus
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
 from wms2.locks import LockKey, transaction_lock
+from wms2.wakes import wake
 
 #: What may be changed at run time; everything else needs a restart.
 CHANGEABLE = frozenset(
@@ -25,15 +28,22 @@ CHANGEABLE = frozenset(
     }
 )
 
+_TIMEOUTS = {"timeout_queued_seconds": RequestStatus.QUEUED, "timeout_active_seconds": RequestStatus.ACTIVE}
+
+
+def limits_int(*names: str) -> tuple[int, ...]:
+    """The values in force of whole-number settings, read together."""
+    return tuple(int(value) for value in _values(names))
+
 
 def limit_int(name: str) -> int:
     """The value in force of a whole-number setting."""
-    return int(_value(name))
+    return limits_int(name)[0]
 
 
 def limit_float(name: str) -> float:
     """The value in force of a fractional setting."""
-    return float(_value(name))
+    return float(_values((name,))[0])
 
 
 def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
@@ -53,10 +63,13 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
     with transaction_lock(LockKey.LIMITS):  # who compares versions of all limits first sees no other change in between
         old = Limit.objects.filter(name=name).values_list("value", flat=True).first()
         row, _ = Limit.objects.update_or_create(name=name, defaults={"value": checked, "actor": actor, "reason": reason})
+        status = _TIMEOUTS.get(name)
+        if status is not None:  # they come back at a moment that was counted with the old one
+            wake(Request.objects.filter(status=status).values_list("pk", flat=True), "limit changed")
         audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)
     return row
 
 
-def _value(name: str) -> float:
-    row = Limit.objects.filter(name=name).values_list("value", flat=True).first()
-    return float(row if row is not None else getattr(conf(), name))
+def _values(names: Sequence[str]) -> list[float]:
+    changed = dict(Limit.objects.filter(name__in=names).values_list("name", "value"))
+    return [changed.get(name, getattr(conf(), name)) for name in names]

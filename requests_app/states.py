@@ -6,6 +6,7 @@ Owns: which edges exist, what each may change beside the status, the audit rows.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from django.db import transaction
 from outputs_app.owning import names_release
 from requests_app.models import (
     TERMINAL,
+    EvaluationLease,
     Event,
     HoldCode,
     Request,
@@ -25,6 +27,7 @@ from requests_app.models import (
 from wms2 import clock
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics import TRANSITIONS_TOTAL
+from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
@@ -180,10 +183,9 @@ def transition(
         **changes,
     }
     rows = Request.objects.filter(pk=request.pk, status=old)
-    if lease_epoch is not None:
-        rows = rows.filter(lease_epoch=lease_epoch)
     with transaction.atomic():
-        if rows.update(**values) != 1:
+        kept = lease_epoch is None or lease_held(request.pk, lease_epoch)
+        if not kept or rows.update(**values) != 1:
             raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by somebody else")
         Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
         RequestTransition.objects.create(
@@ -194,6 +196,8 @@ def transition(
             kind="request.status",
             data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)},
         )
+        if lease_epoch is None:
+            wake([request.pk], "status")
         if to in TERMINAL:
             names_release(request_id=request.pk)
     for name, value in values.items():
@@ -202,8 +206,16 @@ def transition(
     log.info("request status", request_name=request.request_name, old=old.value, new=to.value, actor=actor, reason=reason)
 
 
+def lease_held(pk: uuid.UUID, epoch: int) -> bool:
+    """Whether the request's evaluation lease has this epoch; if so, nobody takes it before the present transaction ends."""
+    rows = EvaluationLease.objects.select_for_update(no_key=True).filter(request_id=pk, epoch=epoch)
+    return rows.values_list("epoch", flat=True).first() is not None
+
+
 def record_creation(request: Request, *, actor: str, reason: str) -> None:
-    """The first transition row, from nothing; in the transaction that creates the request."""
+    """The first transition row, from nothing, and its lease; in the transaction that creates the request."""
+    EvaluationLease.objects.bulk_create([EvaluationLease(request=request)], ignore_conflicts=True)
+    wake([request.pk], "created")
     RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
     Event.objects.create(
         request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason}

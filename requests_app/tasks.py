@@ -1,16 +1,23 @@
-"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``; verbs nudge ``evaluate_request``."""
+"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``, which calls ``evaluate_due``; verbs nudge
+``evaluate_request``, which has a queue of its own.
+"""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from celery import shared_task
 from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
+from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.lifecycle.evaluator import evaluate_one
 from wms2.errors import ConfigurationError
+from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST
+
+#: A worker then takes another task, e.g. effects.
+TURN_SECONDS = 10.0
 
 
 @worker_init.connect
@@ -28,11 +35,17 @@ def refuse_foreign_database(**_: Any) -> None:
 
 @shared_task(name="requests_app.tasks.run_lifecycle_cycle", ignore_result=True)
 def run_lifecycle_cycle() -> None:
-    """One tick: lead if we may, observe the schedds, hand out evaluations."""
+    """One tick: lead if we may, admit, hand out evaluations; observe the schedds when it is time."""
     run_cycle()
 
 
-@shared_task(name="requests_app.tasks.evaluate_request", ignore_result=True)
+@shared_task(name=EVALUATE_DUE, ignore_result=True)
+def evaluate_due() -> None:
+    """What is due, a batch after the other, for some time."""
+    evaluator.evaluate_due(seconds=TURN_SECONDS)
+
+
+@shared_task(name=EVALUATE_REQUEST, ignore_result=True)
 def evaluate_request(pk: str) -> None:
-    """One step of one request."""
-    evaluate_one(pk)
+    """What an operator has just asked of one request; what may take minutes is left to others."""
+    evaluator.evaluate_one(uuid.UUID(pk), light=True)

@@ -15,10 +15,11 @@ app = Celery("wms2")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-#: A standby must notice a lost leader within 30 s, however long the cycle.
-MAX_TICK_SECONDS = 10.0
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
-_TICK_SECONDS = min(_CYCLE_SECONDS, MAX_TICK_SECONDS)
+_POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
+_TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
+#: The poll calls for effects whenever there are evaluations; this is for the day the leader is gone.
+_EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 
 app.conf.beat_schedule = {
     "lifecycle": {
@@ -26,7 +27,7 @@ app.conf.beat_schedule = {
         "schedule": _TICK_SECONDS,
         "options": {"expires": _TICK_SECONDS},
     },
-    "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _TICK_SECONDS, "options": {"expires": _TICK_SECONDS}},
+    "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _EFFECTS_SECONDS, "options": {"expires": _EFFECTS_SECONDS}},
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }

@@ -16,6 +16,9 @@ TRACKING_SECONDS = Histogram(
     buckets=(1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 14_400),
 )
 EVALUATIONS_TOTAL = Counter("wms2_evaluations_total", "Evaluations of requests by status and outcome", ["status", "outcome"])
+FORGOTTEN_TOTAL = Counter(
+    "wms2_forgotten_requests_total", "Requests in which a sweep found something to do that nothing had woken them for"
+)
 TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status"])
 ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])
 EXTERNAL_CALL_SECONDS = Histogram("wms2_external_call_seconds", "Calls to outside services", ["service", "operation", "outcome"])

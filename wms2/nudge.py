@@ -1,4 +1,4 @@
-"""Hints through Celery. Losing one costs time, never work: the periodic cycle over rows does the same."""
+"""Hints through Celery. Losing one costs time, never work: the next poll over rows does the same."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wms2.metrics import NUDGES_LOST_TOTAL
 
 log = structlog.get_logger(__name__)
 
+EVALUATE_DUE = "requests_app.tasks.evaluate_due"
 EVALUATE_REQUEST = "requests_app.tasks.evaluate_request"
 RUN_EFFECTS = "outputs_app.tasks.run_effects"
 #: A hint that nobody took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.

@@ -65,7 +65,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         " have one address.",
     },
     "Life cycle": {
-        "cycle_seconds": "Pause between two cycles. Verbs and finished registrations nudge in between.",
+        "cycle_seconds": "Pause between two cycles: schedds are asked, and steps that are repeated are repeated.",
+        "poll_seconds": "Pause between two polls: requests are admitted, and those that are due are evaluated.",
+        "sweep_seconds": "A request that was not evaluated for so long is looked at all the same; nothing should be found.",
         "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced. The"
         " leader's is at least `service_timeout_seconds` and ten seconds: it may have to wait for a silent schedd.",
         "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",

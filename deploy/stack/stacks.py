@@ -171,7 +171,7 @@ def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:
     """Start what moves requests. The pool last: jobs of an earlier run take the machine's cores as soon as it is there."""
-    supervisor.start([stack.wms2.worker(), stack.wms2.ticker(), stack.wms2.beat(), stack.htcondor])
+    supervisor.start([stack.wms2.worker(), stack.wms2.verbs(), stack.wms2.ticker(), stack.wms2.beat(), stack.htcondor])
 
 
 def run_attended(

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import Effect, ProcessingBlock
 from requests_app.admin.importing import import_view
-from requests_app.models import Event, InputFile, Request, RequestTransition, Workflow
+from requests_app.models import EvaluationLease, Event, InputFile, Request, RequestTransition, Workflow
 from requests_app.models import RequestStatus as S
 from requests_app.pages.explain import explain
 from wms2.admin import ReadOnlyAdmin, badge_column
@@ -53,7 +53,7 @@ class RequestAdmin(ReadOnlyAdmin):
     search_help_text = "Part of a name, campaign, prep id, input dataset or requestor."
     ordering = ("-created_at",)
     sortable_by = ("request_name", "place")
-    readonly_fields = ("standing", "related", "history")
+    readonly_fields = ("standing", "related", "history", "evaluation")
     fieldsets = (
         (None, {"fields": ("standing", "related", "history")}),
         (
@@ -86,7 +86,7 @@ class RequestAdmin(ReadOnlyAdmin):
         (
             "Evaluation",
             {
-                "fields": ("id", "epoch", "lease_owner", "lease_epoch", "lease_expires_at", "evaluated_at"),
+                "fields": ("id", "epoch", "evaluation"),
                 "classes": ("collapse",),
             },
         ),
@@ -119,6 +119,16 @@ class RequestAdmin(ReadOnlyAdmin):
         lines = (("Why", told.why), ("Alert", told.alert), ("Next", told.next), ("To do", told.todo))
         text = format_html_join("", "<p><strong>{}:</strong> {}</p>", (line for line in lines if line[1]))
         return format_html("{} {}", badge(row.status, row.get_status_display()), text)
+
+    @admin.display(description="Evaluation")
+    def evaluation(self, row: Request) -> str:
+        """When it was looked at last, when it is due again, and who looks at it now."""
+        lease = EvaluationLease.objects.filter(request=row).first()
+        if lease is None:
+            return "never evaluated"
+        due = f"{lease.due_at:%Y-%m-%d %H:%M:%S} UTC" if lease.due_at else "when something wakes it"
+        last = f"{lease.evaluated_at:%Y-%m-%d %H:%M:%S} UTC" if lease.evaluated_at else "never"
+        return f"last {last}; due {due}; lease {lease.epoch} of {lease.owner or 'nobody'}"
 
     @admin.display(description="Belonging to it")
     def related(self, row: Request) -> SafeString:

@@ -117,6 +117,8 @@ class WorkflowListSerializer(WorkflowSerializer):
 class _RequestRowSerializer(serializers.ModelSerializer):
     """Columns of a request that are shown as they are."""
 
+    evaluated_at = serializers.DateTimeField(source="lease.evaluated_at", default=None)
+
     class Meta:
         model = Request
         fields: tuple[str, ...] = (

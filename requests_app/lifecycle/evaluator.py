@@ -7,15 +7,17 @@ not answer is: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
 
 from dags_app.selectors import dag_id_live
 from requests_app.alerts import tell_stuck_effects
-from requests_app.lease import Evaluation, evaluating
+from requests_app.lease import Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
+from requests_app.lifecycle.due import say_when_due
 from requests_app.lifecycle.finish import handle_held, handle_partial
 from requests_app.lifecycle.missing import alert_missing
 from requests_app.lifecycle.planning import handle_planning, handle_queued, handle_resubmitting, handle_submitted
@@ -23,51 +25,99 @@ from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.models import EVALUATED, RequestStatus
 from requests_app.work.block_limits import blocks_look_after
+from wms2.conf import conf
 from wms2.errors import StaleState
 from wms2.identity import process_name
 from wms2.locks import lock_refused
-from wms2.metrics import EVALUATIONS_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.metrics import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.nudge import EVALUATE_DUE, nudge
 
 log = structlog.get_logger(__name__)
 #: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.
 MAX_STEPS = 8
+#: Requests whose leases are taken together.
+BATCH = 20
+#: Statuses whose step may take minutes: services are asked for a whole dataset, a DAG is planned and written.
+HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
 #: How ``waiting_for`` begins when a step of WMS2 itself broke.
 BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
-def evaluate_one(pk: Any) -> None:
-    """Evaluate until the status stays, or there is nothing to do. Somebody else holding the lease is fine."""
+def evaluate_one(pk: Any, *, light: bool = False) -> None:
+    """Evaluate one request, due or not. Somebody else holding the lease is fine.
+
+    Args:
+        light: leave to others what may take minutes, and have it due at once.
+    """
     with evaluating(pk, owner=process_name()) as evaluation:
-        if evaluation is None:
+        if evaluation is not None:
+            look(evaluation, HEAVY if light else ())
+
+
+def evaluate_due(*, seconds: float) -> int:
+    """Evaluate what is due, a batch at a time, until nothing is or the time is over; how many evaluations there were."""
+    ends_at, count = time.monotonic() + seconds, 0
+    while time.monotonic() < ends_at:
+        before = count
+        with evaluating_due(owner=process_name(), limit=BATCH) as evaluations:
+            for evaluation in evaluations:
+                look(evaluation)
+                count += 1
+        if count == before:
+            break
+    return count
+
+
+def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
+    """Until the status stays, or there is nothing to do; then say when it is due again."""
+    request = evaluation.request
+    with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=dag_id_live(request.pk)):
+        try:
+            _steps(evaluation, left_out)
+        except StaleState as error:
+            EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
+            log.info("evaluation gave way", why=str(error))
+            evaluation.again_in(0)
+        except Exception as error:  # the others must be served; a later evaluation tries this one again
+            evaluation.again_in(conf().cycle_seconds)
+            if lock_refused(error):
+                EVALUATIONS_TOTAL.labels(request.status, "locked").inc()
+                LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
+                log.warning("locked by somebody else, tried again later", status=request.status, error=_line(error))
+                return
+            EVALUATIONS_TOTAL.labels(request.status, "error").inc()
+            log.exception("evaluation failed", status=request.status)
+            _tell(evaluation, error)
+        _tell_forgotten(evaluation)
+
+
+def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
+    request = evaluation.request
+    for step in range(MAX_STEPS):
+        status = request.status
+        if not step:
+            tell_stuck_effects(evaluation)
+        if status not in EVALUATED:
             return
-        request = evaluation.request
-        with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=dag_id_live(request.pk)):
-            for step in range(MAX_STEPS):
-                status = request.status
-                try:
-                    if not step:
-                        tell_stuck_effects(evaluation)
-                    if status not in EVALUATED:
-                        return
-                    evaluate(evaluation)
-                except StaleState as error:
-                    EVALUATIONS_TOTAL.labels(status, "stale").inc()
-                    log.info("evaluation gave way", why=str(error))
-                    return
-                except Exception as error:  # the cycle must serve the others; the next cycle tries this one again
-                    if lock_refused(error):
-                        EVALUATIONS_TOTAL.labels(status, "locked").inc()
-                        LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
-                        log.warning("locked by somebody else, the next cycle goes on", status=status, error=_line(error))
-                        return
-                    EVALUATIONS_TOTAL.labels(status, "error").inc()
-                    log.exception("evaluation failed", status=status)
-                    _tell(evaluation, error)
-                    return
-                EVALUATIONS_TOTAL.labels(status, "ok").inc()
-                _works_again(evaluation)
-                if request.status == status:
-                    return
+        if status in left_out:
+            evaluation.again_in(0)
+            nudge(EVALUATE_DUE)
+            return
+        evaluation.due_at = None  # what was said of a former status
+        evaluate(evaluation)
+        EVALUATIONS_TOTAL.labels(status, "ok").inc()
+        _works_again(evaluation)
+        if request.status == status:
+            say_when_due(evaluation)
+            return
+    evaluation.again_in(0)
+
+
+def _tell_forgotten(evaluation: Evaluation) -> None:
+    """A sweep that finds something to do has found a request that would have stood still: a defect of WMS2."""
+    if evaluation.swept and evaluation.written:
+        FORGOTTEN_TOTAL.inc()
+        log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.written)
 
 
 def _tell(evaluation: Evaluation, error: Exception) -> None:
@@ -83,10 +133,7 @@ def _tell(evaluation: Evaluation, error: Exception) -> None:
 def _works_again(evaluation: Evaluation) -> None:
     """What a broken evaluation has said stands no longer, where the step that works says nothing itself."""
     if evaluation.request.waiting_for.startswith(BROKEN):
-        try:
-            evaluation.note(waiting_for="")
-        except StaleState as gone:
-            log.info("evaluation gave way", why=str(gone))
+        evaluation.note(waiting_for="")
 
 
 def _line(error: Exception) -> str:

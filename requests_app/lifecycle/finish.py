@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from django.db.models import QuerySet
 
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import InputSpec
@@ -59,6 +60,7 @@ def finish(evaluation: Evaluation) -> None:
     account_again(evaluation)
     waiting = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
     if waiting.exists():
+        evaluation.again_in(conf().cycle_seconds)
         evaluation.note(
             waiting_for=f"{waiting.count()} work units done but unaccounted, e.g. {waiting[0].name}: {waiting[0].problem}"[:4000]
         )
@@ -124,15 +126,8 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
     if stuck is not None:
         evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
         return
-    count = open_effects.count()
-    if count:
-        failing = open_effects.exclude(last_error="").order_by("next_attempt_at").first()
-        why = (
-            f"; {failing.get_kind_display()} again at {failing.next_attempt_at:%H:%M:%S} UTC: {failing.last_error}"
-            if failing
-            else ""
-        )
-        evaluation.note(waiting_for=f"{counted(count, 'registration')} in DBS and Rucio{why}"[:4000])
+    if open_effects.exists():
+        evaluation.note(waiting_for=_registrations(open_effects))
         return
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
     unfinished = blocks.exclude(status=BlockStatus.ARCHIVED)
@@ -146,13 +141,23 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
     with evaluation.fenced():
         if ledger_of(request.workflow, whole=False).work_left:
             evaluation.note(waiting_for="input files that were let in again just now")
+            evaluation.again_in(0)
             return
         if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=request.workflow.pk):
-            evaluation.note(waiting_for="its datasets to become VALID in DBS")
+            evaluation.note(waiting_for=_registrations(open_effects.all()))
             nudge(RUN_EFFECTS)
             return
         evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
         previous_superseded(request)
+
+
+def _registrations(effects: QuerySet[Effect]) -> str:
+    """What is still owed, and what of it fails."""
+    failing = effects.exclude(last_error="").order_by("next_attempt_at").first()
+    why = (
+        f"; {failing.get_kind_display()} again at {failing.next_attempt_at:%H:%M:%S} UTC: {failing.last_error}" if failing else ""
+    )
+    return f"{counted(effects.count(), 'registration')} in DBS and Rucio{why}"[:4000]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,7 @@ def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
         evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", next_attempt_at=again, last_error=f"no {why}")
     else:
         evaluation.note(waiting_for=why)
+        evaluation.again_at(again)
     return True
 
 
@@ -204,6 +210,7 @@ def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: Serv
         evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **fields)
     else:
         evaluation.note(waiting_for=why)
+        evaluation.again_in(conf().cycle_seconds)
 
 
 def _open_input(workflow: Workflow) -> InputSpec | None:
@@ -274,3 +281,5 @@ def handle_held(evaluation: Evaluation) -> None:
         account_again(evaluation)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
+    if WorkUnit.objects.filter(workflow=evaluation.request.workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists():
+        evaluation.again_in(conf().cycle_seconds)

@@ -26,7 +26,7 @@ from wms2.words import counted
 S = RequestStatus
 #: Files that a reason for being held names; the page and the API list all.
 NAMED = 20
-_LOOKED_AT = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
+LOOKED_AT = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
 
 
 def waiting_files(workflow: Workflow) -> QuerySet[InputFile]:
@@ -83,7 +83,7 @@ def _next_look() -> datetime:
 
 def alert_missing(evaluation: Evaluation) -> None:
     """Files that have waited too long for a site are a person's matter; also while other work of the request runs."""
-    if evaluation.request.status not in _LOOKED_AT:
+    if evaluation.request.status not in LOOKED_AT:
         return
     long_ago = clock.now() - timedelta(seconds=conf().input_missing_alert_seconds)
     files = InputFile.objects.filter(workflow__request=evaluation.request, waiting_since__lt=long_ago).order_by(

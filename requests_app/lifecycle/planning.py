@@ -11,7 +11,7 @@ from typing import Any
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
-from requests_app.admission import decide, schedd_for
+from requests_app.admission import admit, schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -137,21 +137,17 @@ def handle_submitted(evaluation: Evaluation) -> None:
 
 
 def handle_queued(evaluation: Evaluation) -> None:
-    """Take a slot if it is this request's turn; otherwise say what it waits for."""
+    """Over with a pause, it takes part in admission, which may be this request's turn."""
+    request = evaluation.request
     if look_for_locations(evaluation):
         return
-    with transaction_lock(LockKey.ADMISSION):
-        decision = decide(evaluation.request)
-        if decision.admitted:
-            evaluation.transition(
-                S.PLANNING,
-                "admitted: a DAG slot is free and it is this request's turn",
-                decision.placement,
-                reserved_schedd=decision.schedd,
-                reserved_slots=decision.slots,
-            )
-        else:
-            evaluation.note(waiting_for=decision.waits_for)
+    if request.next_attempt_at is not None and request.next_attempt_at > clock.now():
+        when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
+        evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}"[:1000])
+        return
+    evaluation.note(next_attempt_at=None)
+    admit()
+    request.refresh_from_db()
 
 
 def handle_resubmitting(evaluation: Evaluation) -> None:

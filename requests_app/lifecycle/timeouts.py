@@ -6,7 +6,7 @@ from dags_app.selectors import dag_live
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.planning import leave_planning
-from requests_app.limits import limit_int
+from requests_app.limits import CHANGEABLE, limit_int
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import hold_changes
 from wms2 import clock
@@ -21,12 +21,23 @@ HELD_AFTER = {
 ALERT_AFTER = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds", S.STOPPING: "timeout_stopping_seconds"}
 
 
+def timeout_seconds(status: RequestStatus) -> float | None:
+    """How long a request may be in a status before that is told or ends it; None where it may stay."""
+    name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
+    if name is None:
+        return None
+    return float(limit_int(name) if name in CHANGEABLE else getattr(conf(), name))
+
+
 def watch_timeout(evaluation: Evaluation) -> None:
     """Runs after the handler, on the status the request has by then."""
     request = evaluation.request
     status = S(request.status)
     seconds = (clock.now() - request.status_since).total_seconds()
-    if status in HELD_AFTER and seconds > getattr(conf(), HELD_AFTER[status]):
+    limit = timeout_seconds(status)
+    if limit is None or seconds <= limit:
+        return
+    if status in HELD_AFTER:
         alert(
             request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {request.last_error or request.waiting_for}"
         )
@@ -36,15 +47,8 @@ def watch_timeout(evaluation: Evaluation) -> None:
             evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))
         elif not _intent_open(evaluation):  # else a submission may have happened: only its proved outcome may end this
             leave_planning(evaluation, S.HELD, why, **hold_changes(HoldCode.TIMEOUT, why))
-    elif status in ALERT_AFTER:
-        name = ALERT_AFTER[status]
-        limit = limit_int(name) if name in ("timeout_queued_seconds", "timeout_active_seconds") else getattr(conf(), name)
-        if seconds > limit:
-            alert(
-                request,
-                f"slow_{status.value}",
-                f"{status.label} for {seconds / 86400:.1f} days; waits for: {request.waiting_for}",
-            )
+    else:
+        alert(request, f"slow_{status.value}", f"{status.label} for {seconds / 86400:.1f} days; waits for: {request.waiting_for}")
 
 
 def _intent_open(evaluation: Evaluation) -> bool:

@@ -1,6 +1,7 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
+from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
@@ -13,6 +14,7 @@ __all__ = [
     "LEADER_LEASE",
     "TERMINAL",
     "CleanupPolicy",
+    "EvaluationLease",
     "Event",
     "ExcludedBecause",
     "HoldCode",

@@ -90,8 +90,8 @@ class CleanupPolicy(models.TextChoices):
 class Request(models.Model):
     """What ReqMgr2 sent, typed where WMS2 needs it and raw in ``request_data``.
 
-    ``epoch`` rises when its outputs are taken back: what was asked of services for them before is not done any more;
-    ``lease_*`` is the evaluation lease, whose ``lease_epoch`` fences each evaluation's writes (ADR 0003).
+    ``epoch`` rises when its outputs are taken back: what was asked of services for them before is not done any more. When it is
+    evaluated, and by whom, is in ``EvaluationLease``.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -137,10 +137,6 @@ class Request(models.Model):
     )  # fmt: skip
     reserved_slots = models.PositiveIntegerField(default=0, help_text="DAGMan slots that its DAG will take there")
     epoch = models.BigIntegerField(default=1)
-    lease_owner = models.CharField(max_length=200, blank=True)
-    lease_epoch = models.BigIntegerField(default=0)
-    lease_expires_at = models.DateTimeField(null=True, blank=True)
-    evaluated_at = models.DateTimeField(null=True, blank=True)
 
     previous_version_request = models.ForeignKey(
         "self", to_field="request_name", on_delete=models.PROTECT, null=True, blank=True,

@@ -1,4 +1,4 @@
-"""What all verbs share: the row locked, what may run judged, the audit written, a nudge sent. Owns no verb itself."""
+"""What all verbs share: the row locked, what may run judged, the audit written, the request woken. Owns no verb itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
 from wms2.nudge import EVALUATE_REQUEST, nudge
 from wms2.verbs import Already
+from wms2.wakes import wake
 
 S = RequestStatus
 
@@ -35,6 +36,7 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             old = request.status
             yield
             audit(**told, old=old, new=request.status)
+            wake([request.pk], action)
             nudge(EVALUATE_REQUEST, str(request.pk))
     except InvalidTransition as error:
         audit(**told, refused=True, status=old, why=str(error))

@@ -5,24 +5,39 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dags_app.models import DAGKind, DAGStatus
+from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.services.plan import dag_record_rescue
-from requests_app.admission import decide, queue, schedd_for, slots_used
+from requests_app.admission import ITS_TURN, admit, queue, schedd_for, slots_used
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
-from requests_app.models import RequestStatus, Round
+from requests_app.models import Request, RequestStatus, RequestTransition, Round
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.models import Wake
 
 pytestmark = pytest.mark.django_db
-QUEUED = RequestStatus.QUEUED
+QUEUED, PLANNING = RequestStatus.QUEUED, RequestStatus.PLANNING
 
 
 def limit(name: str, value: int) -> None:
     limit_set(name=name, value=value, actor="tester", reason="test")
+
+
+def waits(request: Request) -> str:
+    """What a queued request is told."""
+    request.refresh_from_db()
+    assert request.status == QUEUED
+    return request.waiting_for
+
+
+def back(request: Request) -> None:
+    """As if it had not been admitted."""
+    Request.objects.filter(pk=request.pk).update(status=QUEUED, reserved_schedd=None, reserved_slots=0)
 
 
 def test_the_order_is_urgent_then_priority_then_time_queued() -> None:
@@ -34,48 +49,43 @@ def test_the_order_is_urgent_then_priority_then_time_queued() -> None:
     assert list(queue()) == [urgent, high, early, late]
 
 
-def test_only_as_many_start_as_slots_are_free_and_the_others_are_told_their_place() -> None:
+def test_only_as_many_start_as_slots_are_free_and_only_they_are_woken() -> None:
     schedd_row()
     limit("max_active_dags", 2)
-    running = workflow_row(request_row(RequestStatus.ACTIVE))
-    dag_row(running, DAGStatus.RUNNING)
-    first, second = request_row(QUEUED, priority=900), request_row(QUEUED, priority=100)
-    assert decide(first).admitted
-    answer = decide(second)
-    assert not answer.admitted
-    assert "place 2" in answer.waits_for
+    dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING)
+    first, second, third = (request_row(QUEUED, priority=priority) for priority in (900, 100, 50))
+    assert admit() == 1
+    first.refresh_from_db()
+    assert first.status == PLANNING
+    assert [waits(request) for request in (second, third)] == [ITS_TURN, ITS_TURN]
+    assert {wake.request_id for wake in Wake.objects.all()} == {first.pk}
+    assert RequestTransition.objects.get(request=first).evidence["chosen"] == "schedd@test"
+    assert admit() == 0
+    assert waits(second) == "a free DAG slot: all 2 are in use"
 
 
-def test_each_queued_request_is_told_the_place_it_has_in_the_queue() -> None:
-    schedd_row()
-    limit("max_active_dags", 1)
-    now = timezone.now()
-    for urgent, priority, minutes in [(False, 5, 1), (True, 1, 0), (False, 5, 2), (False, 9, 0), (True, 2, 0), (False, 5, 1)]:
-        request_row(QUEUED, urgent=urgent, priority=priority, queued_at=now - timedelta(minutes=minutes))
-    first, *others = queue()
-    assert decide(first).admitted
-    assert [decide(request).waits_for.split()[3] for request in others] == ["2", "3", "4", "5", "6"]
-
-
-def test_places_far_behind_are_not_counted_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    schedd_row()
-    limit("max_active_dags", 1)
-    monkeypatch.setattr("requests_app.admission.COUNTED_PLACES", 2)
-    rows = [request_row(QUEUED, priority=priority) for priority in (9, 8, 7, 6)]
-    assert [decide(row).waits_for for row in rows[1:]] == [
-        "its turn: place 2 in the queue, 1 free slots",
-        "its turn: 2 or more before it in the queue, 1 free slots",
-        "its turn: 2 or more before it in the queue, 1 free slots",
-    ]
+@pytest.mark.parametrize("length", [2, 40])
+def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_of_the_queue(length: int) -> None:
+    schedd_row(max_dagman_slots=2)
+    for _ in range(length):
+        request_row(QUEUED)
+    admit()
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        admit()
+    assert len(asked) <= 20
+    writes = [query["sql"] for query in asked if query["sql"].startswith(("UPDATE", "INSERT"))]
+    assert len(writes) <= 2, "one for each thing that is waited for, which finds no row"
 
 
 def test_held_and_ended_requests_hold_no_slot_and_planning_ones_do() -> None:
     for status in (RequestStatus.HELD, RequestStatus.COMPLETED, RequestStatus.ABORTED):
         dag_row(workflow_row(request_row(status)), DAGStatus.REMOVED)
     assert slots_used() == 0
-    workflow_row(request_row(RequestStatus.PLANNING))
+    workflow_row(request_row(PLANNING))
     assert slots_used() == 1
-    both = workflow_row(request_row(RequestStatus.PLANNING))
+    both = workflow_row(request_row(PLANNING))
     dag_row(both, DAGStatus.READY)
     assert slots_used() == 2, "a planning request and its DAG row are one slot"
 
@@ -83,10 +93,28 @@ def test_held_and_ended_requests_hold_no_slot_and_planning_ones_do() -> None:
 def test_a_request_that_failed_to_plan_is_passed_over_not_waited_for() -> None:
     schedd_row()
     limit("max_active_dags", 1)
-    failing = request_row(QUEUED, priority=900, next_attempt_at=timezone.now() + timedelta(minutes=5), last_error="dbs: down")
+    later = timezone.now() + timedelta(minutes=5)
+    failing = workflow_row(request_row(QUEUED, priority=900, next_attempt_at=later, last_error="dbs: down")).request
     other = request_row(QUEUED, priority=1)
-    assert "dbs: down" in decide(failing).waits_for
-    assert decide(other).admitted
+    with evaluating(failing.pk, owner="test") as evaluation:
+        assert evaluation is not None
+        handle_queued(evaluation)
+    assert "dbs: down" in waits(failing)
+    admit()
+    assert "dbs: down" in waits(failing)
+    other.refresh_from_db()
+    assert other.status == PLANNING
+
+
+def test_a_pause_that_is_over_is_taken_off_and_the_request_takes_part_again() -> None:
+    schedd_row()
+    request = workflow_row(request_row(QUEUED, next_attempt_at=timezone.now() - timedelta(seconds=1), failed_attempts=3)).request
+    assert admit() == 0, "its own evaluation comes first: it may wait for the sites of its input"
+    with evaluating(request.pk, owner="test") as evaluation:
+        assert evaluation is not None
+        handle_queued(evaluation)
+    request.refresh_from_db()
+    assert (request.status, request.failed_attempts) == (PLANNING, 3)
 
 
 def test_a_schedd_is_full_when_its_dagman_slots_are() -> None:
@@ -94,35 +122,58 @@ def test_a_schedd_is_full_when_its_dagman_slots_are() -> None:
     full = schedd_row("full", max_dagman_slots=9)
     schedd_row("drained", state=ScheddState.DRAINING)
     dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=full, merge_groups=4)
-    answer = decide(request_row(QUEUED))
-    assert not answer.admitted
-    assert "full: 1 DAGs with 5 of 9 DAGMan slots, 5 more are needed" in answer.waits_for
-    assert "drained: state draining" in answer.waits_for
+    request = request_row(QUEUED)
+    assert admit() == 0
+    assert "full: 1 DAGs with 5 of 9 DAGMan slots, 5 more are needed" in waits(request)
+    assert "drained: state draining" in waits(request)
 
 
 def test_a_dag_takes_as_many_slots_as_it_was_rendered_with_whatever_the_limit_is_now() -> None:
     schedd = schedd_row(max_dagman_slots=20)
     dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, merge_groups=10)
-    limit("dag_max_merge_groups", 4)
-    assert decide(request_row(QUEUED, priority=2)).admitted  # 11 + 5 of 20
+    request = request_row(QUEUED)
     limit("dag_max_merge_groups", 9)
-    assert not decide(request_row(QUEUED, priority=1)).admitted  # 11 + 10
-    limit("idle_job_budget", 13 * 8)
+    assert admit() == 0  # 11 + 10 of 20
     limit("dag_max_merge_groups", 4)
-    assert "idle-job budget: 112 of 104" in decide(request_row(QUEUED, priority=3)).waits_for  # (10 + 4) units of 8 jobs
+    assert admit() == 1  # 11 + 5
+    back(request)
+    limit("idle_job_budget", 13 * 8)
+    assert admit() == 0
+    assert "idle-job budget: 112 of 104" in waits(request)  # (10 + 4) units of 8 jobs
+
+
+def test_those_admitted_in_one_pass_count_each_other() -> None:
+    limit("dag_max_merge_groups", 4)
+    first, second = schedd_row("first", max_dagman_slots=5), schedd_row("second", max_dagman_slots=5)
+    requests = [request_row(QUEUED, priority=priority) for priority in (3, 2, 1)]
+    assert admit() == 2
+    for request in requests:
+        request.refresh_from_db()
+    assert {request.reserved_schedd for request in requests[:2]} == {first, second}
+    assert "first: 1 DAGs with 5 of 5" in waits(requests[2])
 
 
 def test_what_is_being_planned_has_its_slots_already() -> None:
     limit("dag_max_merge_groups", 4)
     schedd, other = schedd_row("first", max_dagman_slots=6), schedd_row("second", max_dagman_slots=5)
-    planning = request_row(RequestStatus.PLANNING, reserved_schedd=schedd, reserved_slots=5)
+    planning = request_row(PLANNING, reserved_schedd=schedd, reserved_slots=5)
     second = request_row(QUEUED, priority=2)
-    assert decide(second).schedd == other
+    assert admit() == 1
+    second.refresh_from_db()
+    assert second.reserved_schedd == other
+    back(second)
     request_row(RequestStatus.PARTIAL, reserved_schedd=other, reserved_slots=5)
-    assert "first: 1 DAGs with 5 of 6" in decide(second).waits_for
+    assert admit() == 0
+    assert "first: 1 DAGs with 5 of 6" in waits(second)
     assert schedd_for(planning).schedd == schedd, "its own reservation does not stand in its way"
     dag_row(workflow_row(planning), DAGStatus.READY, schedd=schedd, merge_groups=4)
-    assert "first: 1 DAGs with 5 of 6" in decide(second).waits_for, "counted once, by its DAG"
+    assert admit() == 0
+    assert "first: 1 DAGs with 5 of 6" in waits(second), "counted once, by its DAG"
+
+
+def rescue_of(request: Request, schedd: Schedd) -> DAG:
+    """The DAG that the request's next one rescues."""
+    return dag_row(workflow_row(request), DAGStatus.STOPPED, schedd=schedd, merge_groups=9)
 
 
 def test_a_rescue_waits_for_the_schedd_that_has_its_directory() -> None:
@@ -130,56 +181,49 @@ def test_a_rescue_waits_for_the_schedd_that_has_its_directory() -> None:
     home = schedd_row("home", max_dagman_slots=15, submit_root="/of/home")
     schedd_row("roomy")
     request = request_row(QUEUED)
-    failed = dag_row(workflow_row(request), DAGStatus.STOPPED, schedd=home, merge_groups=9)
-    answer = decide(request)
-    assert (answer.schedd, answer.slots) == (home, 10)
+    failed = rescue_of(request, home)
+
+    def admitted() -> Schedd | None:
+        admit()
+        request.refresh_from_db()
+        return request.reserved_schedd
+
+    assert (admitted(), request.reserved_slots) == (home, 10)
+    back(request)
     home.state = ScheddState.DRAINING
     home.save()
-    assert decide(request).schedd == home, "where nobody else sees its directory, a draining schedd keeps it"
+    assert admitted() == home, "where nobody else sees its directory, a draining schedd keeps it"
+    back(request)
     sees = schedd_row("sees", submit_root=home.submit_root)
-    assert decide(request).schedd == sees
+    assert admitted() == sees
+    back(request)
     sees.delete()
     for changes in ({"state": ScheddState.DISABLED}, {"state": ScheddState.ENABLED, "unreachable_since": timezone.now()}):
         Schedd.objects.filter(pk=home.pk).update(**changes)
-        answer = decide(request)
-        assert not answer.admitted
-        assert answer.waits_for.startswith("its schedd, which has its DAG's directory: home: ")
+        assert admitted() is None
+        assert waits(request).startswith("its schedd, which has its DAG's directory: home: ")
     Round.objects.filter(pk=failed.round_id).update(closed_at=timezone.now())
-    answer = decide(request)
-    assert answer.schedd is not None and answer.schedd.name == "roomy", "the next round is planned anew, and goes anywhere"
+    chosen = admitted()
+    assert chosen is not None and chosen.name == "roomy", "the next round is planned anew, and goes anywhere"
 
 
 def test_the_emptier_schedd_is_chosen_and_the_rejected_one_explained() -> None:
     busy, free = schedd_row("busy"), schedd_row("free")
     silent = schedd_row("silent", unreachable_since=timezone.now())
     dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=busy)
-    answer = decide(request_row(QUEUED))
-    assert answer.schedd == free
-    assert answer.placement is not None
-    assert silent.name in answer.placement["rejected"]
+    request = request_row(QUEUED)
+    assert admit() == 1
+    request.refresh_from_db()
+    assert request.reserved_schedd == free
+    assert silent.name in RequestTransition.objects.get(request=request).evidence["rejected"]
 
 
 def test_the_idle_job_budget_holds_back_a_dag_that_would_pass_it() -> None:
     schedd_row()
     limit("idle_job_budget", 10)
-    answer = decide(request_row(QUEUED))
-    assert not answer.admitted
-    assert "idle-job budget" in answer.waits_for
-
-
-def test_of_two_that_are_admitted_one_after_the_other_the_second_counts_the_first() -> None:
-    limit("dag_max_merge_groups", 4)
-    schedd = schedd_row(max_dagman_slots=9)
-    requests = [workflow_row(request_row(QUEUED, priority=priority)).request for priority in (2, 1)]
-    for request in requests:
-        with evaluating(request.pk, owner="test") as evaluation:
-            assert evaluation is not None
-            handle_queued(evaluation)
-        request.refresh_from_db()
-    first, second = requests
-    assert (first.status, first.reserved_schedd, first.reserved_slots) == (RequestStatus.PLANNING, schedd, 5)
-    assert (second.status, second.reserved_schedd) == (QUEUED, None)
-    assert "1 DAGs with 5 of 9 DAGMan slots" in second.waiting_for
+    request = request_row(QUEUED)
+    assert admit() == 0
+    assert "idle-job budget" in waits(request)
 
 
 def test_the_row_of_a_rescue_takes_the_slots_of_the_dag_it_rescues() -> None:

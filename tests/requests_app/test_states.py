@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from requests_app import states
-from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition, StopIntent, Workflow
+from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus, RequestTransition, StopIntent, Workflow
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import InvalidTransition, StaleState
 
@@ -61,7 +61,8 @@ def test_a_stale_reader_changes_nothing() -> None:
 
 
 def test_an_evaluation_whose_lease_was_taken_over_changes_nothing() -> None:
-    request = request_row(RequestStatus.QUEUED, lease_epoch=7)
+    request = request_row(RequestStatus.QUEUED)
+    EvaluationLease.objects.create(request=request, epoch=7)
 
     with pytest.raises(StaleState):
         states.transition(request, RequestStatus.PLANNING, actor="lifecycle", reason="old", lease_epoch=6)

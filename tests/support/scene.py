@@ -119,7 +119,7 @@ def _active(world: _World, name: str, units: _Units) -> Request:
     begun, waits = world.now - timedelta(hours=19), f"DAGMan job: {units.done} of {units.total} work units done"
     request = request_row(
         S.ACTIVE, request_name=name, campaign=ERA, requestor="cmsunified", group="DATAOPS", prep_id=_prep(name),
-        priority=110_000, status_since=begun, waiting_for=waits, evaluated_at=world.now,
+        priority=110_000, status_since=begun, waiting_for=waits,
         warnings=["TimePerEvent is the requester's guess; the first round measures it"],
     )  # fmt: skip
     Request.objects.filter(pk=request.pk).update(created_at=begun - timedelta(hours=2))

@@ -130,11 +130,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "socket_timeout":
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-# Ticks have a worker of their own (deploy/run/process ticker), which nothing that lasts may keep busy. For another that serves
-# several queues the broker takes turns between them: effects never wait behind evaluations.
-CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"))  # type: ignore[no-untyped-call]
+# Ticks and verbs have workers of their own (deploy/run/process ticker, verbs), which nothing that lasts may keep busy. For
+# another that serves several queues the broker takes turns between them: effects never wait behind evaluations.
+CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects", "verbs"))  # type: ignore[no-untyped-call]
 CELERY_TASK_ROUTES = {
     "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
+    "requests_app.tasks.evaluate_request": {"queue": "verbs"},
     "sites_app.tasks.*": {"queue": "effects"},
     "outputs_app.tasks.run_effects": {"queue": "effects"},
 }

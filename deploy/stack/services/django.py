@@ -11,9 +11,10 @@ from deploy.stack.services.base import Place, Problem, Service
 
 METRICS = "metrics"
 #: Kinds of processes that count (docs/api.md, Metrics).
-COUNTING = ("web", "worker", "ticker", "beat")
+COUNTING = ("web", "worker", "verbs", "ticker", "beat")
 WORKER_NAME = "wms2@localhost"
 TICKER_NAME = "ticker@localhost"
+VERBS_NAME = "verbs@localhost"
 # Two commands in one process: most of the time of each is Django's start.
 PREPARE = (
     "import django; django.setup(); from django.core.management import call_command; "
@@ -103,8 +104,15 @@ class Wms2:
 
     def ticker(self) -> Service:
         """Ticks alone: neither effects nor evaluations keep them waiting. One process, which answers no ping while it ticks."""
-        options = ("worker", "-E", "-Q", "ticks", "-P", "solo", "--hostname", TICKER_NAME, "--loglevel", "INFO")
-        return self._service("ticker", "celery", "-A", "wms2", *options, problem=self._unready("ticker", TICKER_NAME))
+        return self._alone("ticker", "ticks", TICKER_NAME)
+
+    def verbs(self) -> Service:
+        """What operators have just asked for, alone as well."""
+        return self._alone("verbs", "verbs", VERBS_NAME)
+
+    def _alone(self, name: str, queue: str, hostname: str) -> Service:
+        options = ("worker", "-E", "-Q", queue, "-P", "solo", "--hostname", hostname, "--loglevel", "INFO")
+        return self._service(name, "celery", "-A", "wms2", *options, problem=self._unready(name, hostname))
 
     def beat(self) -> Service:
         schedule = self.place.directory / "celery/beat-schedule"

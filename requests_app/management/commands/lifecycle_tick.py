@@ -13,8 +13,7 @@ from django.db import DatabaseError, connections
 from outputs_app.executor import effects_run_due
 from requests_app.installation import process_begin
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.lifecycle.evaluator import evaluate_one
-from requests_app.models import EVALUATED, Request
+from requests_app.lifecycle.evaluator import evaluate_due
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.identity import process_name
@@ -23,13 +22,13 @@ log = structlog.get_logger(__name__)
 
 
 class Command(BaseCommand):
-    """Observe, evaluate every request, run effects, in this process."""
+    """Observe, evaluate what is due, run effects, in this process."""
 
     help = "One pass of the life cycle in this process (no Celery), or a loop with --loop."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """``--loop`` and its pause."""
-        parser.add_argument("--loop", action="store_true", help="repeat every WMS2_CYCLE_SECONDS until interrupted")
+        parser.add_argument("--loop", action="store_true", help="repeat every WMS2_POLL_SECONDS until interrupted")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run.
@@ -42,7 +41,7 @@ class Command(BaseCommand):
         except ConfigurationError as error:
             raise CommandError(f"not started: {error}") from error
         if not options["loop"]:
-            tick()
+            tick(force=True)
             return
         while True:
             try:
@@ -50,13 +49,12 @@ class Command(BaseCommand):
             except DatabaseError as error:  # a restart of the database ends a pass, not the loop
                 log.error("pass broken off, the next one begins anew", error=str(error))
                 connections.close_all()
-            time.sleep(conf().cycle_seconds)
+            time.sleep(conf().poll_seconds)
 
 
-def tick() -> None:
-    """One pass."""
-    run_cycle(force=True)
-    for pk in Request.objects.filter(status__in=EVALUATED).values_list("pk", flat=True):
-        evaluate_one(pk)
-    for pk in effects_run_due(owner=process_name()):
-        evaluate_one(pk)
+def tick(*, force: bool = False) -> None:
+    """One pass; with a cycle, due or not."""
+    run_cycle(force=force)
+    evaluate_due(seconds=conf().cycle_seconds)
+    effects_run_due(owner=process_name())
+    evaluate_due(seconds=conf().cycle_seconds)

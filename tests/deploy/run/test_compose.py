@@ -38,7 +38,7 @@ FOR_COMPOSE = {
 
 
 def test_every_process_is_one_that_deploy_process_knows() -> None:
-    assert {"web", "worker", "ticker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
+    assert {"web", "worker", "verbs", "ticker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
     for name, service in OURS.items():
         (kind,) = service["command"]
         assert kind in KINDS, name
@@ -47,12 +47,12 @@ def test_every_process_is_one_that_deploy_process_knows() -> None:
 def test_the_procfile_has_the_same_processes() -> None:
     lines = [line for line in (DEPLOY / "Procfile").read_text().splitlines() if line and not line.startswith("#")]
     told = dict(line.split(": ", 1) for line in lines)
-    assert told == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "ticker", "beat", "flower")}
+    assert told == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "verbs", "ticker", "beat", "flower")}
 
 
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
     always = {n for n, s in SERVICES.items() if not s.get("profiles")}
-    assert {"web", "worker", "ticker", "beat", "flower", "postgres", "valkey"} <= always
+    assert {"web", "worker", "verbs", "ticker", "beat", "flower", "postgres", "valkey"} <= always
     assert {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]} == {"prometheus", "grafana"}
 
 
@@ -181,6 +181,7 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
         ("web", "gunicorn --config python:deploy.run.web wms2.wsgi:application"),
         ("beat", "celery -A wms2 beat "),
         ("worker", "celery -A wms2 worker -E -Q celery,effects "),
+        ("verbs", "celery -A wms2 worker -E -Q verbs "),
         ("ticker", "celery -A wms2 worker -E -Q ticks "),
         ("flower", "celery -A wms2 flower --address=127.0.0.1 --port=5555 --conf=deploy/run/flower_config.py"),
         ("lifecycle", "python manage.py lifecycle_tick --loop"),

@@ -1,35 +1,92 @@
-"""Which requests a cycle hints at, and in which order."""
+"""What a poll hands out, in which order, and what a sweep finds."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from requests_app.lifecycle.cycle import requests_to_evaluate, schedds_to_watch
-from requests_app.models import RequestStatus
+from requests_app.lease import due_now, evaluating
+from requests_app.lifecycle import evaluator
+from requests_app.lifecycle.cycle import schedds_to_watch, sweep
+from requests_app.models import EvaluationLease, Request, RequestStatus
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.conf import conf
+from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 
 
-def test_those_that_waited_longest_for_an_evaluation_come_first_whatever_their_priority() -> None:
+def lease_row(status: S, **fields: object) -> Request:
+    request = request_row(status)
+    EvaluationLease.objects.create(request=request, **fields)
+    return request
+
+
+def test_what_has_waited_longest_comes_first_whether_it_was_woken_or_its_time_has_come() -> None:
     now = timezone.now()
-    lately = request_row(S.QUEUED, priority=900_000, urgent=True, evaluated_at=now)
-    earlier = request_row(S.ACTIVE, priority=1, evaluated_at=now - timedelta(minutes=5))
-    never = request_row(S.SUBMITTED, priority=1)
-    assert requests_to_evaluate() == [never.pk, earlier.pk, lately.pk]
+    timer = lease_row(S.ACTIVE, due_at=now - timedelta(minutes=5))
+    woken = lease_row(S.QUEUED)
+    wake([woken.pk], "test")
+    lease_row(S.HELD, due_at=now + timedelta(minutes=5))
+    lease_row(S.ACTIVE)
+    assert due_now(10) == [timer.pk, woken.pk]
+    assert due_now(1) == [timer.pk]
 
 
-def test_requests_at_an_end_are_left_alone() -> None:
-    for status in (S.NEW, S.COMPLETED, S.ARCHIVED, S.FAILED, S.ABORTED, S.CLEANED):
-        request_row(status)
-    held = request_row(S.HELD)
-    assert requests_to_evaluate() == [held.pk]
+def test_what_somebody_evaluates_is_not_handed_out_again_until_it_is_woken_meanwhile() -> None:
+    request = lease_row(S.ACTIVE)
+    wake([request.pk], "first")
+    with evaluating(request.pk, owner="a") as evaluation:
+        assert evaluation is not None
+        assert due_now(10) == []
+        wake([request.pk], "in the middle")
+        assert due_now(10) == [], "it is being evaluated"
+    assert due_now(10) == [request.pk], "what came in the middle may not have been seen"
+    with evaluating(request.pk, owner="a"):
+        pass
+    assert due_now(10) == []
+
+
+def test_an_evaluation_that_dies_is_due_when_its_lease_expires() -> None:
+    request = lease_row(S.ACTIVE)
+    with pytest.raises(SystemExit), evaluating(request.pk, owner="a"):
+        raise SystemExit
+    lease = EvaluationLease.objects.get()
+    assert lease.due_at is not None
+    assert lease.due_at <= timezone.now() + timedelta(seconds=conf().cycle_seconds)
+
+
+def test_a_sweep_has_looked_at_what_nothing_wakes_and_lets_alone_what_will_be_looked_at() -> None:
+    now = timezone.now()
+    long_ago = now - timedelta(seconds=conf().sweep_seconds + 1)
+    forgotten = lease_row(S.ACTIVE, evaluated_at=long_ago)
+    later = lease_row(S.HELD, evaluated_at=long_ago, due_at=now + timedelta(days=1))
+    without = request_row(S.QUEUED)
+    lease_row(S.ACTIVE, evaluated_at=now)
+    lease_row(S.ACTIVE, evaluated_at=long_ago, due_at=now + timedelta(seconds=1))
+    lease_row(S.COMPLETED, evaluated_at=long_ago)
+    assert sweep(transaction.atomic) == 3
+    assert set(due_now(10)) == {forgotten.pk, later.pk, without.pk}
+
+
+def test_a_sweep_that_finds_something_to_do_counts_a_forgotten_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here two that have been held back: one that a wake has come for since is none."""
+    told: list[str] = []
+    monkeypatch.setattr(evaluator.log, "error", lambda event, **_: told.append(event))
+    for woken in (True, False):
+        request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
+        Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+        if woken:
+            wake([request.pk], "test")
+        evaluator.evaluate_one(request.pk)
+        assert Request.objects.get(pk=request.pk).status == S.HELD
+        assert len([event for event in told if "forgotten" in event]) == (0 if woken else 1)
 
 
 def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost_some() -> None:

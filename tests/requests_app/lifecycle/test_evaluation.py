@@ -12,7 +12,7 @@ from django.utils import timezone
 from dags_app.models import DAGStatus
 from requests_app.lease import evaluating
 from requests_app.lifecycle.evaluator import evaluate_one
-from requests_app.models import Request, RequestStatus
+from requests_app.models import EvaluationLease, Request, RequestStatus
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import LeaseLost
 
@@ -33,7 +33,7 @@ def test_the_lease_of_a_dead_process_expires_and_its_late_writes_are_refused() -
     request = request_row(RequestStatus.QUEUED)
     with evaluating(request.pk, owner="dead") as old:
         assert old is not None
-        Request.objects.filter(pk=request.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        EvaluationLease.objects.filter(pk=request.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
         with evaluating(request.pk, owner="new") as new:
             assert new is not None
             with pytest.raises(LeaseLost), old.fenced():
@@ -73,11 +73,11 @@ def test_a_long_evaluation_keeps_its_lease(settings, monkeypatch: pytest.MonkeyP
     request = request_row(RequestStatus.QUEUED)
     with evaluating(request.pk, owner="a") as held:
         assert held is not None
-        first = Request.objects.get(pk=request.pk).lease_expires_at
+        first = EvaluationLease.objects.get(pk=request.pk).expires_at
         deadline = time.monotonic() + 10
-        while Request.objects.get(pk=request.pk).lease_expires_at == first and time.monotonic() < deadline:
+        while EvaluationLease.objects.get(pk=request.pk).expires_at == first and time.monotonic() < deadline:
             time.sleep(0.02)
-        renewed = Request.objects.get(pk=request.pk).lease_expires_at
+        renewed = EvaluationLease.objects.get(pk=request.pk).expires_at
     assert renewed > first
 
 

@@ -24,7 +24,6 @@ from tests.support.scripted.schedd import Job
 from tests.support.scripted.world import INSTANCE, World
 from tests.support.services import until
 from tests.support.stalling import Other, other, stalling
-from wms2.celery import MAX_TICK_SECONDS
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry
@@ -175,4 +174,4 @@ def test_by_default_a_leader_is_replaced_within_a_minute_of_its_last_renewal(mon
     conf.cache_clear()
     life = leader.lease_life().total_seconds()
     assert life > conf().service_timeout_seconds, "it may wait for a silent schedd"
-    assert life + MAX_TICK_SECONDS <= 60
+    assert life + conf().poll_seconds <= 60

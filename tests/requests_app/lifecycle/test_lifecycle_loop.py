@@ -30,7 +30,7 @@ def end_our_session(*, force: bool = True) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_pass_that_loses_its_database_session_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_CYCLE_SECONDS", "0.01")
+    monkeypatch.setenv("WMS2_POLL_SECONDS", "0.01")
     conf.cache_clear()
     asked: list[int] = []
 

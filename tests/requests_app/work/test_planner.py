@@ -18,7 +18,7 @@ from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, Splitti
 from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app.lease import Evaluation, evaluating
-from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from requests_app.models import EvaluationLease, InputFile, Request, RequestStatus, Workflow
 from requests_app.work import planner
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
@@ -204,7 +204,7 @@ def test_an_evaluation_that_was_replaced_takes_no_directory_away_that_its_succes
             (parent / spec.dag_id / "SHA256SUMS").write_text("of something else")
             return write(spec, programs, parent=parent)
         monkeypatch.setattr(writer, "write_dag_directory", write)
-        Request.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        EvaluationLease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         recorded.append(plan(workflow))
         return write(spec, programs, parent=parent)
 

@@ -45,7 +45,7 @@ def check(world: World) -> None:
         AssertionError: says which request and what.
     """
     assert not world.errors, f"an evaluation failed:\n{world.errors[0]}"
-    requests = list(Request.objects.defer("request_data"))
+    requests = list(Request.objects.select_related("lease").defer("request_data"))
     _statuses(requests)
     _dags(world, {request.request_name: request for request in requests})
     _accounts(world)
@@ -75,7 +75,7 @@ def _statuses(requests: list[Request]) -> None:
             assert request.hold_reason, name
         elif request.status != S.STOPPING:
             assert not request.hold_code, f"{name}: hold_code {request.hold_code}"
-        assert not request.lease_owner, f"{name}: a lease outlived its evaluation"
+        assert not request.lease.owner, f"{name}: a lease outlived its evaluation"
 
 
 def _dags(world: World, requests: dict[str, Request]) -> None:

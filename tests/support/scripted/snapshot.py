@@ -8,10 +8,10 @@ from django.apps import apps
 from django.db import connection
 
 OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
-#: Written by every verb, refused or not.
-AUDIT = "audit_entries"
+#: Written by every verb, refused or not; and by every verb that is not refused, also where there is nothing to do.
+AUDIT, WAKES = "audit_entries", "wakes"
 #: What a thread of an evaluation in progress renews beside the test.
-_RENEWED = "lease_expires_at"
+_RENEWED = ("expires_at", "due_at")
 
 
 def tables() -> list[str]:
@@ -24,9 +24,9 @@ def snapshot() -> dict[str, str]:
     """Table -> digest of its rows, without the audit."""
     parts = [
         f"SELECT '{table}', md5(coalesce(string_agg(row, '' ORDER BY row), '')) FROM "
-        f"(SELECT (to_jsonb(t) - '{_RENEWED}')::text AS row FROM \"{table}\" t) rows"
+        f"(SELECT (to_jsonb(t) - '{{{','.join(_RENEWED)}}}'::text[])::text AS row FROM \"{table}\" t) rows"
         for table in tables()
-        if table != AUDIT
+        if table not in (AUDIT, WAKES)
     ]
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,10 @@ import wms2.nudge
 from dags_app.planning import writer
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
-from outputs_app.services import effect_retry
+from outputs_app.services import effect_retry_now
+from requests_app import lease
+from requests_app.admission import admit
+from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import schedd_watch
 from requests_app.lifecycle.leader import leading
@@ -37,6 +40,7 @@ from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.conf import conf
+from wms2.wakes import wake
 
 INSTANCE = "scripted"
 #: Small, so that few events make several units, blocks, rounds and rescues.
@@ -168,16 +172,46 @@ class World:
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""
         with self.process():
-            effects_run_due(owner="scripted", limit=limit)
+            wake(effects_run_due(owner="scripted", limit=limit), "effects")
 
     def cycle(self) -> None:
         """One whole cycle."""
         sites_drained(transaction.atomic)
         site_bans_expire(transaction.atomic)
         self.observe()
-        for request in Request.objects.filter(status__in=EVALUATED).order_by("created_at"):
-            self.evaluate(request)
+        with self.process():
+            admit()
+        self._evaluate(self.due())
+        if self.undisturbed:
+            self._sweep()
         self.effects()
+
+    def due(self) -> list[Request]:
+        """What a cycle's time from now makes due, and what was woken."""
+        with self._later(conf().cycle_seconds):
+            return list(Request.objects.filter(pk__in=due_now(1000)).order_by("created_at"))
+
+    @contextmanager
+    def _later(self, seconds: float) -> Iterator[None]:
+        self.clock.advance(seconds)
+        try:
+            yield
+        finally:
+            self.clock.advance(-seconds)
+
+    def _evaluate(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            self.evaluate(request)
+
+    def _sweep(self) -> None:
+        """Whatever is not due has nothing to do: else it would stand still, and nobody would know."""
+        admit()
+        due = {request.pk for request in self.due()}
+        for request in Request.objects.filter(status__in=EVALUATED).exclude(pk__in=due).order_by("created_at"):
+            with lease.evaluating(request.pk, owner="sweep") as evaluation:
+                assert evaluation is not None
+                evaluator.look(evaluation)
+                assert not evaluation.written, f"{request.request_name} ({request.status}) was forgotten: {evaluation.written}"
 
     @property
     def undisturbed(self) -> bool:
@@ -197,7 +231,7 @@ class World:
     def retry_effects(self) -> None:
         """An operator tries everything refused or dead again."""
         for effect in Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)):
-            effect_retry(effect=effect)
+            effect_retry_now(effect=effect, actor="olga", reason="tried again")
 
     def touch(self, *paths: Path, ago: float = 0.0) -> None:
         """Written now, by this world's clock, or so many seconds ago."""
