@@ -1,6 +1,7 @@
-"""REST with 100,000 requests while the life cycle runs: p50 and p99 over HTTP, at rest and with worker, beat and cycle at work.
+"""REST and pages with 100,000 requests: p50 and p99 over HTTP as ratios to ``/livez`` in the same run, at rest and beside the
+life cycle at work; and what a view costs of the processor, compared with the view of ``/livez``.
 
-Web, worker and beat are real processes (``deploy/run/process``), the web answers over HTTP to two clients with kept
+Web, worker, ticker and beat are real processes (``deploy/run/process``), the web answers over HTTP to two clients with kept
 connections. Of the requests 300 are ACTIVE with a live DAG and 1,000 QUEUED behind the limit; the others have ended. The pool
 is not there: the schedd is silent, which is what a cycle costs most for. ``BENCH_REQUESTS`` and ``BENCH_SECONDS`` make it
 smaller; a database that already holds as many requests (WMS2_DATABASE_URL) is used as it is.
@@ -30,6 +31,9 @@ START_SECONDS = 300.0
 CYCLES = 'wms2_lifecycle_cycles_total{outcome="ok"}'
 COUNTED = (CYCLES, "wms2_lifecycle_cycle_seconds_sum", "wms2_evaluations_total")
 LIST = "/api/v1/requests?"
+BARE = "/livez"
+#: Calls of a view, and different addresses among them.
+VIEWS, VIEWS_OF = 40, 10
 
 
 def main() -> None:
@@ -51,19 +55,20 @@ def main() -> None:
     with ExitStack() as stack:
         stack.enter_context(_process("web", settings))
         _wait_for(port)
-        paths = _paths()
-        _measure(port, token, paths, 2.0)  # warm
-        rest = _measure(port, token, paths, seconds)
+        paths, login = _paths(), {"Authorization": f"Token {token}", "Cookie": _cookie()}
+        _measure(port, login, paths, 2.0)  # warm
+        rest = _measure(port, login, paths, seconds)
         app.control.purge()  # hints of an earlier run
-        for name in ("worker", "beat"):
+        for name in ("worker", "ticker", "beat"):
             stack.enter_context(_process(name, settings))
         _wait_for_cycles(port, token, 1)
         before = _counted(port, token)
-        busy = _measure(port, token, paths, seconds)
+        busy = _measure(port, login, paths, seconds)
         after = _counted(port, token)
     _print(number, rest, busy)
     cycles, cycle_seconds, evaluations = (after[name] - before[name] for name in COUNTED)
     print(f"meanwhile {cycles:.0f} cycles of {cycle_seconds / max(cycles, 1):.2f} s and {evaluations:,.0f} evaluations")
+    _print_cpu(paths, login)
 
 
 def prepare(number: int) -> str:
@@ -118,22 +123,38 @@ def _make_live() -> None:
 
 
 def _paths() -> dict[str, list[str]]:
-    """What is asked, by name; details of requests with and without work, pages far behind the first."""
-    from requests_app.models import Request
+    """What is asked, by name; details of requests with work, and pages."""
+    from requests_app.models import Request, RequestStatus
 
-    names = list(Request.objects.order_by("id").values_list("request_name", flat=True)[:200])
+    active = Request.objects.filter(status=RequestStatus.ACTIVE).order_by("id")
+    names = list(active.values_list("request_name", flat=True)[:ACTIVE])
     queries: dict[str, dict[str, str]] = {
         "list, newest": {},
         "list, held": {"status": "held"},
         "list, by status_since": {"ordering": "status_since"},
         "list, by priority": {"ordering": "-priority"},
         "search": {"search": "task_0777"},
+        "search in vain": {"search": "nowhere"},
     }
-    found = {name: [LIST + urlencode({"page_size": "50"} | query)] for name, query in queries.items()}
+    found = {BARE: ["/livez"]}
+    found |= {name: [LIST + urlencode({"page_size": "50"} | query)] for name, query in queries.items()}
     found["detail"] = [f"/api/v1/requests/{name}" for name in names]
     found["status"] = ["/api/v1/status"]
     found["metrics"] = ["/api/v1/metrics"]
+    found["board"] = ["/"]
+    found["request page"] = [f"/requests/{name}/" for name in names]
     return found
+
+
+def _cookie() -> str:
+    """Of an operator's session, for the pages."""
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    user, _ = User.objects.get_or_create(username="bench-operator", defaults={"is_staff": True, "is_superuser": True})
+    client = Client()
+    client.force_login(user)
+    return f"sessionid={client.cookies['sessionid'].value}"
 
 
 @contextmanager
@@ -165,7 +186,7 @@ def _wait_for(port: int) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         try:
-            if _get(http.client.HTTPConnection("127.0.0.1", port, timeout=10), "/livez", "")[0] == 200:
+            if _get(http.client.HTTPConnection("127.0.0.1", port, timeout=10), "/livez", {})[0] == 200:
                 return
         except OSError:
             time.sleep(0.5)
@@ -190,19 +211,19 @@ def _wait_for_cycles(port: int, token: str, number: int) -> None:
     begun = _counted(port, token)[CYCLES]
     while _counted(port, token)[CYCLES] < begun + number:
         if time.monotonic() > deadline:
-            raise SystemExit("no cycle ran; see logs/bench-worker.log")
+            raise SystemExit("no cycle ran; see logs/bench-ticker.log")
         time.sleep(0.5)
 
 
-def _get(connection: http.client.HTTPConnection, path: str, token: str) -> tuple[int, float]:
+def _get(connection: http.client.HTTPConnection, path: str, login: Mapping[str, str]) -> tuple[int, float]:
     begun = time.perf_counter()
-    connection.request("GET", path, headers={"Authorization": f"Token {token}"} if token else {})
+    connection.request("GET", path, headers=dict(login))
     answer = connection.getresponse()
     answer.read()
     return answer.status, time.perf_counter() - begun
 
 
-def _measure(port: int, token: str, paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
+def _measure(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
     """Seconds of each answer by name; the clients go round over all names, so that each meets the same load."""
 
     def client(number: int) -> dict[str, list[float]]:
@@ -212,7 +233,7 @@ def _measure(port: int, token: str, paths: Mapping[str, Sequence[str]], seconds:
         while time.monotonic() < deadline:
             turn += 1
             for name, choices in paths.items():
-                status, took = _get(connection, choices[turn % len(choices)], token)
+                status, took = _get(connection, choices[turn % len(choices)], login)
                 if status != 200:
                     raise SystemExit(f"{name} was answered {status}")
                 found[name].append(took)
@@ -224,14 +245,36 @@ def _measure(port: int, token: str, paths: Mapping[str, Sequence[str]], seconds:
 
 
 def _print(number: int, rest: Mapping[str, list[float]], busy: Mapping[str, list[float]]) -> None:
-    print(f"{number:,} requests, {CLIENTS} clients; milliseconds at rest, with the life cycle at work, and their ratio")
-    print(f"{'':24} {'n':>5} {'p50':>7} {'p99':>7}   {'n':>5} {'p50':>7} {'p99':>7}   {'p50':>5} {'p99':>5}")
+    print(f"{number:,} requests, {CLIENTS} clients; milliseconds, and as many times what {BARE} takes in the same run")
+    print(f"{'':20} {'at rest: n':>10} {'p50':>14} {'p99':>14}   {'beside the life cycle: n':>24} {'p50':>14} {'p99':>14}")
     for name in rest:
-        (a50, a99), (b50, b99) = _quantiles(rest[name]), _quantiles(busy[name])
-        print(
-            f"{name:24} {len(rest[name]):5} {a50:7.1f} {a99:7.1f}   {len(busy[name]):5} {b50:7.1f} {b99:7.1f}   "
-            f"{b50 / a50:5.2f} {b99 / a99:5.2f}"
-        )
+        cells = []
+        for found in (rest, busy):
+            bare, these = _quantiles(found[BARE]), _quantiles(found[name])
+            cells += [len(found[name]), *(f"{value:7.1f} {value / base:5.1f}x" for value, base in zip(these, bare, strict=True))]
+        print("{:20} {:10} {:>14} {:>14}   {:24} {:>14} {:>14}".format(name, *cells))
+
+
+def _print_cpu(paths: Mapping[str, Sequence[str]], login: Mapping[str, str]) -> None:
+    """The two by turns, in this process, without a server, so that both meet the same load; the median of each."""
+    import logging
+
+    from django.test import Client
+
+    logging.disable(logging.CRITICAL)
+    client = Client(headers={**login, "Host": "127.0.0.1"})
+    print(f"processor of the web process alone, as many times what {BARE} costs")
+    for name, choices in paths.items():
+        own: list[float] = []
+        bare: list[float] = []
+        for turn in range(-3, VIEWS):
+            for path, found in ((choices[turn % min(len(choices), VIEWS_OF)], own), (paths[BARE][0], bare)):
+                begun = time.process_time()
+                if client.get(path).status_code != 200:
+                    raise SystemExit(f"{path} was not answered")
+                found.append(time.process_time() - begun)
+        median, base = statistics.median(own[3:]), statistics.median(bare[3:])
+        print(f"{name:20} {median * 1000:7.2f} ms {median / base:6.1f}x")
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Count, Q, Sum
+from django.db.models import BigIntegerField, Count, Q, Sum
+from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 
@@ -27,6 +29,10 @@ class UnitCounts:
     def total(self) -> int:
         """Units that count: given-up ones are planned anew under other names."""
         return self.planned + self.done + self.done_unaccounted
+
+    def as_dict(self) -> dict[str, int]:
+        """The total, and each state."""
+        return {"total": self.total, **{name: getattr(self, name) for name in self.__slots__}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +55,65 @@ def unit_counts(workflow_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, UnitCou
     return defaultdict(UnitCounts, counts)
 
 
-def unit_counts_of_round(round_id: int) -> UnitCounts:
-    """Counts of one round."""
-    rows = WorkUnit.objects.filter(round_id=round_id).order_by().values_list("state").annotate(number=Count("id"))
-    return _counts(dict(rows))
+@dataclass(frozen=True, slots=True)
+class UnitSum:
+    """Work units of one round, site and state; ``since``: of them those done from a moment on."""
+
+    round_id: int
+    round_index: int
+    site: str
+    state: str
+    units: int
+    jobs: int
+    events: int
+    units_since: int
+    events_since: int
 
 
-def unit_progress(workflow_id: uuid.UUID, *, since: datetime) -> UnitProgress:
-    """Sums over done units; those done from ``since`` on apart."""
-    done = WorkUnit.objects.filter(workflow_id=workflow_id, state=WorkUnitState.DONE)
+@dataclass(frozen=True, slots=True)
+class UnitTable:
+    """All work units of a workflow by round, site and state: whatever a page counts of them comes of one query."""
+
+    sums: tuple[UnitSum, ...]
+
+    def counts(self, **where: object) -> UnitCounts:
+        """By state, of all or of those ``where`` a field is such."""
+        states: Counter[str] = Counter()
+        for row in self._of(where):
+            states[row.state] += row.units
+        return _counts(states)
+
+    def counts_by(self, field: str) -> list[tuple[Any, UnitCounts]]:
+        """By state for each value of a field."""
+        return [(value, self.counts(**{field: value})) for value in sorted({getattr(row, field) for row in self.sums})]
+
+    def progress(self) -> UnitProgress:
+        """Of the done units."""
+        done = self._of({"state": WorkUnitState.DONE})
+        names = ("units", "events", "units_since", "events_since")
+        return UnitProgress(*(sum(getattr(row, name) for row in done) for name in names))
+
+    def nodes_done(self, dag: DAG) -> int:
+        """As ``nodes_done`` counts them."""
+        done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
+        return _nodes(dag, sum(row.units for row in done), sum(row.jobs for row in done))
+
+    def _of(self, where: Mapping[str, object]) -> list[UnitSum]:
+        return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
+
+
+def unit_table(workflow_id: uuid.UUID, *, since: datetime) -> UnitTable:
+    """One query."""
+    rows = WorkUnit.objects.filter(workflow_id=workflow_id).order_by().values_list("round_id", "round__index", "site", "state")
     recent = Q(done_at__gte=since)
-    sums = done.aggregate(
-        units=Count("id"),
-        all_events=Sum("events"),
-        units_since=Count("id", filter=recent),
-        events_since=Sum("events", filter=recent),
+    sums = rows.annotate(
+        units=Count("*"),
+        jobs_sum=Sum("jobs"),
+        events_sum=Sum("events"),
+        units_since=Count("pk", filter=recent),
+        events_since=Coalesce(Sum("events", filter=recent), 0, output_field=BigIntegerField()),
     )
-    return UnitProgress(
-        done_units=sums["units"],
-        done_events=sums["all_events"] or 0,
-        units_since=sums["units_since"],
-        events_since=sums["events_since"] or 0,
-    )
+    return UnitTable(tuple(UnitSum(*row) for row in sums))
 
 
 def units_completed(dag: DAG) -> list[str]:
@@ -85,9 +128,12 @@ def nodes_done(dag: DAG) -> int:
     DAGMan's own counts in the row are those of the outer DAG, where a unit is one node.
     """
     done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).aggregate(units=Count("id"), jobs=Sum("jobs"))
+    return _nodes(dag, int(done["units"]), int(done["jobs"] or 0))
+
+
+def _nodes(dag: DAG, units: int, jobs: int) -> int:
     others = dag.total_nodes - int(dag.node_counts.get("Processing", 0))
-    per_unit = others // dag.total_work_units if dag.total_work_units else 0
-    return int(done["jobs"] or 0) + per_unit * int(done["units"])
+    return jobs + (others // dag.total_work_units if dag.total_work_units else 0) * units
 
 
 def _counts(states: Mapping[str, int]) -> UnitCounts:

@@ -10,9 +10,9 @@ from dags_app.models import DAG
 from dags_app.services.steer import steer_refused
 from dags_app.services.stop import StopMode
 from requests_app import services
+from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, InputFile, Limit, Request
-from requests_app.selectors.admission import admission_state
 from requests_app.selectors.requests import release_repeated
 from requests_app.services import preview
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
@@ -233,7 +233,7 @@ def _limit(row: Limit) -> list[str]:
     if description := Conf.model_fields[row.name].description:
         told.append(f"It means: {description}.")
     if row.name == "max_active_dags":
-        told.append(f"{admission_state().active_dags} slots are in use. A lower limit stops none of them.")
+        told.append(f"{slots_used()} slots are in use. A lower limit stops none of them.")
     return told
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -36,6 +37,24 @@ def sites_shown() -> QuerySet[Site]:
     active = bans_active().order_by("expires_at")
     rses = SiteRse.objects.order_by("rse")
     return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))
+
+
+def sites_stored() -> QuerySet[Site]:
+    """Sites alone."""
+    return Site.objects.all()
+
+
+def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
+    """Site -> its storage, one query for all."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for site, rse in SiteRse.objects.filter(site__in=sites).order_by("rse").values_list("site_id", "rse"):
+        found[site].append(rse)
+    return found
+
+
+def bans_of(sites: Collection[str]) -> Mapping[str, int]:
+    """Site -> how many bans are in force, one query for all."""
+    return Counter(bans_active().filter(site__in=sites).values_list("site_id", flat=True))
 
 
 def schedds_known() -> QuerySet[Schedd]:

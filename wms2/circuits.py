@@ -46,6 +46,7 @@ class Circuits:
 
         def count(kept: Counts) -> None:
             kept.drop(f"probe:{name}")
+            kept.list_name(name, _REMEMBERED_SECONDS)
             failures, _ = kept.add(f"failures:{name}", _REMEMBERED_SECONDS, anew=True)
             if failures >= opens_at:
                 kept.add(f"open:{name}", pause_seconds, anew=True)
@@ -73,10 +74,9 @@ class Circuits:
         """Circuits with failures."""
 
         def named(kept: Counts) -> dict[str, Standing]:
-            names = sorted(key.removeprefix("failures:") for key in kept.keys("failures:"))
-            return {name: _standing(kept, name) for name in names}
+            return _standings(kept, *sorted(kept.names()))
 
-        return self.kept.ask(named)
+        return {name: standing for name, standing in self.kept.ask(named).items() if standing.failures}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -85,8 +85,14 @@ class Circuits:
 
 
 def _standing(kept: Counts, name: str) -> Standing:
-    (failures, _), (_, pause_seconds) = kept.read(f"failures:{name}", f"open:{name}")
-    return Standing(failures, pause_seconds)
+    return _standings(kept, name)[name]
+
+
+def _standings(kept: Counts, *names: str) -> dict[str, Standing]:
+    """Of several circuits, in one question."""
+    found = kept.read(*(f"{what}:{name}" for name in names for what in ("failures", "open")))
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return {name: Standing(failures, pause) for name, ((failures, _), (_, pause)) in zip(names, pairs, strict=True)}
 
 
 _circuits = Circuits(KeptHere())

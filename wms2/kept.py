@@ -36,8 +36,11 @@ class Counts(Protocol):
     def drop(self, *keys: str) -> None:
         """Forget them."""
 
-    def keys(self, start: str) -> list[str]:
-        """The keys that begin so."""
+    def list_name(self, name: str, seconds: float) -> None:
+        """Have it among the names, at least for so long."""
+
+    def names(self) -> list[str]:
+        """Those that were listed; finding them must not cost a look at every key of the broker."""
 
 
 class Kept(Protocol):
@@ -53,6 +56,7 @@ class KeptHere:
 
     clock: Callable[[], float] = time.monotonic
     _kept: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def ask(self, fn: Callable[[Counts], T]) -> T:
@@ -78,8 +82,11 @@ class KeptHere:
         for key in keys:
             self._kept.pop(key, None)
 
-    def keys(self, start: str) -> list[str]:
-        return [key for key in self._kept if key.startswith(start) and self.read(key) != [(0, 0.0)]]
+    def list_name(self, name: str, seconds: float) -> None:
+        self._names.add(name)
+
+    def names(self) -> list[str]:
+        return list(self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +114,12 @@ class _InBroker:
     def drop(self, *keys: str) -> None:
         self.client.delete(*(f"{self.prefix}:{key}" for key in keys))
 
-    def keys(self, start: str) -> list[str]:
-        found = self.client.scan_iter(match=f"{self.prefix}:{start}*", count=1000)
-        return [name.removeprefix(f"{self.prefix}:") for name in found]
+    def list_name(self, name: str, seconds: float) -> None:
+        with self.client.pipeline(transaction=True) as pipe:
+            pipe.sadd(f"{self.prefix}:names", name).pexpire(f"{self.prefix}:names", int(seconds * 1000)).execute()
+
+    def names(self) -> list[str]:
+        return list(self.client.smembers(f"{self.prefix}:names"))
 
 
 class KeptTogether:

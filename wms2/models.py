@@ -1,4 +1,4 @@
-"""The tables that belong to no app: who did what, to anything; and which requests have to be looked at."""
+"""The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind."""
 
 from __future__ import annotations
 
@@ -42,3 +42,17 @@ class Wake(models.Model):
 
     def __str__(self) -> str:
         return f"{self.why}: {self.request_id}"
+
+
+class RowCount(models.Model):
+    """A change of the number of rows of one kind, or the sum of such changes; written by triggers (``wms2.row_counts``)."""
+
+    counted = models.CharField(max_length=50, help_text="the table")
+    kind = models.CharField(max_length=100)
+    number = models.BigIntegerField()
+
+    class Meta:
+        db_table = "row_counts"
+
+    def __str__(self) -> str:
+        return f"{self.counted} {self.kind}: {self.number:+}"

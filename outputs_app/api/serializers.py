@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -12,8 +12,9 @@ from outputs_app.selectors import block_source_rules, block_units_completed, blo
 
 
 class BlockListSerializer(serializers.ModelSerializer):
-    """One line of the list. The context's ``done_units`` holds the page's counts."""
+    """One line of the list."""
 
+    computed_from: ClassVar = {"work_units": "id"}
     workflow_id = serializers.UUIDField()
     request_name = serializers.CharField(source="workflow.request_id")
     work_units = serializers.SerializerMethodField(help_text="done/all, e.g. 12/25")
@@ -28,9 +29,7 @@ class BlockListSerializer(serializers.ModelSerializer):
 
     def get_work_units(self, block: ProcessingBlock) -> str:
         """As spec 7.2 writes it."""
-        known = self.context.get("done_units")
-        done = blocks_done_units([block.pk]) if known is None else known
-        return f"{done.get(block.pk, 0)}/{block.total_work_units}"
+        return f"{blocks_done_units([block.pk]).get(block.pk, 0)}/{block.total_work_units}"
 
 
 class BlockUnitSerializer(serializers.Serializer):

@@ -20,9 +20,11 @@ class BlockViewSet(RowsViewSet):
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "dataset_name", "status")
 
-    def page_context(self, rows: list[Any]) -> dict[str, Any]:
+    def compute(self, lines: list[dict[str, Any]]) -> None:
         """Done work units of all blocks of the page."""
-        return {"done_units": blocks_done_units([row.pk for row in rows])}
+        done = blocks_done_units([line["id"] for line in lines])
+        for line in lines:
+            line["work_units"] = f"{done.get(line['id'], 0)}/{line['total_work_units']}"
 
 
 class EffectViewSet(RowsViewSet):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from dags_app.counts import UnitCounts
 from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.selectors.requests import RequestPicture
+from wms2.api.shown import shown
 
 
 class WorkflowBriefSerializer(serializers.Serializer):
@@ -31,10 +30,11 @@ class UnitCountsSerializer(serializers.Serializer):
 
 
 class RequestListSerializer(serializers.ModelSerializer):
-    """One line of the list. The context's ``units`` holds the page's counts."""
+    """One line of the list."""
 
+    computed_from: ClassVar = {"workflow": "workflow__id", "work_units": "workflow__status"}
     workflow = WorkflowBriefSerializer(allow_null=True, read_only=True)
-    work_units = serializers.SerializerMethodField()
+    work_units = UnitCountsSerializer(read_only=True)
 
     class Meta:
         model = Request
@@ -44,13 +44,6 @@ class RequestListSerializer(serializers.ModelSerializer):
             "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
             "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
-
-    @extend_schema_field(UnitCountsSerializer)
-    def get_work_units(self, request: Request) -> Any:
-        """Counted for the whole page at once."""
-        workflow = getattr(request, "workflow", None)
-        counts = self.context["units"][workflow.pk] if workflow else UnitCounts()
-        return UnitCountsSerializer(counts).data
 
 
 class TransitionSerializer(serializers.ModelSerializer):
@@ -98,20 +91,16 @@ class WorkflowSerializer(serializers.ModelSerializer):
 
 
 class WorkflowListSerializer(WorkflowSerializer):
-    """One line of the list. The context's ``units`` holds the page's counts."""
+    """One line of the list."""
 
-    work_units = serializers.SerializerMethodField()
+    computed_from: ClassVar = {"work_units": "id"}
+    work_units = UnitCountsSerializer(read_only=True)
 
     class Meta(WorkflowSerializer.Meta):
         fields: tuple[str, ...] = (
             "id", "request_name", "status", "input_dataset", "splitting_algo", "requested_events", "work_units", "created_at",
             "updated_at",
         )  # fmt: skip
-
-    @extend_schema_field(UnitCountsSerializer)
-    def get_work_units(self, workflow: Workflow) -> Any:
-        """Counted for the whole page at once."""
-        return UnitCountsSerializer(self.context["units"][workflow.pk]).data
 
 
 class _RequestRowSerializer(serializers.ModelSerializer):
@@ -157,7 +146,7 @@ class RequestSerializer(serializers.Serializer):
 
 def request_shown(picture: RequestPicture) -> Any:
     """The JSON of one request."""
-    return RequestSerializer(picture).data
+    return shown(RequestSerializer, picture)
 
 
 class AnyVersionSerializer(serializers.Serializer):

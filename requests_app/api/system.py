@@ -17,12 +17,14 @@ from requests_app.api.system_serializers import (
     SummarySerializer,
 )
 from requests_app.limits import limit_set
+from requests_app.models import RequestStatus
 from requests_app.selectors.admission import admission_state, config_in_force, placed, queue_rows
 from requests_app.selectors.lifecycle import lifecycle_state, schedds_shown
-from requests_app.selectors.summary import system_summary
+from requests_app.selectors.summary import kept_counts, system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import if_match
 from wms2.api.problems import bad_field
+from wms2.api.shown import shown
 from wms2.api.verbs import actor_of
 from wms2.api.views import ApiView
 from wms2.conf import conf
@@ -39,11 +41,11 @@ class AdmissionQueueView(ApiView):
     @extend_schema(parameters=list(PAGE_PARAMETERS))
     def get(self, request: HttpRequest) -> Response:
         """A page of the queue in the order of admission."""
-        pager, standing = NumberedPages(), admission_state()
+        pager, standing = NumberedPages(), admission_state(queued=kept_counts().requests[RequestStatus.QUEUED])
         rows = pager.paginate_queryset(queue_rows(), request)
         counts = {name: getattr(standing, name) for name in standing.__slots__}
         body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
-        return Response(self.get_serializer(body).data)
+        return Response(shown(AdmissionQueueSerializer, body))
 
 
 class AdmissionConfigView(ApiView):
@@ -98,4 +100,4 @@ class StatusView(ApiView):
         summary = system_summary()
         named = {"instance": conf().instance, "environment": conf().environment}
         fields = {name: getattr(summary, name) for name in summary.__slots__}
-        return Response(self.get_serializer({**named, **fields}).data)
+        return Response(shown(SummarySerializer, {**named, **fields}))

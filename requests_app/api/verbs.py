@@ -16,14 +16,14 @@ from dags_app.services.stop import StopMode
 from requests_app.api.etags import request_etag
 from requests_app.api.serializers import RequestSerializer
 from requests_app.models import Request
-from requests_app.selectors.requests import request_picture, requests_stored
+from requests_app.selectors.requests import request_changed, requests_stored
 from requests_app.services.invalidation import manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, VerbView, verb_method
 from wms2.api.views import ApiView
 
-REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", picture=request_picture, etag=request_etag)
+REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", picture=request_changed, etag=request_etag)
 _STOP_MESSAGES = {
     StopMode.NOW: "Clean stop initiated. The DAG is removed and its rescue prepared for re-admission.",
     StopMode.DRAIN: "Drain initiated. Work units that run finish, no other starts; then the rescue is prepared for re-admission.",

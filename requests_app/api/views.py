@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from dags_app.api.errors import RequestErrorsSerializer
-from dags_app.counts import unit_counts
+from dags_app.counts import UnitCounts, unit_counts
 from dags_app.errors import request_errors
+from dags_app.selectors import dag_last
 from requests_app.api.etags import request_etag
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
@@ -29,11 +30,12 @@ from requests_app.api.serializers import (
 )
 from requests_app.api.verbs import REQUESTS
 from requests_app.models import Request
-from requests_app.selectors.requests import request_picture, requests_listed, requests_stored
+from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
 from requests_app.selectors.versions import version_chain
-from requests_app.selectors.workflows import workflow_progress, workflows_shown, workflows_stored
+from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.intake import request_receive
 from requests_app.services.verbs import request_change
+from wms2.api.shown import shown
 from wms2.api.verbs import actor_of, verb_method
 from wms2.api.views import ApiView, RowsViewSet
 
@@ -53,16 +55,20 @@ class RequestViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""
-        return requests_listed() if self.action == "list" else requests_stored()
+        return requests_with_workflow() if self.action == "retrieve" else requests_stored()
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
         return super().known_query_params() | ({"reason"} if self.action == "destroy" else set())
 
-    def page_context(self, rows: list[Any]) -> dict[str, Any]:
-        """Work units of the page's workflows."""
-        workflows = [row.workflow.pk for row in rows if hasattr(row, "workflow")]
-        return {"units": unit_counts(workflows) if workflows else {}}
+    def compute(self, lines: list[dict[str, Any]]) -> None:
+        """Workflows with their work units."""
+        known = [line["workflow"] for line in lines if line["workflow"]]
+        units = unit_counts(known) if known else {}
+        for line in lines:
+            workflow, status = line["workflow"], line["work_units"]
+            line["workflow"] = {"id": workflow, "status": status} if workflow else None
+            line["work_units"] = (units[workflow] if workflow else UnitCounts()).as_dict()
 
     @extend_schema(request=REQUEST_IMPORT, responses={201: RequestSerializer})
     def create(self, request: HttpRequest) -> Response:
@@ -138,11 +144,13 @@ class WorkflowViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one with its specification."""
-        return workflows_shown() if self.action == "list" else workflows_stored()
+        return workflows_stored()
 
-    def page_context(self, rows: list[Any]) -> dict[str, Any]:
-        """Work units of the page."""
-        return {"units": unit_counts([row.pk for row in rows])}
+    def compute(self, lines: list[dict[str, Any]]) -> None:
+        """Their work units."""
+        units = unit_counts([line["id"] for line in lines])
+        for line in lines:
+            line["work_units"] = units[line["id"]].as_dict()
 
 
 class WorkflowStatusView(ApiView):
@@ -153,4 +161,4 @@ class WorkflowStatusView(ApiView):
     def get(self, request: HttpRequest, pk: Any) -> Response:
         """Counted now."""
         workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
-        return Response(self.get_serializer(workflow_progress(workflow)).data)
+        return Response(shown(WorkflowStandingSerializer, workflow_progress(workflow, dag_last(workflow.pk))))

@@ -39,6 +39,7 @@ from wms2.errors import LeaseLost
 from wms2.locks import Fenced, lock_refused
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.nudge import EVALUATE_DUE, RUN_EFFECTS, nudge
+from wms2.row_counts import counts_fold
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -128,6 +129,7 @@ def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
 def _cycle(leadership: Leadership) -> None:
     now = clock.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
+    _unless_locked("counts", counts_fold)
     _unless_locked("drains", partial(sites_drained, leadership.fenced))
     _unless_locked("bans", partial(site_bans_expire, leadership.fenced))
     _unless_locked("replaced outputs", partial(superseded_take_back, leadership.fenced))

@@ -6,7 +6,7 @@ from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
-from requests_app.models.workflow import Round, Workflow, WorkflowStatus
+from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus
 
 __all__ = [
     "BY_BYTES",
@@ -21,6 +21,7 @@ __all__ = [
     "InputFile",
     "InputLumis",
     "Installation",
+    "KeptAccount",
     "Lease",
     "Limit",
     "LumiFate",

@@ -188,6 +188,7 @@ class Request(models.Model):
             models.Index(fields=("status_since",), name="idx_requests_status_since"),
             models.Index(fields=("status", "status_since"), name="idx_requests_status_age"),
             models.Index(fields=("requestor",), name="idx_requests_requestor"),
+            models.Index(fields=("created_at", "id"), name="idx_requests_search_text", include=("search_text",)),
             models.Index(fields=("-created_at",), name="idx_requests_alerted", condition=~Q(alert_code="")),
             models.Index(fields=("-created_at",), name="idx_requests_urgent", condition=Q(urgent=True)),
             models.Index(fields=("hold_code", "-created_at"), name="idx_requests_hold", condition=~Q(hold_code="")),
@@ -196,6 +197,11 @@ class Request(models.Model):
                 fields=("-urgent", "-priority", "queued_at"),
                 name="idx_requests_admission",
                 condition=Q(status=RequestStatus.QUEUED),
+            ),
+            models.Index(
+                fields=("next_attempt_at",),
+                name="idx_requests_pausing",
+                condition=Q(status=RequestStatus.QUEUED, next_attempt_at__isnull=False),
             ),
             models.Index(
                 fields=("previous_version_request",),

@@ -86,6 +86,24 @@ class Workflow(models.Model):
         return self.request_id
 
 
+class KeptAccount(models.Model):
+    """The account of a workflow's work as it was counted last, for readers (``selectors/account.py``), which alone write it."""
+
+    workflow = models.OneToOneField(Workflow, on_delete=models.CASCADE, primary_key=True, related_name="kept_account")
+    basis = models.CharField(max_length=40, help_text="a hash of what it rests on, as it was before the count")
+    numbers = models.JSONField()
+    summary = models.TextField(blank=True)
+    violation = models.TextField(blank=True)
+    counted_at = models.DateTimeField()
+    took_seconds = models.FloatField()
+
+    class Meta:
+        db_table = "kept_accounts"
+
+    def __str__(self) -> str:
+        return self.summary or self.violation
+
+
 class Round(models.Model):
     """One DAG's worth of a workflow's work; a rescue belongs to the round of the DAG it rescues."""
 

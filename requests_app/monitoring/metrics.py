@@ -16,30 +16,29 @@ from prometheus_client.registry import Collector
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, ProcessingBlock
-from requests_app.admission import queue, slots_used
+from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
+from requests_app.admission import slots_used
 from requests_app.limits import limit_int
-from requests_app.models import TERMINAL, RequestStatus, Workflow, WorkflowStatus
+from requests_app.models import TERMINAL, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.summary import request_facts, status_counts
+from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from wms2 import clock
 from wms2.circuits import FAILURES, circuits
 
-#: Statuses whose age matters to nobody.
-_ENDS = frozenset({*TERMINAL, RequestStatus.COMPLETED})
+#: Statuses whose age matters to somebody.
+_GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
 
 
 class RowsCollector(Collector):
-    """A fixed number of queries, each over an index or a small table."""
+    """A fixed number of queries: kept counts, and what goes on, over its own indexes."""
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
-        yield from _requests()
-        yield _by_status("wms2_workflows", "Workflows by status", status_counts(Workflow, "status", WorkflowStatus.values))
-        yield _by_status(
-            "wms2_blocks", "Processing blocks by status", status_counts(ProcessingBlock, "status", BlockStatus.values)
-        )
-        yield from _admission()
+        kept = kept_counts()
+        yield from _requests(kept)
+        yield _by_status("wms2_workflows", "Workflows by status", kept.workflows)
+        yield _by_status("wms2_blocks", "Processing blocks by status", kept.blocks)
+        yield from _admission(kept.requests[RequestStatus.QUEUED])
         yield from _dags()
         yield from _effects()
         yield from _lifecycle()
@@ -61,19 +60,16 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-def _requests() -> Iterator[Metric]:
-    now, facts = timezone.now(), request_facts()
-    yield _by_status("wms2_requests", "Requests by status", {status: fact.number for status, fact in facts.items()})
-    going_on = [(status, _age(fact.since, now)) for status, fact in facts.items() if status not in _ENDS]
-    yield _family(
-        "wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", going_on
-    )
-    alerted = sum(fact.alerted for fact in facts.values())
-    yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", alerted)
+def _requests(kept: KeptCounts) -> Iterator[Metric]:
+    yield _by_status("wms2_requests", "Requests by status", kept.requests)
+    now = timezone.now()
+    ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
+    yield _family("wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", ages)
+    yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
 
 
-def _admission() -> Iterator[Metric]:
-    yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queue().count())
+def _admission(queued: int) -> Iterator[Metric]:
+    yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queued)
     yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
     yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limit_int("max_active_dags"))
 

@@ -14,7 +14,7 @@ from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect
 from outputs_app.selectors import STUCK
-from requests_app.models import EVALUATED, Request, RequestStatus
+from requests_app.models import EVALUATED, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
@@ -26,22 +26,42 @@ ERRORS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """One request on the page."""
+
+    request: Request
+    units: UnitCounts
+
+    @property
+    def status(self) -> RequestStatus:
+        """With its label."""
+        return RequestStatus(self.request.status)
+
+    @property
+    def held_for(self) -> str:
+        """What it is held for; empty while it is not."""
+        return str(HoldCode(self.request.hold_code).label) if self.request.status == RequestStatus.HELD else ""
+
+
+@dataclass(frozen=True, slots=True)
 class StuckEffects:
     """Registrations of one request that go no further by themselves."""
 
     number: int
     shown: tuple[Effect, ...]
 
+    @property
+    def left_out(self) -> bool:
+        """Whether there are more than are shown."""
+        return self.number > len(self.shown)
+
 
 @dataclass(frozen=True, slots=True)
-class Needing:
+class Needing(Line):
     """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units."""
 
-    request: Request
-    held: bool
     told: Explanation
     effects: StuckEffects
-    units: UnitCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +81,10 @@ class Attention:
 
 def attention() -> Attention:
     """Four queries, whatever there is."""
-    rows = list(requests_needing()[: MOST + 1])
+    rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
-    units = unit_counts([row.workflow.pk for row in shown if hasattr(row, "workflow")])
+    units = unit_counts(row.workflow_key for row in shown if row.workflow_key)
     schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(orphans=[])).order_by("unreachable_since", "pk")
     return Attention(
         requests=tuple(_needing(row, effects[row.pk], units) for row in shown),
@@ -93,13 +113,12 @@ def requests_needing() -> QuerySet[Request]:
     return requests_listed().filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
 
 
-def _needing(row: Request, effects: Sequence[Effect], units: Any) -> Needing:
+def _needing(row: Any, effects: Sequence[Effect], units: Any) -> Needing:
     return Needing(
         request=row,
-        held=row.status == RequestStatus.HELD,
         told=explain(row),
         effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
-        units=units[row.workflow.pk] if hasattr(row, "workflow") else UnitCounts(),
+        units=units[row.workflow_key],
     )
 
 

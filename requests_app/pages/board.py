@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count
-
-from dags_app.counts import UnitCounts, unit_counts
+from dags_app.counts import unit_counts
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
-from requests_app.models import Request, RequestStatus
-from requests_app.pages.attention import Attention, attention
+from requests_app.models import RequestStatus
+from requests_app.pages.attention import Attention, Line, attention
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
+from requests_app.selectors.summary import kept_counts
 from wms2.tones import tone
 
 
@@ -31,14 +30,6 @@ class StatusCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One request of the list."""
-
-    request: Request
-    units: UnitCounts
-
-
-@dataclass(frozen=True, slots=True)
 class Installation:
     """The installation at a glance. Slots are live DAGs and requests being planned."""
 
@@ -52,8 +43,7 @@ class Installation:
 
 def installation() -> Installation:
     """A fixed number of queries."""
-    # COUNT(*), not of a column: PostgreSQL then reads nothing but the index over the status
-    numbers = Counter(dict(Request.objects.order_by().values_list("status").annotate(number=Count("*"))))
+    numbers = kept_counts().requests
     return Installation(
         counts=tuple(StatusCount(status, numbers[status]) for status in RequestStatus if numbers[status]),
         total=sum(numbers.values()),
@@ -64,7 +54,7 @@ def installation() -> Installation:
     )
 
 
-def lines(rows: Sequence[Request]) -> list[Line]:
+def lines(rows: Sequence[Any]) -> list[Line]:
     """A page of rows with their work units, one query."""
-    units = unit_counts([row.workflow.pk for row in rows if hasattr(row, "workflow")])
-    return [Line(row, units[row.workflow.pk] if hasattr(row, "workflow") else UnitCounts()) for row in rows]
+    units = unit_counts(row.workflow_key for row in rows if row.workflow_key)
+    return [Line(row, units[row.workflow_key]) for row in rows]

@@ -78,11 +78,13 @@ class BoardQuery:
 
     def page(self, rows: QuerySet[Request], *, shown_above: Sequence[uuid.UUID]) -> list[Request]:
         """The rows to show; none when something asked for is wrong. Unfiltered, those shown above are not repeated."""
-        filters = RequestFilters(self.given, queryset=rows)
-        if not filters.is_valid():
-            self.errors = {name: " ".join(str(e) for e in errors) for name, errors in filters.form.errors.items()}
-            return []
-        found = filters.qs if self.filtered else filters.qs.exclude(pk__in=shown_above)
+        found = rows if self.filtered else rows.exclude(pk__in=shown_above)
+        if not RequestFilters.base_filters.keys().isdisjoint(self.given):
+            filters = RequestFilters(self.given, queryset=found)
+            if not filters.is_valid():
+                self.errors = {name: " ".join(str(e) for e in errors) for name, errors in filters.form.errors.items()}
+                return []
+            found = filters.qs
         pages = KeysetPagination()
         try:
             shown = pages.paginate_queryset(found, self._request, _VIEW)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Model, Q, QuerySet
+from django.db.models import Count, Model, Q
 
 from dags_app import live
+from dags_app.counts import UnitTable
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
@@ -19,6 +20,7 @@ from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.account import Account, account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
+from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import verb_url
@@ -59,7 +61,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """Work units by state, of a round or a site; in the order of ``_numbers``."""
+    """Work units by state, of a round or a site."""
 
     name: str
     planned: int
@@ -156,7 +158,7 @@ class RequestPage:
 
 def request_page(request: Request) -> RequestPage:
     """Count and read."""
-    workflow = Workflow.objects.defer("psets").filter(request_id=request.request_name).first()
+    workflow = workflow_of(request)
     effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
@@ -177,16 +179,19 @@ def request_page(request: Request) -> RequestPage:
 
 
 def _work(request: Request, workflow: Workflow) -> Work:
-    standing = workflow_progress(workflow)
+    rows = DAG.objects.select_related("round", "schedd").filter(workflow=workflow)
+    dags = tuple(rows.order_by("-created_at", "-fence")[:MOST_DAGS])
+    for dag in dags:
+        dag.workflow = workflow
+    standing = workflow_progress(workflow, dags[0] if dags else None)
     cells, left_out, problem = _cells(standing.dag)
-    dags = tuple(DAG.objects.select_related("round").filter(workflow=workflow).order_by("-created_at")[:MOST_DAGS])
     return Work(
         workflow=workflow,
         datasets=tuple(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True)),
         standing=standing,
-        account=account_of(request, workflow),
-        rounds=_counted(WorkUnit.objects.filter(workflow=workflow), "round__index"),
-        sites=_counted(WorkUnit.objects.filter(workflow=workflow).exclude(site=""), "site"),
+        account=account_of(request, workflow, standing.units),
+        rounds=_count_rows(standing.table, "round_index"),
+        sites=tuple(row for row in _count_rows(standing.table, "site") if row.name),
         cells=cells,
         cells_left_out=left_out,
         dag=_dag_view(standing.dag, dags, problem),
@@ -270,21 +275,11 @@ def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     return [*shown, asked, *after]
 
 
-def _numbers() -> dict[str, Any]:
-    def of(*states: WorkUnitState) -> Count:
-        return Count("id", filter=Q(state__in=states))
-
-    return {
-        "planned": of(WorkUnitState.PLANNED),
-        "done": of(WorkUnitState.DONE),
-        "unaccounted": of(WorkUnitState.DONE_UNACCOUNTED),
-        "failed": of(WorkUnitState.FAILED, WorkUnitState.ABANDONED),
-    }
-
-
-def _counted(units: QuerySet[WorkUnit], by: str) -> tuple[CountRow, ...]:
-    rows = units.order_by(by).values_list(by).annotate(**_numbers())
-    return tuple(CountRow(str(name), *numbers) for name, *numbers in rows)
+def _count_rows(table: UnitTable, by: str) -> tuple[CountRow, ...]:
+    return tuple(
+        CountRow(str(name), each.planned, each.done, each.done_unaccounted, each.failed + each.abandoned)
+        for name, each in table.counts_by(by)
+    )
 
 
 def _open_effects(request: Request) -> Any:

@@ -14,12 +14,11 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from requests_app.models import Request
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.request import dag_verb_links, request_page, verb_links
 from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.requests import requests_listed
+from requests_app.selectors.requests import requests_listed, requests_with_workflow
 from wms2.api.permissions import is_operator
 
 PART = "X-Wms2-Part"
@@ -43,7 +42,7 @@ def board(request: HttpRequest) -> HttpResponse:
 @login_required
 def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
-    row = get_object_or_404(Request, request_name=request_name)
+    row = get_object_or_404(requests_with_workflow(), request_name=request_name)
     page, acts = request_page(row), _acts_in_admin(request)
     dag = page.work.dag.dag if page.work and page.work.dag else None
     context = {

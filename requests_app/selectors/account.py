@@ -1,27 +1,31 @@
 """The ledger's numbers for readers: as the life cycle counts them, a violation told instead of raised.
 
-Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So the account of a request at an end is
-counted once in each process, and one that took long to count is shown for a while: readers may see numbers that are at most
-``MOST_KEPT_SECONDS`` old. The life cycle itself always counts (``requests_app.work.ledger``).
+Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So what was counted last is kept in a row
+with what it rests on: the request's status, what its workflow has taken, its units by state, its exclusions. It is counted again
+when one of these is another, a count that takes long at most for a tenth of the time: readers may then see numbers that are at
+most ``MOST_KEPT_SECONDS`` old. The row holds nothing that cannot be counted; decisions are made on counts
+(``requests_app.work.ledger``).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.core.cache import cache
+from django.db.models import Count, Max
+from django.utils import timezone
 
-from requests_app.models import TERMINAL, Request, RequestStatus, Workflow
+from dags_app.counts import UnitCounts
+from requests_app.models import InputFile, KeptAccount, Request, Workflow
 from requests_app.work.ledger import ledger_check, ledger_of
+from wms2.api.preconditions import etag_of
 from wms2.errors import LedgerViolation
 
-#: Nothing is claimed or credited any more; what brings such a request back changes its status.
-ENDS = frozenset({*TERMINAL, RequestStatus.COMPLETED})
-ENDED_KEPT_SECONDS = 3600.0
-#: Counts quicker than this are made each time; slower ones are shown so many times as long as they took.
+#: Counts quicker than this are made at each change; slower ones are shown so many times as long as they took.
 QUICK_SECONDS, TIMES_KEPT, MOST_KEPT_SECONDS = 0.5, 10.0, 60.0
+_KEPT = ("basis", "numbers", "summary", "violation", "counted_at", "took_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +37,43 @@ class Account:
     violation: str
 
 
-def account_of(request: Request, workflow: Workflow) -> Account:
-    """Where the work of a request stands; a few grouped queries, whatever the size of its input."""
-    key = f"account:{workflow.pk}:{request.status}:{request.status_since.isoformat()}"
-    kept: Account | None = cache.get(key)
-    if kept is not None:
-        return kept
-    begun = time.monotonic()
-    account = _counted(workflow)
-    seconds = kept_seconds(request, time.monotonic() - begun)
-    if seconds > 0:
-        cache.set(key, account, seconds)
-    return account
+def account_of(request: Request, workflow: Workflow, units: UnitCounts) -> Account:
+    """Where the work of a request with these units stands."""
+    basis = _basis(request, workflow, units)
+    kept: KeptAccount | None = getattr(workflow, "kept_account", None)
+    if kept is None or (kept.basis != basis and not _is_fresh(kept)):
+        kept = _count(workflow, basis)
+    return Account(kept.numbers, kept.summary, kept.violation)
 
 
-def kept_seconds(request: Request, took_seconds: float) -> float:
-    """How long a count that took so long may be shown; 0: not at all."""
-    if request.status in ENDS:
-        return ENDED_KEPT_SECONDS
+def kept_seconds(took_seconds: float) -> float:
+    """How long a count that took so long may be shown although something has changed."""
     return min(took_seconds * TIMES_KEPT, MOST_KEPT_SECONDS) if took_seconds > QUICK_SECONDS else 0.0
+
+
+def _is_fresh(kept: KeptAccount) -> bool:
+    return timezone.now() - kept.counted_at < timedelta(seconds=kept_seconds(kept.took_seconds))
+
+
+def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:
+    """Another one after each change of the account: units go one way, claims with them; an exclusion has a later moment."""
+    out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
+    excluded = out.aggregate(number=Count("*"), last=Max("excluded_at")) if workflow.input_dataset else {}
+    return etag_of(
+        request.status, request.status_since, workflow.requested_events, workflow.next_first_event, workflow.next_first_lumi,
+        workflow.input_imported_at, workflow.input_grew_at, units.as_dict(), *excluded.values(),
+    )  # fmt: skip
+
+
+def _count(workflow: Workflow, basis: str) -> KeptAccount:
+    begun, now = time.monotonic(), timezone.now()
+    account = _counted(workflow)
+    row = KeptAccount(
+        workflow=workflow, basis=basis, numbers=account.numbers, summary=account.summary, violation=account.violation,
+        counted_at=now, took_seconds=time.monotonic() - begun,
+    )  # fmt: skip
+    KeptAccount.objects.bulk_create([row], update_conflicts=True, unique_fields=["workflow"], update_fields=_KEPT)
+    return row
 
 
 def _counted(workflow: Workflow) -> Account:

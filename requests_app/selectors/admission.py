@@ -46,14 +46,13 @@ class LimitInForce:
     changed_at: datetime | None
 
 
-def admission_state() -> AdmissionState:
-    """Count."""
-    queued, able = queue().count(), eligible().count()
+def admission_state(queued: int) -> AdmissionState:
+    """With ``queued`` requests in the queue, which the caller knows (``kept_counts``); those that pause are counted."""
     return AdmissionState(
         active_dags=slots_used(),
         max_active_dags=limit_int("max_active_dags"),
         queued_workflows=queued,
-        pausing=queued - able,
+        pausing=queue().filter(next_attempt_at__gt=clock.in_sql()).order_by().count(),
         next_in_queue=_shown(eligible()).first(),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG
@@ -18,10 +19,11 @@ from requests_app.selectors.account import Account, account_of
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
 
-_LARGE = (
-    "request_data", "prepared", "payload_config", "production_steps", "overrides", "requestor_dn", "warnings", "splitting_params",
+#: What lines of pages show, and what they are ordered by.
+_LISTED = (
+    "request_name", "prep_id", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for",
+    "next_attempt_at", "last_error", "alert_code", "alerted_at", "priority", "urgent", "campaign", "requestor", "created_at",
 )  # fmt: skip
-_LISTED = tuple(field.name for field in Request._meta.concrete_fields if field.name not in _LARGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +45,37 @@ def requests_stored() -> QuerySet[Request]:
     return Request.objects.all()
 
 
-def requests_listed() -> QuerySet[Request]:
-    """Requests with their workflow's id and status; documents and specifications stay in the database."""
-    return Request.objects.select_related("workflow").only(*_LISTED, "workflow__id", "workflow__status", "workflow__request_id")
+def requests_listed() -> QuerySet[Any]:
+    """Requests with what a line of a page shows, and the id of their workflow as ``workflow_key``."""
+    return Request.objects.only(*_LISTED).annotate(workflow_key=F("workflow__id"))
+
+
+def requests_with_workflow() -> QuerySet[Request]:
+    """Requests, whole, with their workflow but for its PSets and their account."""
+    return Request.objects.select_related("workflow__kept_account").defer("workflow__psets")
+
+
+def workflow_of(request: Request) -> Workflow | None:
+    """Its workflow, as it was read with it (``requests_with_workflow``)."""
+    return getattr(request, "workflow", None)
+
+
+def request_changed(request: Request) -> RequestPicture:
+    """Everything about one request that a verb has just changed: its workflow was read before."""
+    return request_picture(requests_with_workflow().get(pk=request.pk))
 
 
 def request_picture(request: Request) -> RequestPicture:
-    """Everything about one request; a fixed number of queries."""
-    workflow = Workflow.objects.defer("psets").filter(request_id=request.request_name).first()
+    """Everything about one of ``requests_with_workflow``; a fixed number of queries."""
+    workflow = workflow_of(request)
     latest = RequestTransition.objects.filter(request=request).order_by("-id")[:MAX_TRANSITIONS]
+    units = unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts()
     return RequestPicture(
         request=request,
         workflow=workflow,
         transitions=list(reversed(latest)),
-        units=unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts(),
-        account=account_of(request, workflow) if workflow else None,
+        units=units,
+        account=account_of(request, workflow, units) if workflow else None,
         dag=dag_last(workflow.pk) if workflow else None,
         output_datasets=_datasets(workflow) if workflow else [],
         effects_open=effects_open_counts(request.pk),

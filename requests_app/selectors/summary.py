@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.db.models import Count, Min, Model
+from django.db import connection
+from django.db.models import Count
 
 from dags_app.models import DAG, LIVE_DAG
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
-from requests_app.models import HoldCode, Request, RequestStatus, Workflow, WorkflowStatus
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect
+from requests_app.models import HoldCode, RequestStatus, WorkflowStatus
 from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from sites_app.models import Site, SiteStatus
+from wms2.row_counts import row_counts
+
+_LONGEST = """
+SELECT status, (SELECT min(status_since) FROM requests WHERE requests.status = asked.status) FROM unnest(%s::text[]) asked(status)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +39,60 @@ class SystemSummary:
     lifecycle: LifecycleState
 
 
-def status_counts(model: type[Model], field: str, known: list[str], **filters: Any) -> dict[str, int]:
-    """Rows by the values of ``field``; every known value is there."""
-    # COUNT(*), not of a column: PostgreSQL then reads nothing but the index
-    rows = model._default_manager.filter(**filters).order_by().values_list(field).annotate(number=Count("*"))
-    return dict.fromkeys(known, 0) | {str(value): number for value, number in rows}
-
-
 @dataclass(frozen=True, slots=True)
-class StatusFacts:
-    """The requests of one status: how many, since when the one that is longest in it, how many have an alert."""
+class KeptCounts:
+    """What the database keeps count of (``wms2.row_counts``); each mapping has every status, zeros included."""
 
-    number: int = 0
-    since: datetime | None = None
-    alerted: int = 0
+    requests: dict[str, int]
+    held: dict[str, int]
+    alerted_requests: int
+    workflows: dict[str, int]
+    blocks: dict[str, int]
 
 
-def request_facts() -> dict[str, StatusFacts]:
-    """Every status, zeros included; two passes over indexes, since the requests are many."""
-    rows = Request.objects.order_by().values_list("status")
-    alerted = dict(rows.exclude(alert_code="").annotate(number=Count("*")))
-    counted = rows.annotate(number=Count("*"), since=Min("status_since"))
-    facts = {status: StatusFacts(number, since, alerted.get(status, 0)) for status, number, since in counted}
-    return dict.fromkeys(RequestStatus.values, StatusFacts()) | facts
+def kept_counts() -> KeptCounts:
+    """One query over a short table."""
+    kept = row_counts()
+    requests, held, alerted = Counter[str](), Counter[str](), 0
+    for kind, number in kept["requests"].items():
+        status, hold_code, is_alerted = kind.split(":")
+        requests[status] += number
+        held[hold_code] += number * (status == RequestStatus.HELD)
+        alerted += number * (is_alerted == "true")
+    return KeptCounts(
+        requests=_of_all(RequestStatus.values, requests),
+        held=_of_all(HoldCode.values, held),
+        alerted_requests=alerted,
+        workflows=_of_all(WorkflowStatus.values, kept["workflows"]),
+        blocks=_of_all(BlockStatus.values, kept["processing_blocks"]),
+    )
+
+
+def _of_all(known: list[str], counted: Mapping[str, int]) -> dict[str, int]:
+    return {value: counted.get(value, 0) for value in known}
+
+
+def longest_in_status(statuses: Sequence[str]) -> dict[str, datetime | None]:
+    """Since when the request is in its status that is longest in it; a look into an index for each status."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LONGEST, [list(statuses)])
+        return dict(cursor.fetchall())
 
 
 def system_summary() -> SystemSummary:
-    """Count; a fixed number of queries."""
-    requests = request_facts()
+    """A fixed number of queries; what is counted beside the kept counts is what goes on, and sites."""
+    kept = kept_counts()
+    effects = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("state")
+    sites = Site.objects.order_by().values_list("status")
     return SystemSummary(
-        requests={status: facts.number for status, facts in requests.items()},
-        workflows=status_counts(Workflow, "status", WorkflowStatus.values),
-        held=status_counts(Request, "hold_code", HoldCode.values, status=RequestStatus.HELD),
-        alerted_requests=sum(facts.alerted for facts in requests.values()),
+        requests=kept.requests,
+        workflows=kept.workflows,
+        held=kept.held,
+        alerted_requests=kept.alerted_requests,
         dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
-        blocks=status_counts(ProcessingBlock, "status", BlockStatus.values),
-        effects_open=status_counts(Effect, "state", [state.value for state in OPEN_EFFECT], state__in=OPEN_EFFECT),
-        sites=status_counts(Site, "status", SiteStatus.values),
-        admission=admission_state(),
+        blocks=kept.blocks,
+        effects_open=_of_all([state.value for state in OPEN_EFFECT], dict(effects.annotate(number=Count("*")))),
+        sites=_of_all(SiteStatus.values, dict(sites.annotate(number=Count("*")))),
+        admission=admission_state(queued=kept.requests[RequestStatus.QUEUED]),
         lifecycle=lifecycle_state(),
     )

@@ -8,15 +8,12 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dags_app import counts
-from dags_app.counts import UnitCounts, UnitProgress
+from dags_app.counts import UnitCounts, UnitProgress, UnitTable, unit_table
 from dags_app.models import DAG, LIVE_DAG
-from dags_app.selectors import dag_last
 from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
 from requests_app.models import Workflow, WorkflowStatus
 
-_LISTED = tuple(f.name for f in Workflow._meta.concrete_fields if f.name not in ("spec", "psets"))
 #: Further away than this an estimate says nothing.
 MAX_ESTIMATE = timedelta(days=3650)
 
@@ -40,6 +37,7 @@ class WorkflowProgress:
 
     workflow: Workflow
     dag: DAG | None
+    table: UnitTable
     dag_units: UnitCounts
     dag_nodes_done: int
     units: UnitCounts
@@ -58,24 +56,18 @@ def workflows_stored() -> QuerySet[Workflow]:
     return Workflow.objects.defer("psets")
 
 
-def workflows_shown() -> QuerySet[Workflow]:
-    """Without specification and PSets, which are large."""
-    return Workflow.objects.only(*_LISTED)
-
-
-def workflow_progress(workflow: Workflow) -> WorkflowProgress:
-    """Count; a fixed number of queries."""
-    dag = dag_last(workflow.pk)
-    since = dag.submitted_at if dag is not None and dag.submitted_at else timezone.now()
-    progress = counts.unit_progress(workflow.pk, since=since)
-    units = counts.unit_counts([workflow.pk])[workflow.pk]
-    blocks = list(ProcessingBlock.objects.filter(workflow=workflow))
-    done = blocks_done_units([block.pk for block in blocks])
+def workflow_progress(workflow: Workflow, dag: DAG | None) -> WorkflowProgress:
+    """With the workflow's newest DAG; a fixed number of queries."""
+    table = unit_table(workflow.pk, since=dag.submitted_at if dag is not None and dag.submitted_at else timezone.now())
+    units, progress = table.counts(), table.progress()
+    blocks = list(ProcessingBlock.objects.filter(workflow=workflow).defer("failure_context"))
+    done = blocks_done_units([block.pk for block in blocks]) if blocks else {}
     return WorkflowProgress(
         workflow=workflow,
         dag=dag,
-        dag_units=counts.unit_counts_of_round(dag.round_id) if dag else UnitCounts(),
-        dag_nodes_done=counts.nodes_done(dag) if dag else 0,
+        table=table,
+        dag_units=table.counts(round_id=dag.round_id) if dag else UnitCounts(),
+        dag_nodes_done=table.nodes_done(dag) if dag else 0,
         units=units,
         blocks=[BlockProgress(block, done.get(block.pk, 0)) for block in blocks],
         progress_percent=_percent(workflow, units, progress),

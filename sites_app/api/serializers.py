@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -23,6 +23,7 @@ class SiteBanSerializer(serializers.ModelSerializer):
 class SiteListSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
+    computed_from: ClassVar = {"rses": "name", "bans": "name"}
     rses = serializers.SerializerMethodField(help_text="storage its jobs read and write, by CRIC")
     bans = serializers.SerializerMethodField(help_text="how many bans are in force")
 

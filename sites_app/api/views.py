@@ -15,7 +15,7 @@ from sites_app.api.etag import site_etag
 from sites_app.api.filters import SiteFilters
 from sites_app.api.serializers import SiteListSerializer, SiteSerializer
 from sites_app.models import Site, SiteStatus
-from sites_app.selectors import sites_shown
+from sites_app.selectors import bans_of, rses_of, sites_shown, sites_stored
 from sites_app.services import site_change_status, site_note
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.verbs import Resource, actor_of
@@ -35,7 +35,13 @@ class SiteViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows."""
-        return sites_shown()
+        return sites_stored()
+
+    def compute(self, lines: list[dict[str, Any]]) -> None:
+        """Their storage and bans."""
+        bans, rses = bans_of([line["name"] for line in lines]), rses_of([line["name"] for line in lines])
+        for line in lines:
+            line["rses"], line["bans"] = rses[line["name"]], bans[line["name"]]
 
 
 class SiteChangeSerializer(ReasonSerializer):

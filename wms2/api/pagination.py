@@ -53,7 +53,7 @@ class KeysetPagination(BasePagination):
     params = frozenset({"ordering", "page_size", "cursor"})
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
-        """The rows of one page, one query."""
+        """The rows of one page, one query; of model instances, or of dicts that have what they are ordered by."""
         self._request = request
         self._ordering = ordering_of(request, view)
         size = whole_number(request, "page_size", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
@@ -95,7 +95,9 @@ class KeysetPagination(BasePagination):
     def _next(self) -> str | None:
         if not self._more:
             return None
-        values = [_plain(getattr(self._rows[-1], name.lstrip("-"))) for name in self._ordering]
+        last = self._rows[-1]
+        names = [name.lstrip("-") for name in self._ordering]
+        values = [_plain(last[name] if isinstance(last, dict) else getattr(last, name)) for name in names]
         cursor = signing.dumps([self._list, self._ordering, values], salt=_SALT, compress=True)
         return replace_query_param(self._request.build_absolute_uri(), "cursor", cursor)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from django.db.models import Model
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from wms2.api.pagination import KeysetPagination
+from wms2.api.pagination import KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned
 from wms2.api.problems import bad_field
+from wms2.api.shown import columns_of
 
 
 def query_and_body(request: Request) -> Any:
@@ -85,7 +85,8 @@ class ApiView(KnownQueryMixin, GenericAPIView):
 class RowsViewSet(KnownQueryMixin, GenericViewSet):
     """List and look at rows of one model. Sub-classes name queryset, serializers, filters and orderings.
 
-    ``ordering`` and ``ordering_fields`` as in :class:`wms2.api.pagination.KeysetPagination`.
+    A list's fields are columns, or computed of one (``wms2.api.shown``). ``ordering`` and ``ordering_fields`` as in
+    :class:`wms2.api.pagination.KeysetPagination`.
     """
 
     pagination_class = KeysetPagination
@@ -101,23 +102,26 @@ class RowsViewSet(KnownQueryMixin, GenericViewSet):
         return KeysetPagination.params | frozenset(filters.base_filters if filters else ())
 
     def filter_queryset(self, queryset: Any) -> Any:
-        """Filters are the list's."""
-        return super().filter_queryset(queryset) if self.action == "list" else queryset
+        """Filters are the list's; a set of them is not built for none."""
+        filters = getattr(self, "filterset_class", None)
+        asked = self.action == "list" and filters and not filters.base_filters.keys().isdisjoint(self.request.query_params)
+        return super().filter_queryset(queryset) if asked else queryset
 
     def get_serializer_class(self) -> Any:
         """The list may show less than the single row."""
         return self.list_serializer_class or self.serializer_class if self.action == "list" else self.serializer_class
 
-    def page_context(self, rows: list[Any]) -> dict[str, Any]:
-        """What the serializer needs of all rows of a page together, so that no row asks for itself."""
-        return {}
+    def compute(self, lines: list[dict[str, Any]]) -> None:
+        """Replace what computed fields are computed from (``computed_from`` of the serializer), for all lines together."""
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One page."""
-        rows = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        page: list[Model] = list(rows or ())
-        context = {**self.get_serializer_context(), **self.page_context(page)}
-        return self.get_paginated_response(self.get_serializer_class()(page, many=True, context=context).data)
+        columns = columns_of(self.get_serializer_class())
+        ordering = (name.lstrip("-") for name in ordering_of(request, self))
+        rows = self.filter_queryset(self.get_queryset()).values(*{*columns.values(), *ordering})
+        lines = [{name: row[column] for name, column in columns.items()} for row in self.paginate_queryset(rows) or ()]
+        self.compute(lines)
+        return self.get_paginated_response(lines)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One row."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from wms2 import words
 from wms2.conf import conf
@@ -21,6 +23,50 @@ register = template.Library()
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
     return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.simple_tag
+def request_name(row: Any) -> SafeString:
+    """A request's name that leads to its page, its prep id below. A tag, as are the next two: hundreds stand on a page, and a
+    template that is included costs ten times as much.
+    """
+    link = _request_link(row.request_name)
+    return link + format_html('<span class="under">{}</span>', row.prep_id) if row.prep_id else link
+
+
+@lru_cache(maxsize=5000)
+def _request_link(name: str) -> SafeString:
+    return format_html('<a class="name" href="{}">{}</a>', reverse("request-page", args=[name]), site_words(name))
+
+
+@register.simple_tag
+def status_for(status: Any, since: datetime) -> SafeString:
+    """A status in its colour, and for how long."""
+    return format_html('{} <span class="age" title="since {}">{}</span>', badge(status), exact(since), age(since))
+
+
+@register.simple_tag
+def progress(units: Any) -> SafeString:
+    """Work units as a bar and in numbers; ``units`` has them by state."""
+    done, total, unaccounted, failed = units.done, units.total, units.done_unaccounted, units.failed
+    if not total and not failed:
+        return mark_safe('<span class="quiet">none yet</span>')
+    parts = [
+        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" '
+        f'aria-label="{done} of {total} work units done{f", {unaccounted} unaccounted" if unaccounted else ""}">\n'
+        '  <rect class="bar-all" width="100" height="8"/>'
+    ]
+    if total:
+        share = round(done / total * 100)
+        parts.append(f'<rect class="bar-done" width="{share}" height="8"/>')
+        if unaccounted:
+            parts.append(f'<rect class="bar-bad" x="{share}" width="{round(unaccounted / total * 100)}" height="8"/>')
+    parts.append(f'\n</svg>\n<span class="numbers">{done:,} of {total:,}')
+    if unaccounted:
+        parts.append(f' <span class="under tone-text-bad">{unaccounted} unaccounted</span>')
+    if failed:
+        parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
+    return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
 
 
 @register.simple_tag

@@ -16,6 +16,7 @@ from requests_app.models import HoldCode, Request, RequestStatus
 from sites_app.models import Site
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from wms2.api.filters import UpperSearchFilter
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -229,10 +230,17 @@ def test_a_search_does_not_run_from_one_field_into_the_next(reader: APIClient) -
     assert names(reader, search="v1bph") == []
 
 
-def test_a_search_asks_for_the_column_as_an_index_over_its_trigrams_is_made(
-    reader: APIClient, django_assert_num_queries: Any
-) -> None:
-    with django_assert_num_queries(2) as captured:  # the token's user, the page
-        names(reader, search="bph")
-    (page,) = (query["sql"] for query in captured.captured_queries if 'FROM "requests"' in query["sql"])
-    assert """"search_text"::text LIKE '%BPH%'""" in page
+def test_a_search_asks_for_the_column_as_indexes_over_it_are_made(reader: APIClient, django_assert_num_queries: Any) -> None:
+    row = request_row(prep_id="BPH-1")
+    with django_assert_num_queries(3) as captured:  # the token's user, which requests have it, the page
+        assert names(reader, search="bph") == [row.request_name]
+    search = captured.captured_queries[1]["sql"]
+    assert search.startswith('SELECT "requests"."id" AS "pk" FROM "requests" WHERE ')
+    assert """"search_text"::text LIKE '%BPH%'""" in search
+
+
+def test_a_search_that_many_requests_answer_finds_all_of_them(reader: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UpperSearchFilter, "few", 2)
+    rows = [request_row(prep_id="BPH-1", priority=index) for index in range(4)]
+    assert names(reader, search="bph", ordering="priority") == [row.request_name for row in rows]
+    assert walk(reader, search="bph", ordering="-priority", page_size=1) == [row.request_name for row in reversed(rows)]

@@ -128,7 +128,7 @@ def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_
     workflow, dag = running(units=30, done=10)
     with_block(dag)
     # user, workflow, DAG, units (2), progress, blocks, their units, nodes done
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(6):
         standing(reader, workflow)
 
 

@@ -28,10 +28,12 @@ from requests_app.models import (
     RequestTransition,
     Workflow,
 )
+from requests_app.selectors.summary import kept_counts
 from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import losses
 from tests.support.scripted.world import World
+from wms2.row_counts import counts_fold
 
 S = RequestStatus
 #: Statuses in which nothing of the request may run or be about to.
@@ -51,6 +53,19 @@ def check(world: World) -> None:
     _accounts(world)
     _schedd(world)
     _outside(world)
+    _counts(requests)
+
+
+def _counts(requests: list[Request]) -> None:
+    """What the database keeps count of is what there is, before and after a fold."""
+    for _ in range(2):
+        kept = kept_counts()
+        assert +Counter(kept.requests) == Counter(row.status for row in requests)
+        assert +Counter(kept.held) == Counter(row.hold_code for row in requests if row.status == S.HELD)
+        assert kept.alerted_requests == sum(row.alert_code != "" for row in requests)
+        assert +Counter(kept.workflows) == Counter(Workflow.objects.values_list("status", flat=True))
+        assert +Counter(kept.blocks) == Counter(ProcessingBlock.objects.values_list("status", flat=True))
+        counts_fold()
 
 
 def _statuses(requests: list[Request]) -> None:
