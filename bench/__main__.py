@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import api_load, dag_shapes, input_scale, list_plans, splitters
+from bench import accounting, api_load, dag_shapes, input_scale, list_plans, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
+    "accounting": accounting.main,
     "splitters": splitters.main,
     "input_scale": input_scale.main,
     "list_plans": list_plans.main,

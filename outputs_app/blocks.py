@@ -8,19 +8,25 @@ sealed block waiting moves on to another one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
-from django.db.models import Count, Max, Min, QuerySet, Sum
+from django.db import connection
+from django.db.models import Case, Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Sum, When
+from django.db.models.functions import Greatest
 
-from outputs_app.asking import block_asker
+from outputs_app.asking import Wish, effects_ask
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, Membership, OpenBlock
 from wms2 import clock
 
 log = structlog.get_logger(__name__)
+#: Of ``_timed``: those that time changes; the others are whole.
+_CHANGING = Q(sealed_at__isnull=True) | Q(waits=True)
 
 
 def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
@@ -52,8 +58,7 @@ def units_join_blocks(*, workflow_id: uuid.UUID, memberships: Sequence[Membershi
         for m in memberships
     ]
     BlockWorkUnit.objects.bulk_create(members, batch_size=2000)
-    for block in blocks.values():
-        block_recount(block=block)
+    _recount([block.pk for block in blocks.values()])
 
 
 def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
@@ -65,7 +70,28 @@ def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
         if not block.members.exists() and not block.files.exists():
             block.delete()  # nothing of it is known outside; kept, it would be closed there once it is sealed
         else:
-            block_recount(block=block)
+            _recount([block.pk])
+
+
+def members_done(done: Sequence[tuple[BlockWorkUnit, int, int]]) -> None:
+    """Members that have brought so many files of so many bytes together; their blocks' sums change by what that differs from the
+    estimate. In the transaction that stores the files; nobody else changes members of a workflow meanwhile."""
+    more, files = Counter[uuid.UUID](), Counter[uuid.UUID]()
+    for member, number, size_bytes in done:
+        more[member.block_id] += size_bytes - member.size_bytes
+        files[member.block_id] += number
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE block_work_units m SET done = true, size_bytes = v.size_bytes"
+            " FROM unnest(%s::bigint[], %s::bigint[]) AS v (id, size_bytes) WHERE m.id = v.id",
+            [[member.pk for member, _, _ in done], [size_bytes for _, _, size_bytes in done]],
+        )
+        cursor.execute(
+            "UPDATE processing_blocks b SET planned_bytes = b.planned_bytes + v.more, updated_at = %(now)s,"
+            " first_file_at = CASE WHEN v.files > 0 THEN COALESCE(b.first_file_at, %(now)s) ELSE b.first_file_at END"
+            " FROM unnest(%(ids)s::uuid[], %(more)s::bigint[], %(files)s::bigint[]) AS v (id, more, files) WHERE b.id = v.id",
+            {"now": clock.now(), "ids": list(more), "more": list(more.values()), "files": [files[pk] for pk in more]},
+        )
 
 
 def blocks_seal(*, workflow_id: uuid.UUID) -> int:
@@ -79,44 +105,43 @@ def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
     """
     moved = 0
     now = clock.now()
-    for block in _filled(workflow_id).select_for_update(of=("self",)):
-        held = block.files.aggregate(files=Count("pk"), events=Sum("events"), first=Min("created_at"))
-        full = held["files"] >= limits.max_files or held["events"] >= limits.max_events
-        # most blocks are sealed when they are planned: files wait from when they are there, not from then
-        waited = max(block.sealed_at or held["first"], held["first"]) <= now - timedelta(
-            seconds=limits.unit_patience_seconds if block.sealed_at else limits.max_wait_seconds
-        )
-        if not (full or waited):
-            continue
+    files = OutputFile.objects.filter(block__workflow_id=workflow_id, block__status=BlockStatus.OPEN).order_by()
+    held = files.values("block").annotate(number=Count("pk"), all_events=Sum("events"))
+    full = held.filter(Q(number__gte=limits.max_files) | Q(all_events__gte=limits.max_events)).values("block")
+    due = _timed(workflow_id, limits).filter(_CHANGING, Q(due_at__lte=now) | Q(pk__in=full))
+    for block in due.select_for_update(of=("self",)):
         if block.sealed_at is None:
             block.sealed_at = now
             block.save(update_fields=["sealed_at", "updated_at"])
-            log.info("block sealed", block=block.dbs_block_name, why="full" if full else "old", files=held["files"])
+            log.info("block sealed", block=block.dbs_block_name, why="old" if block.due_at <= now else "full")
         moved += _move_on(block, limits)
     return moved
 
 
 def blocks_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> bool:
     """Whether ``blocks_tend`` or ``blocks_advance`` may find something to do because time has passed; only looks."""
-    now = clock.now()
-    patient = now - timedelta(seconds=limits.unit_patience_seconds)
-    waited = now - timedelta(seconds=limits.max_wait_seconds)
-    rows = _filled(workflow_id)
-    whole = rows.filter(sealed_at__isnull=False).exclude(members__done=False)
-    late = rows.filter(sealed_at__lte=patient, files__created_at__lte=patient)
-    old = rows.filter(sealed_at__isnull=True, files__created_at__lte=waited)
-    return whole.exists() or late.exists() or old.exists()
+    return _timed(workflow_id, limits).filter(~_CHANGING | Q(due_at__lte=clock.in_sql())).exists()
 
 
 def blocks_next_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> datetime | None:
-    """When time alone gives ``blocks_tend`` something to do next; None when no block waits for that."""
-    now, moments = clock.now(), []
-    for sealed_at, first in _filled(workflow_id).values_list("sealed_at").annotate(first=Min("files__created_at")):
-        if sealed_at is None:
-            moments.append(first + timedelta(seconds=limits.max_wait_seconds))
-        else:
-            moments.append(max(sealed_at, first) + timedelta(seconds=limits.unit_patience_seconds))
-    return min((moment for moment in moments if moment > now), default=None)
+    """When time alone, with nothing else happening, next gives ``blocks_tend`` something to do; None: never."""
+    moment: datetime | None = _timed(workflow_id, limits).filter(_CHANGING).aggregate(first=Min("due_at"))["first"]
+    return moment
+
+
+def _timed(workflow_id: uuid.UUID, limits: BlockLimits) -> QuerySet[Any]:
+    """OPEN blocks with files; ``waits``: for units that are not done; ``due_at``: when time changes them, if ``_CHANGING``.
+
+    Most blocks are sealed when they are planned: files wait from when they are there, not from then.
+    """
+    patience, wait = timedelta(seconds=limits.unit_patience_seconds), timedelta(seconds=limits.max_wait_seconds)
+    return _filled(workflow_id).annotate(
+        waits=Exists(BlockWorkUnit.objects.filter(block=OuterRef("pk"), done=False)),
+        due_at=Case(
+            When(sealed_at__isnull=True, then=F("first_file_at") + wait),
+            default=Greatest("sealed_at", "first_file_at") + patience,
+        ),
+    )
 
 
 def blocks_let_go(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
@@ -127,9 +152,8 @@ def blocks_let_go(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
 
 def _filled(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
     """OPEN blocks with files."""
-    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN)
-    filled = rows.filter(pk__in=OutputFile.objects.filter(block__workflow_id=workflow_id).values("block"))
-    return filled.select_related("dataset").order_by("dataset_id", "block_index")
+    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, first_file_at__isnull=False)
+    return rows.select_related("dataset").order_by("dataset_id", "block_index")
 
 
 def _move_on(block: ProcessingBlock, limits: BlockLimits) -> int:
@@ -138,9 +162,9 @@ def _move_on(block: ProcessingBlock, limits: BlockLimits) -> int:
     for member in members:
         target = _taking(block.dataset, member.size_bytes, limits)
         BlockWorkUnit.objects.filter(pk=member.pk).update(block=target)
-        block_recount(block=target)
+        _recount([target.pk])
     if members:
-        block_recount(block=block)
+        _recount([block.pk])
         first = [member.unit_id for member in members[:20]]
         log.info("units left a sealed block", block=block.dbs_block_name, units=first, count=len(members))
     return len(members)
@@ -181,35 +205,35 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
                 parents = _parents_asked(block)
                 if parents is None:
                     continue
-                _complete(block, block_asker(request_id=request_id, request_epoch=request_epoch, block=block), parents)
+                effects_ask(wishes=_complete(block, parents), request_id=request_id, request_epoch=request_epoch)
             waiting.remove(block)
             progress = True
 
 
-def _complete(block: ProcessingBlock, ask: Callable[..., Effect], parents: Iterable[Effect]) -> None:
-    """DBS hears of the block when all its files are in Rucio; it goes to tape when both know it."""
+def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
+    """DBS hears of the block when all its files are in Rucio; it goes to tape when both know it. Returns what is to be asked."""
     origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
     still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
     blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "")
-    attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES))
-    closed = ask(EffectKind.RUCIO_BLOCK_CLOSE, after=attached)
-    registered = ask(EffectKind.DBS_BLOCK, after=[*attached, *parents])
-    ask(EffectKind.RUCIO_TAPE, after=[closed, registered])
+    attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
+    closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block)
+    registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block)
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
+    return [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, [closed.key, registered.key], block)]
 
 
-def _parents_asked(block: ProcessingBlock) -> list[Effect] | None:
-    """The registrations that the block's waits for; None while one of them is not even asked for.
+def _parents_asked(block: ProcessingBlock) -> list[str] | None:
+    """Keys of the registrations that the block's waits for; None while one of them is not even asked for.
 
     Of the blocks with its files' parents; or, of a dataset that names its parents, the first block of each. Parents that are not
     of this workflow are in DBS: the input was read there.
     """
-    registrations = Effect.objects.filter(kind=EffectKind.DBS_BLOCK)
-    found: list[Effect] = []
+    registrations = Effect.objects.filter(kind=EffectKind.DBS_BLOCK).order_by("id").values_list("key", flat=True)
+    found: list[str] = []
     names = block.dataset.registration.get("parents", [])
     if names:
         for dataset in OutputDataset.objects.filter(workflow_id=block.workflow_id, name__in=names):
-            first = registrations.filter(block__dataset=dataset).order_by("id").first()
+            first = registrations.filter(block__dataset=dataset).first()
             if first is not None:
                 found.append(first)
             elif dataset.blocks.exists():
@@ -222,9 +246,12 @@ def _parents_asked(block: ProcessingBlock) -> list[Effect] | None:
     return found if len(found) == len(blocks) else None
 
 
-def block_recount(*, block: ProcessingBlock) -> None:
-    """Count the block's members and their bytes anew."""
-    sums = block.members.aggregate(total=Sum("size_bytes"))
-    ProcessingBlock.objects.filter(pk=block.pk).update(
-        total_work_units=block.members.count(), planned_bytes=sums["total"] or 0, updated_at=clock.now()
-    )
+def _recount(block_ids: Collection[uuid.UUID]) -> None:
+    """Count the blocks' members and their bytes anew."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE processing_blocks b SET total_work_units = s.units, planned_bytes = s.bytes, updated_at = %s"
+            " FROM (SELECT p.id, count(m.id) AS units, COALESCE(sum(m.size_bytes), 0) AS bytes FROM processing_blocks p"
+            " LEFT JOIN block_work_units m ON m.block_id = p.id WHERE p.id = ANY(%s) GROUP BY p.id) s WHERE b.id = s.id",
+            [clock.now(), list(block_ids)],
+        )

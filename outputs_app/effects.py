@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import connection
 from django.db.models import QuerySet
 
-from outputs_app.asking import effect_ask
+from outputs_app.asking import Wish, effect_ask
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
@@ -80,7 +81,9 @@ def _record_of(dataset: OutputDataset) -> DatasetRecord:
 
 
 def _unit_files(effect: Effect) -> list[OutputFile]:
-    return list(OutputFile.objects.filter(block=_block(effect), unit_id=effect.unit_id).order_by("lfn"))
+    """Of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
+    units = effect.payload.get("units", [effect.unit_id])
+    return list(OutputFile.objects.filter(block=_block(effect), unit_id__in=units).order_by("lfn"))
 
 
 # --- DBS -----------------------------------------------------------------------------------------------------------------
@@ -190,10 +193,13 @@ def _rucio_files(effect: Effect) -> Result:
 
 
 def _record_protected(effect: Effect, result: Result) -> None:
-    files = _unit_files(effect)
-    for file in files:
-        file.rule_id = result["rules"][file.lfn]
-    OutputFile.objects.bulk_update(files, ["rule_id"])
+    rules: dict[str, str] = result["rules"]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE output_files f SET rule_id = v.rule FROM unnest(%s::text[], %s::text[]) AS v (lfn, rule)"
+            " WHERE f.lfn = v.lfn AND f.block_id = %s",
+            [list(rules), list(rules.values()), _block(effect).pk],
+        )
 
 
 @_handles(EffectKind.RUCIO_PROTECT, _record_protected)
@@ -312,13 +318,8 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
     names_release(request_id=effect.request_id, names=[dataset.name])
     kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
     if kept_for_nobody:  # the other owner was taken back at the same time, and kept it for us
-        effect_ask(
-            EffectKind.DBS_INVALIDATE,
-            key=f"{dataset.pk}:again",
-            request_id=effect.request_id,
-            request_epoch=effect.epoch,
-            payload={"dataset_id": dataset.pk},
-        )
+        again = Wish(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
+        effect_ask(again, request_id=effect.request_id, request_epoch=effect.epoch)
 
 
 @_handles(EffectKind.DBS_INVALIDATE, _record_invalidated)

@@ -1,15 +1,19 @@
 """Runs effects: claim and commit, call with no transaction open, record and commit (docs/design/model.md, Effects).
 
-Safe in parallel and after any crash: a claim is a lease with a rising ``claim_epoch``, renewed while the call lasts; a late
-result of an older claim is dropped, and the call is simply made again. Retries follow the spec's schedule and count from the
-first failure.
+Several are claimed at once, then called and recorded one by one. Safe in parallel and after any crash: a claim is a lease with a
+rising ``claim_epoch``, renewed while the call lasts; a late result of an older claim is dropped, and the call is made again.
+Retries follow the spec's schedule and count from the first failure. What the life cycle has to know wakes the request in the
+transaction that records it (ADR 0064).
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 
 import structlog
 from django.db import OperationalError, transaction
@@ -18,7 +22,7 @@ from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.invalidation import TAKING_BACK, manifest_renew
-from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
 from outputs_app.states import blocks_become
 from outputs_app.turns import TURN_SECONDS, TurnOver
 from wms2 import clock
@@ -28,24 +32,34 @@ from wms2.errors import AwaitsPerson, LeaseLost, ServiceError, ServiceRejected, 
 from wms2.heartbeat import kept_alive
 from wms2.locks import lock_refused
 from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
+#: Effects of so many blocks are claimed at once, and so many due ones looked through for them.
+CLAIMED_TOGETHER, LOOKED_AT = 10, 200
+#: After a claim a worker begins effects for so long; the rest goes back, since what was true at the claim may no longer be.
+BEGIN_SECONDS = 2.0
 
 
 def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
     """Run due effects until none is left or ``limit`` is reached; returns the ids of the requests they belong to."""
     touched: set[uuid.UUID] = set()
     ends_at = time.monotonic() + TURN_SECONDS
-    for _ in range(limit):
-        effect = effect_claim(owner=owner)
-        if effect is None:
+    while limit > 0 and time.monotonic() <= ends_at:  # the next tick goes on; evaluations wait for this worker too
+        claimed = effects_claim(owner=owner, most=min(limit, CLAIMED_TOGETHER))
+        if not claimed:
             break
-        crash_point(f"{effect.kind}.claimed")
-        with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
-            _run_unless_locked(effect)
-        touched.add(effect.request_id)
-        if time.monotonic() > ends_at:
-            break  # the next tick goes on; evaluations wait for this worker too
+        limit -= len(claimed)
+        begin_until = time.monotonic() + BEGIN_SECONDS
+        claimed.sort(key=lambda effect: effect.kind in TAKING_BACK)  # those may last long: nothing waits behind them
+        for number, effect in enumerate(claimed):
+            if number and time.monotonic() > begin_until:
+                _give_back(claimed[number:])
+                break
+            crash_point(f"{effect.kind}.claimed")
+            with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
+                _run_unless_locked(effect)
+            touched.add(effect.request_id)
     return touched
 
 
@@ -54,44 +68,59 @@ def due_effects() -> QuerySet[Effect]:
 
     One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``).
     """
-    now = clock.now()
+    now = clock.in_sql()
     free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
     busy = Effect.objects.filter(block=OuterRef("block"), state=EffectState.CLAIMED, claim_expires_at__gte=now)
     waiting = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk")).exclude(to_effect__state=EffectState.DONE)
     return Effect.objects.filter(free, ~Exists(waiting), ~Exists(busy), epoch=F("request__epoch"))
 
 
-def effect_claim(*, owner: str) -> Effect | None:
-    """Take the oldest due effect that nobody else holds; those of blocks whose rows somebody keeps locked are passed over."""
-    passed: list[uuid.UUID | None] = []
+def effects_claim(*, owner: str, most: int) -> list[Effect]:
+    """Take the oldest due effects that nobody else holds, of each block one; those of blocks whose rows somebody keeps locked are
+    passed over."""
+    passed: set[int] = set()
+    locked: set[uuid.UUID] = set()
     while True:
+        rows = due_effects().exclude(pk__in=passed).exclude(block__in=locked).order_by("next_attempt_at", "id")
+        oldest: dict[object, Effect] = {}
+        for effect in rows.only("pk", "block_id")[:LOOKED_AT]:
+            oldest.setdefault(effect.pk if effect.block_id is None else effect.block_id, effect)
+        chosen = list(oldest.values())[:most]
+        if not chosen:
+            return []
         with transaction.atomic():
-            rows = due_effects().exclude(block__in=passed).select_for_update(skip_locked=True, of=("self",))
-            effect = rows.order_by("next_attempt_at", "id").first()
-            if effect is None:
-                return None
-            if _block_is_free(effect):
-                _take(effect, owner)
-                break
-            passed.append(effect.block_id)
-    return Effect.objects.select_related("block__dataset", "request", "unit").get(pk=effect.pk)
+            blocks = {effect.block_id for effect in chosen if effect.block_id is not None}
+            taken = ProcessingBlock.objects.select_for_update(skip_locked=True, no_key=True).filter(pk__in=blocks)
+            held = set(taken.values_list("pk", flat=True))
+            # looked at again under the locks: two claims of one block may have been chosen at the same moment
+            mine = due_effects().filter(Q(block=None) | Q(block__in=held), pk__in=[effect.pk for effect in chosen])
+            mine = mine.select_related("block__dataset", "request", "unit").order_by("next_attempt_at", "id")
+            claimed = list(mine.select_for_update(skip_locked=True, of=("self",)))
+            if claimed:
+                _take(claimed, owner)
+                return claimed
+        locked |= blocks - held
+        passed |= {effect.pk for effect in chosen}
 
 
-def _take(effect: Effect, owner: str) -> None:
-    effect.state = EffectState.CLAIMED
-    effect.claimed_by, effect.claim_epoch = owner, effect.claim_epoch + 1
-    effect.claim_expires_at = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
-    effect.attempts += 1
-    effect.save(update_fields=["state", "claimed_by", "claim_epoch", "claim_expires_at", "attempts"])
+def _take(effects: Sequence[Effect], owner: str) -> None:
+    until = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
+    changes = {"claim_epoch": F("claim_epoch") + 1, "attempts": F("attempts") + 1}
+    Effect.objects.filter(pk__in=[effect.pk for effect in effects]).update(
+        state=EffectState.CLAIMED, claimed_by=owner, claim_expires_at=until, **changes
+    )
+    for effect in effects:
+        effect.state, effect.claimed_by, effect.claim_expires_at = EffectState.CLAIMED, owner, until
+        effect.claim_epoch += 1
+        effect.attempts += 1
 
 
-def _block_is_free(effect: Effect) -> bool:
-    """Lock the block's row and look again: two claims of one block may have been chosen at the same moment."""
-    if effect.block_id is None:
-        return True
-    if not ProcessingBlock.objects.select_for_update(skip_locked=True).filter(pk=effect.block_id).exists():
-        return False
-    return due_effects().filter(pk=effect.pk).exists()
+def _give_back(effects: Sequence[Effect]) -> None:
+    """Claimed and not begun: what came before them took long, so that others may be quicker, or have taken them over."""
+    held = reduce(or_, (Q(pk=effect.pk, claim_epoch=effect.claim_epoch) for effect in effects))
+    Effect.objects.filter(held, state=EffectState.CLAIMED).update(
+        state=EffectState.PENDING, attempts=F("attempts") - 1, claimed_by="", claim_expires_at=None
+    )
 
 
 def _dag_id(effect: Effect) -> str:
@@ -141,13 +170,27 @@ def _run(effect: Effect) -> None:
 
 def _record_success(effect: Effect, result: Result) -> None:
     with transaction.atomic():
-        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.now(), last_error=""):
+        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.in_sql(), last_error=""):
             return
         HANDLERS[effect.kind].record(effect, result)
         if effect.kind not in TAKING_BACK:
             manifest_renew(request_id=effect.request_id)
+        if not _block_goes_on(effect):
+            wake([effect.request_id], "effect done")
     EFFECTS_TOTAL.labels(effect.kind, "done").inc()
     log.info("effect done", effect=effect.key, attempts=effect.attempts)
+
+
+def _block_goes_on(effect: Effect) -> bool:
+    """Whether the life cycle has nothing to do with this success, because the block's last effect is still to come.
+
+    That is its tape rule, which an OPEN block is yet to ask for and a COMPLETE one has asked for. It cannot be claimed before
+    this success is committed (one effect of a block at a time), so what is not told here is told then. An error that was told is
+    told to be over.
+    """
+    if effect.block_id is None or effect.kind == EffectKind.RUCIO_TAPE or effect.last_error:
+        return False
+    return ProcessingBlock.objects.filter(pk=effect.block_id, status__in=(BlockStatus.OPEN, BlockStatus.COMPLETE)).exists()
 
 
 def _record_portion(effect: Effect) -> None:
@@ -164,6 +207,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
             effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or clock.now()
         ):
             _tell_block(effect, error)
+            wake([effect.request_id], "effect refused")
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
     log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
 
@@ -172,7 +216,8 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
     """Not a failure: it is looked at again for as long as it takes, and an earlier failure's time is over."""
     next_at = clock.now() + timedelta(seconds=conf().rule_approval_check_seconds)
     with transaction.atomic():
-        _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at)
+        if _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at):
+            wake([effect.request_id], "effect waits")
     EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
     log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
 
@@ -191,6 +236,7 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
             _tell_block(effect, error)
             if state is EffectState.DEAD:
                 _fail_block(effect)
+            wake([effect.request_id], "effect failed")
     EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
     log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
 

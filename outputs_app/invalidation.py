@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import structlog
-from django.db.models import Count, F, Sum
+from django.db.models import Case, Count, F, Q, Sum, When
 
-from outputs_app.asking import effect_ask
+from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -50,7 +49,7 @@ def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
 
 def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     """Ask for the file that lists what has to be invalidated; asked twice it is written once."""
-    effect_ask(EffectKind.INVALIDATION_MANIFEST, key=request_id, request_id=request_id, request_epoch=request_epoch)
+    effect_ask(Wish(EffectKind.INVALIDATION_MANIFEST, request_id), request_id=request_id, request_epoch=request_epoch)
 
 
 def manifest_renew(*, request_id: uuid.UUID) -> None:
@@ -59,12 +58,11 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
     In the transaction that records it. A writing that is under way has not seen it: its result does not count, and the next one
     comes when it is over.
     """
-    now = clock.now()
-    rows = Effect.objects.filter(request_id=request_id, kind=EffectKind.INVALIDATION_MANIFEST)
-    rows.filter(state=EffectState.DONE).update(state=EffectState.PENDING, next_attempt_at=now)
-    rows.filter(state=EffectState.CLAIMED).update(
+    now, held = clock.in_sql(), Q(state=EffectState.CLAIMED)
+    rows = Effect.objects.filter(key=Wish(EffectKind.INVALIDATION_MANIFEST, request_id).key)
+    rows.filter(held | Q(state=EffectState.DONE)).update(
         state=EffectState.PENDING,
-        next_attempt_at=now + timedelta(seconds=WRITING_SECONDS),
+        next_attempt_at=Case(When(held, then=now + timedelta(seconds=WRITING_SECONDS)), default=now),
         claim_epoch=F("claim_epoch") + 1,
         claimed_by="",
         claim_expires_at=None,
@@ -84,14 +82,14 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
-    manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST))
+    manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
+    wishes = []
     for dataset in datasets:
-        ask = partial(
-            effect_ask, key=dataset.pk, request_id=request_id, request_epoch=request_epoch, payload={"dataset_id": dataset.pk}
-        )
-        rules = ask(EffectKind.RUCIO_RELEASE, after=manifest)
-        ask(EffectKind.DBS_INVALIDATE, after=[rules])  # the files stay valid as long as a rule keeps them
+        rules = Wish(EffectKind.RUCIO_RELEASE, dataset.pk, manifest, payload={"dataset_id": dataset.pk})
+        # the files stay valid as long as a rule keeps them
+        wishes += [rules, Wish(EffectKind.DBS_INVALIDATE, dataset.pk, [rules.key], payload=rules.payload)]
+    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     return len(datasets)
 
 

@@ -121,17 +121,24 @@ def _locked(request_id: uuid.UUID) -> list[OwnedDataset]:
     return list(OwnedDataset.objects.select_for_update().filter(name__in=list(names)).order_by("name"))
 
 
+def names_shared(datasets: Iterable[OutputDataset]) -> frozenset[str]:
+    """Those of a request's datasets that others write into too; locked, so that two of a family account one after the other."""
+    names = {dataset.name: dataset.pk for dataset in datasets}
+    others = OutputDataset.objects.filter(name__in=names).exclude(pk__in=names.values())
+    shared = frozenset(others.values_list("name", flat=True))
+    if shared:
+        list(OwnedDataset.objects.select_for_update().filter(name__in=shared).order_by("name"))
+    return shared
+
+
 def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> None:
     """New files may bring no lumi that a valid file of another request has in the same dataset.
 
-    Lumis are split over files within one request, so its own are not looked at. Costs a query where nobody shares the dataset.
+    Lumis are split over files within one request, so its own are not looked at. For ``names_shared`` only.
 
     Raises:
         LedgerViolation: names the lumi and the file.
     """
-    if not OutputDataset.objects.filter(name=dataset.name).exclude(pk=dataset.pk).exists():
-        return
-    OwnedDataset.objects.select_for_update().filter(name=dataset.name).first()  # two of a family account one after the other
     new = {(run, lumi) for file in lumis for run, pairs in file.items() for lumi, _ in pairs}
     runs = sorted({run for run, _ in new})
     others = OutputFile.objects.filter(dataset__name=dataset.name, validity=Validity.VALID).exclude(dataset=dataset)

@@ -8,12 +8,14 @@ twice the same as once.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
-from outputs_app.asking import block_asker, effect_ask
-from outputs_app.blocks import block_recount
+from outputs_app.asking import Wish, effects_ask
+from outputs_app.blocks import members_done
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,
@@ -24,14 +26,16 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.owning import lumis_refuse_twice
+from outputs_app.owning import lumis_refuse_twice, names_shared
 from outputs_app.states import blocks_become
-from outputs_app.values import DatasetRecord, UnitOutputs
+from outputs_app.values import DatasetRecord, MergedFile, UnitOutputs
 from wms2 import clock
 from wms2.audit import audited
 from wms2.errors import InvalidTransition, LedgerViolation
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 from wms2.wakes import wake
+
+Content = tuple[int, int, str, int]
 
 
 def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord]) -> None:
@@ -44,60 +48,119 @@ def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord])
         )
 
 
-def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> int:
-    """Store a completed unit's files and ask for their registration and protection; returns the number of files.
+def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs]) -> dict[int, LedgerViolation]:
+    """Store the files of completed units and ask for their registration and protection, once per block (ADR 0064).
 
-    Raises:
-        LedgerViolation: a file for a dataset the unit does not belong to, a known LFN with other content, files that are
-            parents of each other, or lumis that another request's valid file has in the dataset.
+    Returns unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known LFN
+    with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or a
+    block that is registered already. The number of statements does not depend on the number of units.
     """
-    memberships = {
-        m.dataset.name: m for m in BlockWorkUnit.objects.select_related("block", "dataset").filter(unit_id=outputs.unit_id)
-    }
-    strangers = {f.dataset for f in outputs.files} - memberships.keys()
-    if strangers:
-        raise LedgerViolation(f"{outputs.unit_name}: files for datasets it does not belong to: {sorted(strangers)}")
-    _refuse_changed_files(outputs)
-    for name, member in sorted(memberships.items()):
-        lumis_refuse_twice(dataset=member.dataset, lumis=[f.lumis for f in outputs.files if f.dataset == name])
-    _refuse_circular_parents(outputs)
-    _refuse_registered_blocks(outputs, memberships.values())
+    known = _known(outputs)
+    refused: dict[int, LedgerViolation] = {}
+    done: list[tuple[BlockWorkUnit, UnitOutputs, list[MergedFile]]] = []
+    for unit in outputs:
+        members = known.members[unit.unit_id]
+        try:
+            _refuse(unit, known)
+        except LedgerViolation as error:
+            refused[unit.unit_id] = error
+            continue
+        known.files.update(_contents(unit))  # no other unit may bring them
+        done += [(member, unit, [f for f in unit.files if f.dataset == name]) for name, member in members.items()]
     OutputFile.objects.bulk_create(
-        [
-            OutputFile(
-                lfn=f.lfn,
-                dataset=memberships[f.dataset].dataset,
-                block=memberships[f.dataset].block,
-                unit_id=outputs.unit_id,
-                rse=outputs.rse,
-                size_bytes=f.size_bytes,
-                adler32=f.adler32,
-                events=f.events,
-                lumis={run: [list(pair) for pair in pairs] for run, pairs in f.lumis.items()},
-                parents=list(f.parents),
-            )
-            for f in outputs.files
-        ],
-        ignore_conflicts=True,
+        [_file_row(member, unit, file) for member, unit, files in done for file in files], ignore_conflicts=True
     )
-    for name, member in memberships.items():
-        size = sum(f.size_bytes for f in outputs.files if f.dataset == name)
-        BlockWorkUnit.objects.filter(pk=member.pk).update(done=True, size_bytes=size)
-        block_recount(block=member.block)
-    for member in memberships.values():
-        _ask_unit_effects(request_id, request_epoch, member, outputs)
-    return len(outputs.files)
+    wishes = _registrations((member, unit.unit_id) for member, unit, files in done if files and not member.done)
+    members_done([(member, len(files), sum(file.size_bytes for file in files)) for member, _, files in done])
+    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    return refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the outputs of some units are compared with."""
+
+    members: Mapping[int, Mapping[str, BlockWorkUnit]]  # unit -> name of the dataset -> its place there
+    told: frozenset[uuid.UUID]  # blocks that DBS is told of, or will be
+    shared: frozenset[str]  # datasets that other requests write into
+    files: dict[str, Content] = field(default_factory=dict)
+
+
+def _known(outputs: Sequence[UnitOutputs]) -> _Known:
+    members: dict[int, dict[str, BlockWorkUnit]] = {unit.unit_id: {} for unit in outputs}
+    rows = BlockWorkUnit.objects.filter(unit_id__in=members).select_related("block", "dataset").order_by("dataset__name", "id")
+    for member in rows:
+        members[member.unit_id][member.dataset.name] = member
+    blocks = {member.block.pk: member.block for places in members.values() for member in places.values()}
+    asked = Effect.objects.filter(kind=EffectKind.DBS_BLOCK, block__in=blocks).values_list("block_id", flat=True)
+    files = OutputFile.objects.filter(lfn__in=[file.lfn for unit in outputs for file in unit.files])
+    return _Known(
+        members,
+        frozenset(blocks.keys() & set(asked)) | {pk for pk, block in blocks.items() if block.dbs_block_closed},
+        names_shared({member.dataset for places in members.values() for member in places.values()}),
+        {row[0]: row[1:] for row in files.values_list("lfn", "unit_id", "size_bytes", "adler32", "events")},
+    )
+
+
+def _refuse(unit: UnitOutputs, known: _Known) -> None:
+    members = known.members[unit.unit_id]
+    strangers = {f.dataset for f in unit.files} - members.keys()
+    if strangers:
+        raise LedgerViolation(f"{unit.unit_name}: files for datasets it does not belong to: {sorted(strangers)}")
+    for lfn, content in _contents(unit).items():
+        if known.files.get(lfn, content) != content:
+            raise LedgerViolation(f"{unit.unit_name}: {lfn} is already known with other content")
+    for name in sorted(members.keys() & known.shared):
+        lumis_refuse_twice(dataset=members[name].dataset, lumis=[f.lumis for f in unit.files if f.dataset == name])
+    _refuse_circular_parents(unit)
+    for member in members.values():  # DBS takes files for a block that is registered, and leaves its counts as they were
+        if member.block_id in known.told and not member.done:
+            raise LedgerViolation(f"{unit.unit_name}: its block {member.block.dbs_block_name} is registered already")
+
+
+def _contents(unit: UnitOutputs) -> dict[str, Content]:
+    return {file.lfn: (unit.unit_id, file.size_bytes, file.adler32, file.events) for file in unit.files}
+
+
+def _file_row(member: BlockWorkUnit, unit: UnitOutputs, file: MergedFile) -> OutputFile:
+    return OutputFile(
+        lfn=file.lfn,
+        dataset=member.dataset,
+        block=member.block,
+        unit_id=unit.unit_id,
+        rse=unit.rse,
+        size_bytes=file.size_bytes,
+        adler32=file.adler32,
+        events=file.events,
+        lumis=file.lumis,
+        parents=file.parents,
+    )
+
+
+def _registrations(done: Iterable[tuple[BlockWorkUnit, int]]) -> list[Wish]:
+    """Per block: replicas, then source rules, of all units that are done now; DBS hears of them with their whole block.
+
+    A unit is done once, so the first of them names the effect, and its files are in no other.
+    """
+    units: dict[ProcessingBlock, list[int]] = defaultdict(list)
+    for member, unit_id in done:
+        units[member.block].append(unit_id)
+    wishes: list[Wish] = []
+    for block, ids in units.items():
+        first = min(ids)
+        there = Wish(EffectKind.RUCIO_BLOCK, block.pk, block=block)
+        common: dict[str, Any] = {"block": block, "unit_id": first, "payload": {"units": sorted(ids)}}
+        attached = Wish(EffectKind.RUCIO_FILES, f"{block.pk}:{first}", [there.key], **common)
+        wishes += [there, attached, Wish(EffectKind.RUCIO_PROTECT, attached.of, [attached.key], **common)]
+    return wishes
 
 
 def datasets_publish(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> bool:
     """Ask that the datasets of a request, whole by now, become VALID: DBS's default queries hide others. Whether all are."""
-    asked = [
-        effect_ask(EffectKind.DBS_VALID, key=pk, request_id=request_id, request_epoch=request_epoch, payload={"dataset_id": pk})
-        for pk in OutputDataset.objects.filter(workflow_id=workflow_id, files__isnull=False)
-        .values_list("pk", flat=True)
-        .distinct()
-    ]
-    return all(effect.state == EffectState.DONE for effect in asked)
+    rows = OutputDataset.objects.filter(workflow_id=workflow_id, files__isnull=False).values_list("pk", flat=True).distinct()
+    wishes = [Wish(EffectKind.DBS_VALID, pk, payload={"dataset_id": pk}) for pk in rows]
+    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    return all(effect.state == EffectState.DONE for effect in asked.values())
 
 
 def _refuse_circular_parents(outputs: UnitOutputs) -> None:
@@ -128,6 +191,7 @@ def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
         failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
         blocks_become(failed.exclude(tape_rule_id=""), BlockStatus.ARCHIVED)
         blocks_become(failed, BlockStatus.OPEN)
+    wake([effect.request_id], "effect retried")
 
 
 def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
@@ -141,7 +205,6 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
         if why := effect_retry_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
         effect_retry(effect=effect, reopen=not effect.request.has_failed)
-        wake([effect.request_id], "effect retried")
         nudge(RUN_EFFECTS)
         nudge(EVALUATE_REQUEST, str(effect.request_id))
 
@@ -153,31 +216,3 @@ def effect_retry_refused(effect: Effect) -> str:
     if effect.epoch != effect.request.epoch:
         return f"It is not wanted any more: the outputs of {effect.request.request_name} are taken back."
     return ""
-
-
-def _ask_unit_effects(request_id: uuid.UUID, request_epoch: int, member: BlockWorkUnit, outputs: UnitOutputs) -> None:
-    """Ask for replicas and source rules of a unit's files of one dataset; DBS hears of them with their whole block."""
-    if not any(file.dataset == member.dataset.name for file in outputs.files):
-        return
-    ask = block_asker(request_id=request_id, request_epoch=request_epoch, block=member.block)
-    per_unit = f"{member.block.pk}:{outputs.unit_id}"
-    there = ask(EffectKind.RUCIO_BLOCK)
-    attached = ask(EffectKind.RUCIO_FILES, key=per_unit, after=[there], unit_id=outputs.unit_id)
-    ask(EffectKind.RUCIO_PROTECT, key=per_unit, after=[attached], unit_id=outputs.unit_id)
-
-
-def _refuse_registered_blocks(outputs: UnitOutputs, members: Iterable[BlockWorkUnit]) -> None:
-    """DBS takes files for a block that is registered, and leaves its counts as they were: the guard is ours."""
-    for member in members:
-        told = member.block.dbs_block_closed or member.block.effects.filter(kind=EffectKind.DBS_BLOCK).exists()
-        if told and not member.done:
-            raise LedgerViolation(f"{outputs.unit_name}: its block {member.block.dbs_block_name} is registered already")
-
-
-def _refuse_changed_files(outputs: UnitOutputs) -> None:
-    new = {f.lfn: f for f in outputs.files}
-    for row in OutputFile.objects.filter(lfn__in=new):
-        file = new[row.lfn]
-        known = (row.unit_id, row.size_bytes, row.adler32, row.events)
-        if known != (outputs.unit_id, file.size_bytes, file.adler32, file.events):
-            raise LedgerViolation(f"{outputs.unit_name}: {row.lfn} is already known with other content")

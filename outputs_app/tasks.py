@@ -6,10 +6,9 @@ from celery import shared_task
 
 from outputs_app.executor import effects_run_due
 from wms2.identity import process_name
-from wms2.wakes import wake
 
 
 @shared_task(name="outputs_app.tasks.run_effects", ignore_result=True)
 def run_effects() -> None:
     """Run what is due."""
-    wake(effects_run_due(owner=process_name()), "effects")
+    effects_run_due(owner=process_name())

@@ -5,7 +5,7 @@ Raises only: ``LedgerViolation`` for work that was not claimed or was done twice
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from dags_app.manifest import Manifest, ManifestOutput, ManifestProblem, ProcessedFile
@@ -18,13 +18,21 @@ from wms2.errors import LedgerViolation
 Intervals = tuple[tuple[int, int], ...]
 
 
-def manifest_compare(*, unit: WorkUnit, manifest: Manifest, wanted: WantedLumis | None) -> None:
+def claims_of(unit_ids: Collection[int]) -> dict[int, list[WorkUnitClaim]]:
+    """Unit -> its live claims, with their input files; every unit that was asked for is there."""
+    found: dict[int, list[WorkUnitClaim]] = {unit_id: [] for unit_id in unit_ids}
+    for claim in WorkUnitClaim.objects.filter(unit_id__in=found, live=True).select_related("input_file").order_by("id"):
+        found[claim.unit_id].append(claim)
+    return found
+
+
+def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, wanted: WantedLumis | None) -> None:
     """Compare all that the unit's jobs processed with its live claims, and the merged files of each output with that.
 
     Args:
+        claims: as ``claims_of`` gives them.
         wanted: which lumis of its input the request wants; None without input.
     """
-    claims = list(unit.claims.filter(live=True).select_related("input_file"))
     kinds = {claim.kind.lower for claim in claims}
     if kinds <= {WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS}:
         _compare_generated(unit, claims, manifest)
@@ -37,7 +45,7 @@ def manifest_compare(*, unit: WorkUnit, manifest: Manifest, wanted: WantedLumis 
             _compare_pieces(unit, claims, manifest, output)
 
 
-def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest) -> None:
+def _compare_generated(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest) -> None:
     wanted = sum(c.events for c in claims)
     got = sum(job.processed.events for job in manifest.claimants)
     if got > wanted:
@@ -47,7 +55,7 @@ def _compare_generated(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Ma
     _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
 
 
-def _compare_files(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
+def _compare_files(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
     """Of files of which everything is wanted exactly the claimed events; of those that a mask cuts exactly the wanted lumis."""
     wanted: dict[str, list[tuple[int, int]]] = {}
     chosen: dict[str, LumiRanges] = {}
@@ -98,7 +106,7 @@ def _beyond(spans: Intervals, limits: Intervals | None) -> bool:
     return limits is None or bool(lumis.subtract({0: lumis.merged(sorted(spans))}, {0: lumis.merged(sorted(limits))}))
 
 
-def _compare_pieces(unit: WorkUnit, claims: list[WorkUnitClaim], manifest: Manifest, output: ManifestOutput) -> None:
+def _compare_pieces(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, output: ManifestOutput) -> None:
     """The merged files of an output together hold each piece of the unit's work: once, or in shares."""
     held = [file.pieces for file in output.files if file.pieces is not None]
     shared = any(pieces.shared for pieces in held)
@@ -146,7 +154,7 @@ def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> No
         raise ManifestProblem(f"{unit.name}: claimed {what} are missing: {dict(missing)}")
 
 
-def _claimed_lumis(claims: list[WorkUnitClaim], kind: int) -> LumiRanges:
+def _claimed_lumis(claims: Sequence[WorkUnitClaim], kind: int) -> LumiRanges:
     return lumis.from_intervals(
         (claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims if claim.kind.lower == kind
     )

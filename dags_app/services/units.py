@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from django.db import connection
 from django.db.models import Case, F, TextField, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
@@ -16,13 +17,12 @@ from dags_app.dagman import NodeState
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
-from dags_app.planning.wanted import WantedLumis
 from dags_app.services import dag_files
-from dags_app.services.claims import manifest_compare
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import StaleState
 
 log = structlog.get_logger(__name__)
+_OPEN = [WorkUnitState.PLANNED.value, WorkUnitState.DONE_UNACCOUNTED.value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,17 @@ def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
     )
 
 
-def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
+def dag_fences(dag: DAG) -> frozenset[int]:
+    """The fences of all submissions of the DAG's directory."""
+    intents = DAGHistory.objects.filter(dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT)
+    return frozenset(intents.values_list("detail__fence", flat=True))
+
+
+def unit_read(*, unit: WorkUnit, dag: DAG, fences: frozenset[int]) -> tuple[Manifest, str]:
     """The unit's manifest, checked against what was asked.
+
+    Args:
+        fences: as ``dag_fences`` gives them.
 
     Raises:
         ManifestProblem: missing, torn, of another request or unit, of an unknown or newer fence.
@@ -76,10 +85,7 @@ def unit_read(*, unit: WorkUnit, dag: DAG) -> tuple[Manifest, str]:
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")
-    intents = DAGHistory.objects.filter(
-        dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT, detail__fence=manifest.fence
-    )
-    if not intents.exists():
+    if manifest.fence not in fences:
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256
 
@@ -90,31 +96,42 @@ def unit_ended_at(*, unit: WorkUnit, dag: DAG) -> datetime | None:
     return datetime.fromtimestamp(inner.ended_at, UTC) if inner is not None else None
 
 
-def unit_settle(*, unit: WorkUnit, dag: DAG, manifest: Manifest, sha256: str, wanted: WantedLumis | None = None) -> int:
-    """PLANNED or unaccounted -> DONE when the manifest equals the claim; in the caller's transaction. Returns its events.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A unit whose manifest equals its claims."""
 
-    Args:
-        wanted: which lumis of its input the request wants; None without input.
+    unit: WorkUnit
+    manifest: Manifest
+    sha256: str
+
+    @property
+    def events(self) -> int:
+        """What its jobs processed."""
+        return sum(job.processed.events for job in self.manifest.claimants)
+
+
+def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
+    """PLANNED or unaccounted -> DONE, all or none, in the caller's transaction.
 
     Raises:
-        LedgerViolation: the unit processed work that it did not claim, or processed something twice.
-        ManifestProblem: claimed work is missing.
+        StaleState: one of them is no longer open.
     """
-    manifest_compare(unit=unit, manifest=manifest, wanted=wanted)
-    rows = WorkUnit.objects.filter(pk=unit.pk, state__in=(WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)).update(
-        state=WorkUnitState.DONE,
-        site=manifest.site,
-        rse=manifest.rse,
-        fence=manifest.fence,
-        manifest_sha256=sha256,
-        problem="",
-        problem_since=None,
-        done_at=timezone.now(),
-    )
-    if rows != 1:
-        raise StaleState(f"work unit {unit.name} is no longer open")
-    DAG.objects.filter(pk=dag.pk).update(units_done=F("units_done") + 1)
-    return sum(job.processed.events for job in manifest.claimants)
+    columns = [
+        (row.unit.pk, row.manifest.site, row.manifest.rse, row.manifest.fence, row.sha256) for row in settled
+    ]  # an UPDATE of its own for each would cost as much as all else of its account
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE work_units u SET state = %s, site = v.site, rse = v.rse, fence = v.fence, manifest_sha256 = v.sha256,"
+            " problem = '', problem_since = NULL, done_at = %s"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::text[]) AS v (id, site, rse, fence, sha256)"
+            " WHERE u.id = v.id AND u.state = ANY(%s) RETURNING u.id",
+            [WorkUnitState.DONE, timezone.now(), *map(list, zip(*columns, strict=True)), _OPEN],
+        )
+        changed = {pk for (pk,) in cursor.fetchall()}
+    gone = [row.unit.name for row in settled if row.unit.pk not in changed]
+    if gone:
+        raise StaleState(f"work units are no longer open: {gone[:3]}")
+    DAG.objects.filter(pk=dag.pk).update(units_done=F("units_done") + len(settled))
 
 
 def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:

@@ -65,6 +65,7 @@ class ProcessingBlock(models.Model):
     total_work_units = models.PositiveIntegerField(default=0)
     planned_bytes = models.BigIntegerField(default=0, help_text="estimates of planned members, measured bytes of done ones")
     sealed_at = models.DateTimeField(null=True, blank=True, help_text="takes no more units")
+    first_file_at = models.DateTimeField(null=True, blank=True, help_text="of its members the first was accounted that has files")
     origin_rse = models.CharField(max_length=100, blank=True, help_text="the RSE that holds most of its bytes")
     tape_rule_id = models.CharField(max_length=100, blank=True)
     last_rucio_attempt = models.DateTimeField(null=True, blank=True)
@@ -92,6 +93,7 @@ class ProcessingBlock(models.Model):
         indexes = (
             models.Index(fields=("workflow",), name="idx_processing_blocks_workflow"),
             models.Index(fields=("status",), name="idx_processing_blocks_status"),
+            models.Index(fields=("workflow",), name="idx_blocks_open", condition=Q(status=BlockStatus.OPEN)),
             models.Index(fields=("created_at",), name="idx_blocks_created"),
             models.Index(fields=("updated_at",), name="idx_blocks_updated"),
         )

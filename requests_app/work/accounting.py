@@ -1,30 +1,36 @@
-"""Carrying completed work units from the DAG to the outputs: manifest, file rows and completion in one transaction.
+"""Carrying completed work units from the DAG to the outputs: manifests, file rows and completion, a batch in one transaction.
 
 The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.7; docs/design/model.md, A unit is done).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import structlog
 from django.utils import timezone
 
-from dags_app.manifest import Manifest, ManifestProblem
+from dags_app.manifest import ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.wanted import WantedLumis
+from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.failures import failures_sweep
 from dags_app.services.lost_queue import lost_unit_nodes
 from dags_app.services.units import (
+    Settled,
     UnitNodes,
+    dag_fences,
     unit_ended_at,
     unit_nodes,
     unit_nodes_final,
     unit_read,
-    unit_settle,
     unit_unaccounted,
+    units_settle,
     units_to_account,
 )
 from outputs_app.blocks import blocks_advance, blocks_tend
-from outputs_app.services import unit_register
+from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -37,6 +43,8 @@ from wms2.metrics import TRACKING_SECONDS
 from wms2.nudge import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
+#: So many units are read, compared and accounted together: their cost no longer falls beyond, and their manifests are in memory.
+BATCH = 100
 
 
 def account(evaluation: Evaluation, dag: DAG) -> int:
@@ -83,26 +91,15 @@ def account_lost(evaluation: Evaluation, dag: DAG) -> int:
 def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
     """Every unit is looked at, also after one has violated its claim: what the others did well must not be done again."""
     count = 0
-    violation: LedgerViolation | None = None
-    wanted = _wanted(evaluation)
-    for unit in units_to_account(dag=dag, done=nodes.done):
-        try:
-            manifest, sha256 = unit_read(unit=unit, dag=dag)
-            unit_account(evaluation, dag, unit, manifest, sha256, wanted)
-            count += 1
-        except ManifestProblem as problem:
-            unit_unaccounted(unit=unit, problem=str(problem))
-            alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
-        except LedgerViolation as error:
-            log.error("work unit violates its claim", unit=unit.name, unit_id=unit.pk, problem=str(error))
-            violation = violation or error
-    if count:
-        with evaluation.fenced():
-            blocks_tend(workflow_id=dag.workflow_id, limits=block_limits(evaluation.request.workflow))
-            blocks_advance(workflow_id=dag.workflow_id, request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch)
-            nudge(RUN_EFFECTS)
-    if violation is not None:
-        raise violation
+    violations: list[LedgerViolation] = []
+    units = units_to_account(dag=dag, done=nodes.done)
+    for first in range(0, len(units), BATCH):
+        settled, wrong = _compared(evaluation, dag, units[first : first + BATCH])
+        done, refused = _units_account(evaluation, dag, settled) if settled else (0, [])
+        count += done
+        violations += [*wrong, *refused]
+    if violations:
+        raise violations[0]
     return count
 
 
@@ -125,35 +122,58 @@ def _wanted(evaluation: Evaluation) -> WantedLumis | None:
     return WantedLumis(wanted) if wanted is not None else None
 
 
-def unit_account(
-    evaluation: Evaluation, dag: DAG, unit: WorkUnit, manifest: Manifest, sha256: str, wanted: WantedLumis | None
-) -> None:
-    """One transaction: the unit is DONE, its files are rows, their registration is asked for."""
+def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tuple[list[Settled], list[LedgerViolation]]:
+    """The units whose manifests equal their claims, and the violations of others; what is missing is kept with its unit.
+
+    Reads files: no transaction is open.
+    """
+    settled, violations = [], []
+    claims, fences, wanted = claims_of([unit.pk for unit in units]), dag_fences(dag), _wanted(evaluation)
+    for unit in units:
+        try:
+            manifest, sha256 = unit_read(unit=unit, dag=dag, fences=fences)
+            manifest_compare(unit=unit, claims=claims[unit.pk], manifest=manifest, wanted=wanted)
+            settled.append(Settled(unit, manifest, sha256))
+        except ManifestProblem as problem:
+            unit_unaccounted(unit=unit, problem=str(problem))
+            alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
+        except LedgerViolation as error:
+            violations.append(_told(unit, error))
+    return settled, violations
+
+
+def _told(unit: WorkUnit, error: LedgerViolation) -> LedgerViolation:
+    log.error("work unit violates its claim", unit=unit.name, unit_id=unit.pk, problem=str(error))
+    return error
+
+
+def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled]) -> tuple[int, list[LedgerViolation]]:
+    """One transaction: the units are DONE, their files are rows, their registration is asked for, blocks that are whole by that
+    too. Returns how many there are, and the violations of those whose files cannot be registered, of which nothing is written."""
+    request = evaluation.request
+    limits = block_limits(request.workflow)
     crash_point("register.claimed")
     with evaluation.fenced():
-        events = unit_settle(unit=unit, dag=dag, manifest=manifest, sha256=sha256, wanted=wanted)
-        files = unit_register(
-            request_id=evaluation.request.pk, request_epoch=evaluation.request.epoch, outputs=_outputs(unit, manifest)
-        )
-        Event.objects.create(
-            request=evaluation.request,
-            kind="work_unit.done",
-            data={"unit": unit.name, "site": manifest.site, "events": events, "files": files},
-        )
-        nudge(RUN_EFFECTS)
+        refused = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=[_outputs(row) for row in settled])
+        done = [row for row in settled if row.unit.pk not in refused]
+        if done:
+            units_settle(dag=dag, settled=done)
+            Event.objects.bulk_create(Event(request=request, kind="work_unit.done", data=_said(row)) for row in done)
+            blocks_tend(workflow_id=dag.workflow_id, limits=limits)
+            blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+            nudge(RUN_EFFECTS)
     crash_point("register.recorded")
-    ended_at = unit_ended_at(unit=unit, dag=dag)
-    if ended_at is not None:
-        TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
-    log.info(
-        "work unit done",
-        request_name=evaluation.request.request_name,
-        dag_id=str(dag.pk),
-        unit=unit.name,
-        site=manifest.site,
-        events=events,
-        files=files,
-    )
+    for row in done:
+        ended_at = unit_ended_at(unit=row.unit, dag=dag)
+        if ended_at is not None:
+            TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
+        log.info("work unit done", request_name=request.request_name, dag_id=str(dag.pk), **_said(row))
+    return len(done), [_told(row.unit, refused[row.unit.pk]) for row in settled if row.unit.pk in refused]
+
+
+def _said(row: Settled) -> dict[str, Any]:
+    files = sum(len(output.files) for output in row.manifest.outputs)
+    return {"unit": row.unit.name, "site": row.manifest.site, "events": row.events, "files": files}
 
 
 def unaccounted(dag: DAG) -> list[str]:
@@ -162,11 +182,11 @@ def unaccounted(dag: DAG) -> list[str]:
     return [f"{unit.name}: {unit.problem}" for unit in rows]
 
 
-def _outputs(unit: WorkUnit, manifest: Manifest) -> UnitOutputs:
+def _outputs(row: Settled) -> UnitOutputs:
     return UnitOutputs(
-        unit_id=unit.pk,
-        unit_name=unit.name,
-        rse=manifest.rse,
+        unit_id=row.unit.pk,
+        unit_name=row.unit.name,
+        rse=row.manifest.rse,
         files=tuple(
             MergedFile(
                 dataset=output.dataset,
@@ -177,7 +197,7 @@ def _outputs(unit: WorkUnit, manifest: Manifest) -> UnitOutputs:
                 lumis={str(run): tuple((lumi, events) for lumi, events in pairs) for run, pairs in file.lumis.items()},
                 parents=tuple(file.parents),
             )
-            for output in manifest.outputs
+            for output in row.manifest.outputs
             for file in output.files
         ),
     )

@@ -36,6 +36,7 @@ def blocks_look_after(evaluation: Evaluation) -> None:
     workflow = Workflow.objects.filter(request=request).first()
     if workflow is None:
         return
+    request.workflow = workflow  # the handlers need not read it again
     limits = block_limits(workflow)
     if not blocks_due(workflow_id=workflow.pk, limits=limits):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -14,6 +15,7 @@ from outputs_app.blocks import (
     blocks_advance,
     blocks_due,
     blocks_let_go,
+    blocks_next_due,
     blocks_open,
     blocks_seal,
     blocks_tend,
@@ -30,10 +32,10 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.services import effect_retry, unit_register
+from outputs_app.services import effect_retry
 from outputs_app.values import BlockLimits, Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
-from tests.support.rows import dag_row, unit_row, workflow_row
+from tests.support.rows import dag_row, unit_register, unit_row, workflow_row
 from wms2.errors import LedgerViolation
 
 pytestmark = pytest.mark.django_db
@@ -220,7 +222,7 @@ def age(**hours: float) -> None:
     """Let the first block's files and seal be so old."""
     block = ProcessingBlock.objects.get(block_index=0)
     if "files" in hours:
-        OutputFile.objects.filter(block=block).update(created_at=timezone.now() - timedelta(hours=hours["files"]))
+        ProcessingBlock.objects.filter(pk=block.pk).update(first_file_at=timezone.now() - timedelta(hours=hours["files"]))
     if "seal" in hours:
         ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=timezone.now() - timedelta(hours=hours["seal"]))
 
@@ -325,3 +327,25 @@ def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_eff
     advance(workflow)
 
     assert indexes(workflow, BlockStatus.ARCHIVED) == [0], "nothing would make it archived a second time"
+
+
+def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, django_assert_num_queries: Any) -> None:
+    def due_in() -> float | None:
+        moment = blocks_next_due(workflow_id=workflow.pk, limits=limits())
+        return None if moment is None else round((moment - timezone.now()).total_seconds() / 3600, 2)
+
+    done_unit, _ = join(workflow, 0, 0)
+    assert due_in() is None, "a block without files has time"
+    done(workflow, done_unit, "/store/a.root")
+    assert due_in() == 1, "an unsealed one takes units for so long after its first file"
+    age(files=2)
+    assert due_in() == -1
+    blocks_seal(workflow_id=workflow.pk)
+    age(seal=3)
+    assert due_in() == 22, "a sealed one waits for units for a day"
+    BlockWorkUnit.objects.update(done=True)
+    assert due_in() is None, "one that is whole waits for nothing that time brings"
+    with django_assert_num_queries(1):
+        blocks_due(workflow_id=workflow.pk, limits=limits())
+    with django_assert_num_queries(1):
+        blocks_next_due(workflow_id=workflow.pk, limits=limits())

@@ -11,10 +11,9 @@ from django.db import connection
 from dags_app.models import WorkUnit
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
-from outputs_app.services import unit_register
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
-from tests.support.rows import dag_row, unit_row, workflow_row
+from tests.support.rows import dag_row, unit_register, unit_row, workflow_row
 
 pytestmark = pytest.mark.django_db
 MIGRATION = importlib.import_module("outputs_app.migrations.0005_dbs_by_block")

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from outputs_app import executor, turns
 from outputs_app.blocks import units_join_blocks
-from outputs_app.effects import Handler
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
-from outputs_app.services import effect_retry
+from outputs_app.effects import HANDLERS, Handler
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
+from outputs_app.services import effect_retry, effect_retry_now
 from outputs_app.values import Membership
 from requests_app.models import Request, RequestStatus
 from tests.support.faults import fault
 from tests.support.locking import paused
-from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, new_block, request_row, unit_row, workflow_row
 from tests.support.services import until
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, LeaseLost, ServiceRejected, ServiceUnavailable
+from wms2.models import Wake
 
 pytestmark = pytest.mark.django_db
 
@@ -135,9 +140,8 @@ def test_a_broken_effect_does_not_stop_the_others_and_is_told(block, outside) ->
 def test_a_silent_claim_is_taken_over_and_its_late_result_dropped(block, outside) -> None:
     calls = outside()
     effect(block)
-    late = executor.effect_claim(owner="dead")
-    assert late is not None
-    assert executor.effect_claim(owner="other") is None
+    (late,) = executor.effects_claim(owner="dead", most=1)
+    assert executor.effects_claim(owner="other", most=1) == []
     Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
     run()
     assert calls == ["k1"]
@@ -149,8 +153,8 @@ def test_effects_of_one_block_run_one_at_a_time(block, outside) -> None:
     outside()
     effect(block, "a")
     effect(block, "b")
-    assert executor.effect_claim(owner="one") is not None
-    assert executor.effect_claim(owner="two") is None
+    assert len(executor.effects_claim(owner="one", most=5)) == 1
+    assert executor.effects_claim(owner="two", most=5) == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -188,19 +192,19 @@ def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> 
 def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_EFFECT_LEASE_SECONDS", "0.6")
     conf.cache_clear()
-    others: list[Effect | None] = []
+    others: list[Effect] = []
 
     def call(row: Effect) -> dict[str, str]:
         first = Effect.objects.get().claim_expires_at
         until(lambda: clock.now() > first + timedelta(seconds=0.6), "two lives of the lease are over")
-        others.append(executor.effect_claim(owner="other"))
+        others.extend(executor.effects_claim(owner="other", most=5))
         return {"done": row.key}
 
     monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
     effect(block)
     run()
     row = Effect.objects.get()
-    assert others == [None]
+    assert others == []
     assert (row.state, row.attempts, row.claim_epoch) == (EffectState.DONE, 1, 1)
 
 
@@ -226,10 +230,132 @@ def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_s
 def test_the_portion_of_a_claim_that_was_taken_over_is_not_recorded(block, outside) -> None:
     outside()
     effect(block)
-    late = executor.effect_claim(owner="dead")
-    assert late is not None
+    (late,) = executor.effects_claim(owner="dead", most=1)
     Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
-    assert executor.effect_claim(owner="other") is not None
+    assert executor.effects_claim(owner="other", most=1)
     with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
         turns.Turn(late).told(done=1)
     assert Effect.objects.get().result == {}
+
+
+def other_block(block: ProcessingBlock, index: int) -> ProcessingBlock:
+    return ProcessingBlock.objects.create(
+        workflow=block.workflow, dataset=block.dataset, block_index=index, dataset_name="/a/b/c",
+        dbs_block_name=f"/a/b/c#{index}", sealed_at=timezone.now(),
+    )  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_that_claim_at_the_same_moment_share_no_block(block, outside) -> None:
+    outside()
+    blocks = [block, *(other_block(block, index) for index in range(1, 6))]
+    for index, each in enumerate(blocks):
+        effect(each, f"{index}a")
+        effect(each, f"{index}b")
+    together = Barrier(3)
+
+    def worker(name: str) -> list[object]:
+        try:
+            together.wait(timeout=30)
+            return [row.block_id for row in executor.effects_claim(owner=name, most=4)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(3) as pool:
+        claimed = [block_id for found in pool.map(worker, "abc") for block_id in found]
+    assert len(claimed) == len(set(claimed)) == Effect.objects.filter(state=EffectState.CLAIMED).count()
+
+
+def test_effects_of_many_blocks_are_claimed_by_as_many_statements_as_one(block, outside) -> None:
+    outside()
+    numbers = []
+    for count in (1, 8):
+        Effect.objects.all().delete()
+        for index in range(count):
+            effect(other_block(block, 10 * count + index), f"{count}:{index}")
+        with CaptureQueriesContext(connection) as captured:
+            assert len(executor.effects_claim(owner="one", most=10)) == count
+        numbers.append(len(captured))
+    assert numbers[0] == numbers[1]
+
+
+def test_what_is_not_begun_soon_after_its_claim_goes_back_and_is_done_all_the_same(block, outside, monkeypatch) -> None:
+    monkeypatch.setattr(executor, "BEGIN_SECONDS", -1.0)
+    calls = outside()
+    for index, name in enumerate("abc"):
+        effect(block if not index else other_block(block, index), name)
+    executor.effects_run_due(owner="test", limit=3)
+    assert calls == ["a"]
+    given_back = Effect.objects.filter(key__in="bc")
+    assert set(given_back.values_list("state", "attempts", "claimed_by")) == {(EffectState.PENDING, 0, "")}
+    run()
+    assert calls == ["a", "b", "c"]
+    assert set(Effect.objects.values_list("state", "attempts")) == {(EffectState.DONE, 1)}
+
+
+def test_what_has_been_taken_over_is_not_given_back(block, outside) -> None:
+    outside()
+    effect(block)
+    late = executor.effects_claim(owner="slow", most=1)
+    Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
+    assert executor.effects_claim(owner="other", most=1)
+    executor._give_back(late)
+    assert Effect.objects.get().claimed_by == "other"
+
+
+TOLD = [ServiceUnavailable("rucio", "x", "down"), ServiceRejected("rucio", "x", "no"), AwaitsPerson("rucio", "x", "waits", "W")]
+
+
+@pytest.mark.parametrize("answer", TOLD)
+def test_the_life_cycle_is_woken_by_what_keeps_an_effect_from_being_done_and_by_its_end(block, outside, answer) -> None:
+    outside(answer)
+    row = effect(block)
+    run()
+    assert list(Wake.objects.values_list("request_id", flat=True)) == [row.request_id]
+    Wake.objects.all().delete()
+    row.refresh_from_db()
+    effect_retry_now(effect=row, actor="olga", reason="it is there again")
+    assert Wake.objects.filter(request_id=row.request_id).exists()
+    Wake.objects.all().delete()
+    run()
+    assert Wake.objects.filter(request_id=row.request_id).exists(), "the error that was shown is over"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "woken"),
+    [
+        (BlockStatus.OPEN, EffectKind.RUCIO_FILES, False),
+        (BlockStatus.COMPLETE, EffectKind.DBS_BLOCK, False),
+        (BlockStatus.COMPLETE, EffectKind.RUCIO_TAPE, True),
+        (BlockStatus.FAILED, EffectKind.RUCIO_FILES, True),
+        (BlockStatus.ARCHIVED, EffectKind.DBS_BLOCK, True),
+    ],
+)
+def test_the_life_cycle_is_woken_by_a_success_unless_more_is_to_come_of_the_block(block, outside, status, kind, woken) -> None:
+    outside()
+    ProcessingBlock.objects.update(status=status, tape_rule_id="rule" if status == BlockStatus.ARCHIVED else "")
+    row = effect(block)
+    Effect.objects.update(kind=kind)
+    run()
+    assert Effect.objects.get().state == EffectState.DONE
+    assert Wake.objects.filter(request_id=row.request_id).exists() == woken
+
+
+def test_what_is_owed_for_a_dataset_wakes_the_life_cycle_when_it_is_done(block, outside) -> None:
+    outside()
+    Effect.objects.create(request=block.workflow.request, kind=EffectKind.DBS_VALID, key="valid")
+    run()
+    assert Wake.objects.exists()
+
+
+@pytest.mark.parametrize("named", ["all of a batch", "one, by an earlier release"])
+def test_rules_are_stored_for_the_files_of_the_units_that_an_effect_names(named: str) -> None:
+    block = new_block(units=3, done=3)
+    files = list(OutputFile.objects.filter(block=block).order_by("unit_id"))
+    OutputFile.objects.update(rule_id="")
+    batch = named == "all of a batch"
+    row = effect(block, unit_id=files[0].unit_id, payload={"units": [file.unit_id for file in files[:2]]} if batch else {})
+    handled = files[:2] if batch else files[:1]
+    HANDLERS[EffectKind.RUCIO_PROTECT].record(row, {"rules": {file.lfn: f"rule of {file.lfn}" for file in handled}})
+    stored = {file.lfn: file.rule_id for file in OutputFile.objects.filter(block=block)}
+    assert stored == {file.lfn: f"rule of {file.lfn}" if file in handled else "" for file in files}

@@ -13,12 +13,11 @@ from outputs_app import effects, turns
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from outputs_app.services import unit_register
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.adapters import adapters_forget
 from tests.support.faults import fault
-from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
 
 # They close or use the same storage elements: in one process, one after the other.

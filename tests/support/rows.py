@@ -21,8 +21,8 @@ from dags_app.planning.specs import (
     WorkflowSpec,
 )
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
-from outputs_app.services import datasets_ensure
-from outputs_app.values import DatasetRecord
+from outputs_app.services import datasets_ensure, units_register
+from outputs_app.values import DatasetRecord, UnitOutputs
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
 from requests_app.work.spec import spec_to_json
 from sites_app.models import Schedd, ScheddState
@@ -199,3 +199,9 @@ def new_effect(state: EffectState = EffectState.PENDING, **fields: Any) -> Effec
         values["claim_expires_at"] = timezone.now() + timedelta(minutes=5)
     request = fields.pop("request", None) or request_row(RequestStatus.ACTIVE)
     return Effect.objects.create(request=request, **values | fields)
+
+
+def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> None:
+    """What one unit brought, alone; raises why it is refused."""
+    for error in units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs]).values():
+        raise error

@@ -12,8 +12,9 @@ from dags_app.manifest import Manifest, ManifestJob, ManifestProblem, Processed,
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec, InputSpec, LumiRanges
 from dags_app.planning.wanted import WantedLumis
+from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.plan import claim_rows
-from dags_app.services.units import unit_settle
+from dags_app.services.units import Settled, units_settle
 from requests_app.models import InputFile
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
 from wms2.errors import LedgerViolation
@@ -68,7 +69,10 @@ def manifest_of(files: list[dict[str, Any]], lumis: dict[str, Any], merged: list
 
 
 def settle(unit: WorkUnit, read: Manifest, selection: InputSpec = EVERYTHING) -> int:
-    return unit_settle(unit=unit, dag=unit.dag, manifest=read, sha256="x" * 64, wanted=WantedLumis(selection))
+    manifest_compare(unit=unit, claims=claims_of([unit.pk])[unit.pk], manifest=read, wanted=WantedLumis(selection))
+    settled = Settled(unit, read, "x" * 64)
+    units_settle(dag=unit.dag, settled=[settled])
+    return settled.events
 
 
 def test_whole_files_are_settled_by_their_events() -> None:

@@ -40,7 +40,6 @@ from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.wakes import wake
 
 INSTANCE = "scripted"
 #: Small, so that few events make several units, blocks, rounds and rescues.
@@ -172,7 +171,7 @@ class World:
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""
         with self.process():
-            wake(effects_run_due(owner="scripted", limit=limit), "effects")
+            effects_run_due(owner="scripted", limit=limit)
 
     def cycle(self) -> None:
         """One whole cycle."""

@@ -1,0 +1,173 @@
+"""Units of one round that finish at once: what their account, and what is owed for them, cost per unit.
+
+The round is planned by WMS2 itself, the manifests lie on disk, two datasets each. CPU is that of this process and of its
+PostgreSQL backend, from ``/proc/<pid>/stat``. Effects are claimed, run and recorded by the executor; their calls do nothing, so
+that what remains is WMS2's own share. ``BENCH_UNITS`` names other sizes, ``BENCH_LUMIS`` the lumis of a
+job. Medians of three rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+SIZES = (1, 50, 200)
+JOBS, LUMIS, RUNS = 8, 10, 3
+SITES = {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Cost:
+    """Of one step."""
+
+    statements: int = 0
+    worker_seconds: float = 0.0
+    backend_seconds: float = 0.0
+
+
+def main() -> None:
+    """Print a table."""
+    import django
+
+    with tempfile.TemporaryDirectory(prefix="bench-accounting-") as root:
+        os.environ |= {"WMS2_SUBMIT_ROOT": root, "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(JOBS)}
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        _sites()
+        _refuse_others()
+        list(_measure(1))  # what is done once in a process
+        print(f"{'units':>6} {'step':>8} {'statements/unit':>16} {'worker ms/unit':>15} {'backend ms/unit':>16}")
+        for units in tuple(int(n) for n in os.environ.get("BENCH_UNITS", "").split(",") if n) or SIZES:
+            runs = [dict(_measure(units)) for _ in range(RUNS)]
+            for step in runs[0]:
+                costs = [astuple(run[step]) for run in runs]
+                statements, worker, backend = (median(values) / units for values in zip(*costs, strict=True))
+                print(f"{units:6} {step:>8} {statements:16.2f} {1000 * worker:15.2f} {1000 * backend:16.2f}", flush=True)
+
+
+def _measure(units: int) -> Iterator[tuple[str, Cost]]:
+    from django.db.models import F
+
+    from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+    from outputs_app import executor
+    from outputs_app.effects import HANDLERS, Handler
+    from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
+    from requests_app.lease import evaluating
+    from requests_app.models import Request, RequestStatus
+    from requests_app.work.accounting import account
+
+    dag = _finished(units)
+    request = Request.objects.get(workflow=dag.workflow_id)
+    with evaluating(request.pk, owner="bench") as evaluation, _costs() as cost:
+        if evaluation is None:
+            raise SystemExit("the request is being evaluated by somebody else")
+        account(evaluation, dag)
+    yield "account", cost
+    if WorkUnit.objects.filter(dag=dag, state=WorkUnitState.DONE).count() != units:
+        raise SystemExit("not all units were accounted")
+    nothing = Handler(lambda effect: {}, lambda effect, result: None)
+    real = dict(HANDLERS)
+    HANDLERS.update(dict.fromkeys(EffectKind.values, nothing))
+    try:
+        with _costs() as cost:
+            while Effect.objects.filter(request=request, state__in=OPEN_EFFECT, epoch=F("request__epoch")).exists():
+                executor.effects_run_due(owner="bench")
+    finally:
+        HANDLERS.update(real)
+    yield "effects", cost
+    DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.COMPLETED)
+    Request.objects.filter(pk=request.pk).update(status=RequestStatus.NEW)  # nobody goes on with it
+
+
+def _finished(units: int) -> Any:
+    """A running DAG of which DAGMan says that all units are done."""
+    from dags_app.dagman import NodeState
+    from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit
+    from dags_app.planning.specs import GenerationSpec
+    from dags_app.services.submit import SUBMIT_INTENT
+    from requests_app.lease import evaluating
+    from requests_app.models import Request, RequestStatus
+    from requests_app.work.planner import round_plan
+    from tests.support.rows import generation_spec, output_spec, request_row, workflow_row
+    from tests.support.scripted.dagman import Account, write_manifest, write_status, write_unit_metrics
+
+    tag = uuid.uuid4().hex[:8]
+    request = request_row(RequestStatus.PLANNING, request_name=f"bench_accounting_{tag}")
+    lumis = int(os.environ.get("BENCH_LUMIS", LUMIS))
+    spec = generation_spec(request.request_name, outputs=(output_spec(tag), output_spec(tag, tier="MINIAODSIM")))
+    made = GenerationSpec(
+        run=1, first_event=1, first_lumi=1, events=units * JOBS * 100, events_per_job=100, events_per_lumi=100 // lumis
+    )
+    workflow = workflow_row(request, replace(spec, generation=made))
+    with evaluating(request.pk, owner="bench") as evaluation:
+        dag = round_plan(evaluation) if evaluation is not None else None
+    if dag is None:
+        raise SystemExit("nothing was planned")
+    fence, number = 1, dag.total_work_units
+    DAG.objects.filter(pk=dag.pk).update(
+        status=DAGStatus.RUNNING, dagman_cluster_id=tag, fence=fence, observed={"nodes_done": number}
+    )
+    DAGHistory.objects.create(dag=dag, event_type=SUBMIT_INTENT, detail={"fence": fence})
+    Request.objects.filter(pk=request.pk).update(status=RequestStatus.ACTIVE)
+    directory = Path(dag.submit_dir)
+    names = list(WorkUnit.objects.filter(dag=dag).order_by("index").values_list("name", flat=True))
+    for name in names:
+        write_manifest(directory, name, fence, Account.RIGHT)
+        write_unit_metrics(directory, name, ended_at=time.time())
+    write_status(directory, dict.fromkeys(names, NodeState.DONE), final=False)
+    return DAG.objects.get(pk=dag.pk, workflow=workflow)
+
+
+def _refuse_others() -> None:
+    """Effects are marked done without their calls: never anybody else's."""
+    from outputs_app.models import OPEN_EFFECT, Effect
+
+    if Effect.objects.filter(state__in=OPEN_EFFECT).exists():
+        raise SystemExit("something is owed to DBS or Rucio in this database; measure on a stack of its own")
+
+
+def _sites() -> None:
+    from django.utils import timezone
+
+    from sites_app.models import Site, SiteRse
+
+    for name, rse in SITES.items():
+        site, _ = Site.objects.get_or_create(name=name)
+        SiteRse.objects.get_or_create(site=site, rse=rse, defaults={"seen_at": timezone.now()})
+
+
+@contextmanager
+def _costs() -> Iterator[Cost]:
+    """What happens inside costs, filled in at the end."""
+    from django.db import connection
+
+    cost = Cost()
+
+    def count(execute: Callable[..., Any], *args: Any) -> Any:
+        cost.statements += 1
+        return execute(*args)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        backend = cursor.fetchone()[0]
+    before, worker = _cpu_seconds(backend), time.process_time()
+    with connection.execute_wrapper(count):
+        yield cost
+    cost.worker_seconds = time.process_time() - worker
+    cost.backend_seconds = _cpu_seconds(backend) - before
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
