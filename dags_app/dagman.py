@@ -1,4 +1,4 @@
-"""Reads what DAGMan leaves behind: status file, metrics, rescue files.
+"""Reads what DAGMan leaves behind: status file, job-state log, metrics, rescue files.
 
 Owns the formats of HTCondor 23.9 to 25, the numbers of DAGMan's states, and how an end is told from them; nothing of what follows
 from that: every function takes text or a path and returns frozen values. A file that is being written just now is *torn*, which
@@ -250,6 +250,26 @@ def read_metrics(path: Path) -> DagMetrics | None:
         return parse_metrics(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+
+
+_JOBSTATE = re.compile(r"^\d+ (\S+) (JOB_SUCCESS|JOB_FAILURE|\*\*\* DAGMAN_STARTED) (\S+) .*\n", re.MULTILINE)
+
+
+def done_by_jobstate(text: str, cluster: str) -> frozenset[str]:
+    """Nodes without a POST script that this DAGMan job has seen succeed, by a job-state log; what earlier ones saw is left out.
+
+    The log is added to over submissions. A DAGMan that recovers writes that it has started once more, and repeats nothing.
+    """
+    mine, done = False, set[str]()
+    for name, event, value in _JOBSTATE.findall(text):
+        if name == "INTERNAL":
+            mine = value.partition(".")[0] == cluster
+            done = done if mine else set()
+        elif event == "JOB_SUCCESS" and mine:
+            done.add(name)
+        else:
+            done.discard(name)
+    return frozenset(done)
 
 
 _RESCUE_NUMBER = re.compile(r"\.rescue(\d{3})$")

@@ -5,11 +5,19 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models.functions import Coalesce, Greatest
 
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
 from sites_app.models import Schedd
+
+#: DAGs that the last answer of their schedd contained.
+THERE = Q(status__in=IN_QUEUE, observed_at__isnull=False, missing_since__isnull=True, unanswered_since__isnull=True)
+
+
+def seen_at() -> Case:
+    """``DAG.seen_at`` in SQL."""
+    return Case(When(THERE, then=Greatest("observed_at", "schedd__last_answer_at")), default=F("observed_at"))
 
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
@@ -31,12 +39,13 @@ def dag_last(workflow_id: uuid.UUID) -> DAG | None:
 
 def dags_shown() -> QuerySet[DAG]:
     """DAGs with what a page shows of them; the workflow's large columns stay in the database."""
-    return DAG.objects.select_related("workflow", "round").only(
+    return DAG.objects.select_related("workflow", "round", "schedd").only(
         *(field.name for field in DAG._meta.concrete_fields),
         "workflow__id",
         "workflow__request_id",
         "round__id",
         "round__index",
+        "schedd__last_answer_at",
     )
 
 

@@ -133,7 +133,7 @@ class Conf(BaseModel):
     dag_max_cleanup: int = 50
     dag_max_idle_jobs: int = 1000
     dag_status_interval_seconds: int = 5
-    dag_log_scan_interval_seconds: int = 5
+    dag_log_scan_interval_seconds: int = Field(1, ge=1)
     retry_processing: int = 3
     retry_merge: int = 2
     cooloff_base_seconds: int = 60

@@ -10,7 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 
 import psycopg
-from django.db import connection, transaction
+import structlog
+from django.db import OperationalError, connection, transaction
+
+from wms2.metrics import LOCKS_REFUSED_TOTAL
+
+log = structlog.get_logger(__name__)
 
 #: Opens a transaction in which the caller provably still owns what it writes; raises StaleState otherwise.
 Fenced = Callable[[], AbstractContextManager[None]]
@@ -46,3 +51,15 @@ def transaction_lock(key: LockKey) -> Iterator[None]:
 def lock_refused(error: BaseException) -> bool:
     """Whether a database error says that somebody else holds a row or a lock; nothing was written, and later it may be free."""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)
+
+
+@contextmanager
+def unless_locked(what: str) -> Iterator[None]:
+    """One row that somebody else keeps locked must not stop the cycle: the block ends there, and is done in the next one."""
+    try:
+        yield
+    except OperationalError as error:
+        if not lock_refused(error):
+            raise
+        LOCKS_REFUSED_TOTAL.labels("cycle").inc()
+        log.warning("locked by somebody else, the next cycle tries again", what=what, error=str(error).splitlines()[0])

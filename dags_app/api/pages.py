@@ -55,7 +55,7 @@ def queue_shown(dag: DAG) -> dict[str, Any]:
     return {
         "schedd": dag.schedd_name,
         "cluster": dag.dagman_cluster_id,
-        "observed_at": dag.observed_at,
+        "observed_at": dag.seen_at,
         "missing_since": dag.missing_since,
         "unanswered_since": dag.unanswered_since,
         "counts": dag.observed,

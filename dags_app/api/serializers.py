@@ -24,6 +24,9 @@ class DagListSerializer(serializers.ModelSerializer):
     nodes_running = serializers.IntegerField(help_text=_OUTER)
     nodes_failed = serializers.IntegerField(help_text=_OUTER)
     nodes_held = serializers.IntegerField(help_text=_OUTER)
+    observed_at = serializers.DateTimeField(
+        source="seen_at", allow_null=True, help_text="last answer of the schedd that contained the DAG"
+    )
 
     class Meta:
         model = DAG

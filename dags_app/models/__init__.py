@@ -1,6 +1,6 @@
 """Rows of dags_app: DAG submissions, work units and what each claims of the work, failure rules and what failed."""
 
-from dags_app.models.dag import DAG, LIVE_DAG, DAGHistory, DAGKind, DAGStatus
+from dags_app.models.dag import DAG, IN_QUEUE, LIVE_DAG, DAGHistory, DAGKind, DAGStatus
 from dags_app.models.failure import (
     FailedInputFile,
     FailureAction,
@@ -15,6 +15,7 @@ from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUn
 
 __all__ = [
     "DAG",
+    "IN_QUEUE",
     "LIVE_DAG",
     "LIVE_UNIT",
     "DAGHistory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.db import models
 from django.db.models import Q
@@ -25,6 +26,9 @@ class DAGStatus(models.TextChoices):
 
 #: A workflow has at most one DAG in one of these; they also count against admission.
 LIVE_DAG = (DAGStatus.PLANNING, DAGStatus.READY, DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
+
+#: Statuses in which a DAGMan job is expected in the queue.
+IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
 
 
 class DAGKind(models.TextChoices):
@@ -94,6 +98,7 @@ class DAG(models.Model):
     merge_groups = models.PositiveIntegerField(default=10, help_text="units that it runs at the same time at most, as rendered")
     units_done = models.IntegerField(default=0)
     observed = models.JSONField(default=dict, blank=True, help_text="counts of the last DAGMan job ad")
+    # of those in which something had changed; ``seen_at`` is the last of all
     observed_at = models.DateTimeField(null=True, blank=True, help_text="last answer of the schedd that contained the DAG")
     missing_since = models.DateTimeField(null=True, blank=True, help_text="the schedd answers, and the DAG is not in its queue")
     unanswered_since = models.DateTimeField(null=True, blank=True, help_text="the schedd does not answer")
@@ -144,6 +149,14 @@ class DAG(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} ({self.status})"
+
+    @property
+    def seen_at(self) -> datetime | None:
+        """When an answer of the schedd contained it last. Its own row is written only when something has changed."""
+        away = self.missing_since is not None or self.unanswered_since is not None or self.status not in IN_QUEUE
+        if away or self.observed_at is None or self.schedd is None or self.schedd.last_answer_at is None:
+            return self.observed_at
+        return max(self.observed_at, self.schedd.last_answer_at)
 
 
 class DAGHistory(models.Model):

@@ -35,6 +35,15 @@ def status(dag_file: Path, damaged: list[str]) -> DagStatusFile | None:
     return _read(dagman.read_status, dag_file.with_name(f"{dag_file.name}.status"), damaged)
 
 
+def logged_done(dag: DAG) -> frozenset[str]:
+    """Units whose success the running DAGMan has written down, at once; none where that is not to be read."""
+    try:
+        text = Path(dag.submit_dir, layout.JOBSTATE_LOG).read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    return dagman.done_by_jobstate(text, dag.dagman_cluster_id)
+
+
 def rescue_name(dag_file: Path) -> str:
     """The newest rescue file, which a submission of ``dag_file`` would start from; "" when there is none."""
     path = dagman.newest_rescue(dag_file)

@@ -19,14 +19,13 @@ import structlog
 from django.db.models import F, Q
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.layout import SUCCESS_CATEGORY, post_name
 from dags_app.planning import writer
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.services.units import UnitNodes, unit_nodes
-from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import birthdate_text
@@ -308,10 +307,10 @@ def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
         return LostDag(dag, name, True, missing_words(dag), found)
     job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"a submission with fence {dag.fence}"
     if gone:
-        return LostDag(dag, name, True, f"{job}, seen last at {exact(dag.observed_at)}", found)
+        return LostDag(dag, name, True, f"{job}, seen last at {exact(dag.seen_at)}", found)
     if dag.missing_since is not None:
         return LostDag(dag, name, False, f"{job} missing since {exact(dag.missing_since)}; how it ended is looked for", found)
-    return LostDag(dag, name, False, f"{job}, seen last at {exact(dag.observed_at)}; nothing speaks for its loss", found)
+    return LostDag(dag, name, False, f"{job}, seen last at {exact(dag.seen_at)}; nothing speaks for its loss", found)
 
 
 def _writes(found: DirectoryEvidence) -> bool:

@@ -7,7 +7,7 @@ name a DAG nobody runs (no row knows it, or its outer DAGMan has died and left t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
@@ -17,10 +17,11 @@ from django.db.models import QuerySet
 from dags_app.models import DAG, LIVE_DAG
 from sites_app.models import Schedd
 from wms2.adapters import factory
-from wms2.adapters.types import DagmanAd, JobStatus
+from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
 from wms2.locks import Fenced
+from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 #: Why jobs are orphans.
@@ -65,22 +66,39 @@ def _with_request(ids: list[str]) -> QuerySet[DAG]:
 def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
     """The schedd has answered: lost DAGs that are not in its queue are proved gone there."""
     waiting = DAG.objects.filter(schedd=schedd, lost_confirmed_at__isnull=False, lost_settled_at__isnull=True)
-    there = set(in_queue)
-    gone = [pk for pk in waiting.exclude(status__in=LIVE_DAG).values_list("pk", flat=True) if str(pk) not in there]
-    DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
+    rows, there = waiting.exclude(status__in=LIVE_DAG).values_list("pk", "workflow__request__id"), set(in_queue)
+    gone = {pk: request_id for pk, request_id in rows if str(pk) not in there}
+    if gone:
+        DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
+        wake(set(gone.values()), "lost DAG settled")
 
 
-def orphans_look(*, schedd: Schedd, now: datetime, fenced: Fenced) -> None:
-    """Ask the schedd for jobs of ours that no live DAG knows, and write down what it says; its silence changes nothing."""
+def orphans_due(schedd: Schedd, now: datetime) -> bool:
+    """Whether it is time to look for them again."""
+    look_again = now - timedelta(seconds=conf().stray_look_seconds)
+    return schedd.orphans_asked_at is None or schedd.orphans_asked_at <= look_again
+
+
+def orphans_known(schedd: Schedd, now: datetime) -> set[str]:
+    """The ids that jobs of live DAGs name, read before the schedd is asked."""
     suspicious = now - timedelta(seconds=conf().schedd_suspicion_seconds)
     live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).exclude(missing_since__lt=suspicious)
     # the outer job's ad has the row's own id, all others that of the first submission of the directory
-    known = {str(key) for keys in live.values_list("pk", "directory_id") for key in keys}
+    return {str(key) for keys in live.values_list("pk", "directory_id") for key in keys}
+
+
+def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | None:
+    """Ask the schedd for jobs of ours that none of these DAGs has; None: silent. May run in any thread: it touches no row."""
     try:
-        found = factory.htcondor(schedd.name, schedd.collector).orphans(known)
+        return factory.htcondor(schedd.name, schedd.collector).orphans(known)
     except ServiceUnavailable as error:
         log.warning("strays not looked for, next time again", schedd=schedd.name, error=str(error))
-        return
+        return None
+
+
+def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, fenced: Fenced) -> None:
+    """Write down what a schedd has answered."""
+    found = list(found)
     rows = DAG.objects.filter(directory_id__in=[each.dag_id for each in found if _is_uuid(each.dag_id)])
     ended = {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
     before = {each["dag_id"]: each for each in schedd.orphans}

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dags_app.models import DAG
-from dags_app.services.watch import IN_QUEUE
+from dags_app.models import DAG, IN_QUEUE
 from dags_app.states import history
 from sites_app.models import Schedd
 from wms2.adapters import factory

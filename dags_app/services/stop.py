@@ -8,8 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from dags_app.models import DAG
-from dags_app.services.watch import IN_QUEUE
+from dags_app.models import DAG, IN_QUEUE
 from dags_app.states import history
 from wms2 import clock
 from wms2.adapters import factory

@@ -27,19 +27,29 @@ _OPEN = [WorkUnitState.PLANNED.value, WorkUnitState.DONE_UNACCOUNTED.value]
 
 @dataclass(frozen=True, slots=True)
 class UnitNodes:
-    """The outer DAG's nodes that ended, as the status file names them; None when the file cannot be read now."""
+    """The outer DAG's nodes that ended."""
 
     done: tuple[str, ...]
     failed: tuple[str, ...]
 
 
+def unit_nodes_now(dag: DAG) -> UnitNodes | None:
+    """While it runs: those of the job-state log, which has each within DAGMan's scan; where the job's ad counts more than are
+    accounted, the status file's too. None when that is needed and cannot be read."""
+    logged = dag_files.logged_done(dag)
+    accounted = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()
+    if int(dag.observed.get("nodes_done") or 0) <= max(accounted, len(logged)):
+        return UnitNodes(done=tuple(sorted(logged)), failed=())
+    return unit_nodes(dag)
+
+
 def unit_nodes(dag: DAG) -> UnitNodes | None:
-    """Read the outer status file. A torn, damaged or missing file says nothing."""
+    """Read the outer status file, and what DAGMan has seen since it wrote that. A torn, damaged or missing file says nothing."""
     status = dag_files.status(Path(dag.dag_file_path), [])
     if status is None:
         return None
     return UnitNodes(
-        done=status.done_nodes(),
+        done=tuple(sorted({*status.done_nodes(), *dag_files.logged_done(dag)})),
         failed=tuple(node.name for node in status.nodes if node.state is NodeState.ERROR),
     )
 

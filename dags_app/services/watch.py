@@ -1,20 +1,28 @@
-"""Watching DAGs: one query per schedd and cycle for all of them (docs/design/htcondor.md, DAGMan's job ad).
+"""Watching DAGs: one question per schedd and cycle for all of them (docs/design/htcondor.md, DAGMan's job ad).
 
-Three answers are kept apart in the row: in the queue (``observed_at``), the schedd answers and it is not there
+Three answers are kept apart in the row: in the queue (``observed``), the schedd answers and it is not there
 (``missing_since``), the schedd did not answer (``unanswered_since``). The third changes nothing else.
+
+A row is written, and its request woken, when something has changed; ``DAG.seen_at`` tells when an answer contained it last.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
-from django.db.models import QuerySet
+from django.db import connection
+from django.db.models import Case, DateTimeField, F, Value, When
+from django.db.models.functions import Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
 
-from dags_app.models import DAG, DAGStatus
+from dags_app.models import DAG, IN_QUEUE, DAGStatus
+from dags_app.selectors import THERE
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
@@ -22,16 +30,48 @@ from sites_app.schedds import schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import DagmanAd, DagStatus, JobStatus
+from wms2.adapters.types import DagmanAd, DagStatus, JobStatus, ScheddAd
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.locks import Fenced
+from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
-#: Large columns of the workflow, which only lends its request's name.
-_UNREAD = ("workflow__spec", "workflow__psets", "workflow__splitting_params")
-#: Statuses in which a DAGMan job is expected in the queue.
-IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
+#: What the life cycle acts on, or tells; the other counts move all the time, are shown, and wake nobody.
+_ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running")
+#: Of an ad, what changes though nothing has happened.
+_NOT_KEPT = "counted_at_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A schedd's answer: what it says of itself, None when it is silent, and the DAGMan jobs in its queue."""
+
+    about: ScheddAd | None
+    ads: tuple[DagmanAd, ...] = ()
+    error: str = ""
+    collector_says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A schedd that is about to be asked: the DAGs that are in its queue as far as rows know, read before the question.
+
+    One that is submitted while the schedd answers is not missing.
+    """
+
+    schedd: Schedd
+    live: tuple[DAG, ...]
+    at: datetime
+
+    def ask(self, instance: str) -> Said:
+        """Put the question; may run in any thread, since it touches no row."""
+        condor = factory.htcondor(self.schedd.name, self.schedd.collector)
+        try:
+            about, ads = condor.watch(instance)
+        except ServiceUnavailable as error:
+            return Said(None, error=str(error), collector_says=_collector_says(condor))
+        return Said(about, tuple(ads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +83,51 @@ class Observed:
     orphans: tuple[Orphan, ...] = ()
 
 
-def schedd_observe(*, schedd: Schedd, instance: str, fenced: Fenced) -> Observed:
-    """Ask one schedd for all our DAGMan jobs and write what it says, as long as the caller leads: an answer that an observer was
-    paused over is of the past.
+def looks(schedds: Iterable[Schedd]) -> list[Look]:
+    """What is known of the schedds, before they are asked."""
+    schedds = list(schedds)
+    rows = DAG.objects.filter(schedd__in=schedds, status__in=IN_QUEUE).select_related("workflow__request")
+    live = defaultdict[int | None, list[DAG]](list)
+    for dag in rows.only(*_READ):
+        live[dag.schedd_id].append(dag)
+    now = clock.now()
+    return [Look(schedd, tuple(live[schedd.pk]), now) for schedd in schedds]
+
+
+#: Of a DAG's row, its workflow's and its request's.
+_READ = (
+    "schedd_id", "workflow_id", "fence", "status", "dagman_cluster_id", "observed", "observed_at", "missing_since",
+    "unanswered_since", "suspected_at", "lost_confirmed_at", "lost_confirmation", "nodes_done", "nodes_failed", "nodes_running",
+    "total_work_units", "workflow__request_id", "workflow__request__id",
+)  # fmt: skip
+
+
+def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
+    """Write what a schedd has said, as long as the caller leads: an answer that an observer was paused over is of the past.
 
     A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
     """
-    live = list(DAG.objects.filter(schedd=schedd, status__in=IN_QUEUE).select_related("workflow").defer(*_UNREAD))
-    now = clock.now()
-    condor = factory.htcondor(schedd.name, schedd.collector)
-    try:
-        about, ads = condor.watch(instance)
-    except ServiceUnavailable as error:
-        with fenced():
-            DAG.objects.filter(pk__in=[d.pk for d in live], unanswered_since__isnull=True).update(unanswered_since=now)
-        says = _collector_says(condor)
-        with fenced():
-            schedd_silent(schedd=schedd, error=str(error), collector_says=says, now=now)
-        log.warning("schedd does not answer", schedd=schedd.name, dags=len(live), error=str(error))
-        return Observed(answered=False)
-    outer = [ad for ad in ads if ad.parent_cluster is None]
-    with fenced():
-        dagmans = sum(ad.job_status == JobStatus.RUNNING for ad in ads)
-        change = schedd_answered(schedd=schedd, ad=about, dagmans_running=dagmans, now=now)
     crash_point("poll.called")
-    units_running = Counter(ad.parent_cluster for ad in ads)
-    mine = {(ad.dag_id, ad.cluster): ad for ad in outer}
-    for dag in live:
-        ad = mine.get((str(dag.pk), int(dag.dagman_cluster_id)))
-        with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)), fenced():
-            if ad is None:
-                _miss(dag, now)
-            else:
-                _observe(dag, ad, units_running[ad.cluster], now)
+    if said.about is None:
+        _silent(look, said, fenced)
+        return Observed(answered=False)
+    outer = [ad for ad in said.ads if ad.parent_cluster is None]
+    units_running = Counter(ad.parent_cluster for ad in said.ads)
+    jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
+    mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
+    dagmans = sum(ad.job_status == JobStatus.RUNNING for ad in said.ads)
+    seen = [(dag, _kept(mine[dag.pk], units_running)) for dag in look.live if dag.pk in mine]
+    changed = {dag.pk: kept for dag, kept in seen if _differs(dag, kept)}
+    missing = [dag for dag in look.live if dag.pk not in mine and (dag.missing_since is None or dag.unanswered_since)]
     with fenced():
-        lost_settle(schedd, {ad.dag_id for ad in outer}, now)
+        change = schedd_answered(schedd=look.schedd, ad=said.about, dagmans_running=dagmans, now=look.at)
+        free = _free({*changed, *(dag.pk for dag in missing)})
+        _miss([dag for dag in missing if dag.pk in free], look)
+        _observe([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look.at)
+        lost_settle(look.schedd, {ad.dag_id for ad in outer}, look.at)
+    for dag in look.live:
+        if dag.pk in mine and (dag.pk in free or dag.pk not in changed):
+            _follow(dag, mine[dag.pk], fenced)
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, orphans=orphans_among(outer))
 
@@ -95,41 +145,96 @@ def _collector_says(condor: HtcondorAdapter) -> str:
     return f"the collector has its ad, heard of last at {datetime.fromtimestamp(ad.heard_at_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _miss(dag: DAG, now: datetime) -> None:
-    if dag.missing_since is None:
-        log.info("DAGMan job no longer in the queue; how it ended is looked for", cluster=dag.dagman_cluster_id)
-    _still(dag).update(unanswered_since=None, missing_since=dag.missing_since or now)
+def _silent(look: Look, said: Said, fenced: Fenced) -> None:
+    with fenced():
+        schedd_silent(schedd=look.schedd, error=said.error, collector_says=said.collector_says, now=look.at)
+        begins = [dag for dag in look.live if dag.unanswered_since is None]
+        free = _free({dag.pk for dag in begins})
+        DAG.objects.filter(pk__in=free).update(unanswered_since=look.at, observed_at=_last_seen(look.schedd))
+        wake({dag.workflow.request.pk for dag in begins if dag.pk in free}, "schedd silent")
+    log.warning("schedd does not answer", schedd=look.schedd.name, dags=len(look.live), error=said.error)
 
 
-def _still(dag: DAG) -> QuerySet[DAG]:
-    """The row, unless the DAG has ended while the schedd was asked: what was seen then is of the past."""
-    return DAG.objects.filter(pk=dag.pk, status__in=IN_QUEUE)
+def _free(ids: Collection[Any]) -> set[Any]:
+    """Those that are still in the queue and locked by nobody, locked in one order; what somebody else has is the next cycle's."""
+    if not ids:
+        return set()
+    rows = DAG.objects.select_for_update(no_key=True, skip_locked=True).filter(pk__in=ids, status__in=IN_QUEUE)
+    return set(rows.order_by("pk").values_list("pk", flat=True))
 
 
-def _observe(dag: DAG, ad: DagmanAd, units_running: int, now: datetime) -> None:
-    counts = asdict(ad) | {"units_running": units_running}
-    seen = _still(dag).update(
-        observed=counts,
-        observed_at=now,
-        missing_since=None,
-        unanswered_since=None,
-        suspected_at=None,
-        lost_confirmed_at=None,
-        lost_confirmation={},
-        nodes_done=ad.nodes_done or 0,
-        nodes_failed=ad.nodes_failed or 0,
-        nodes_running=units_running,
-        nodes_idle=ad.jobs_idle or 0,
-        nodes_held=ad.jobs_held or 0,
+def _last_seen(schedd: Schedd) -> Case:
+    """When an answer contained it last, of a DAG that is about to be seen no more: ``seen_at`` in SQL."""
+    return Case(
+        When(THERE, then=Greatest("observed_at", Value(schedd.last_answer_at, DateTimeField()))), default=F("observed_at")
     )
-    if not seen:
+
+
+def _miss(dags: list[DAG], look: Look) -> None:
+    for dag in dags:
+        if dag.missing_since is None:
+            with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
+                log.info("DAGMan job no longer in the queue; how it ended is looked for", cluster=dag.dagman_cluster_id)
+    if dags:
+        DAG.objects.filter(pk__in=[dag.pk for dag in dags]).update(
+            observed_at=_last_seen(look.schedd), missing_since=Coalesce("missing_since", Value(look.at)), unanswered_since=None
+        )
+        wake({dag.workflow.request.pk for dag in dags}, "DAG missing")
+
+
+def _kept(ad: DagmanAd, units_running: Counter[int | None]) -> dict[str, Any]:
+    kept = asdict(ad) | {"units_running": units_running[ad.cluster]}
+    del kept[_NOT_KEPT]
+    return kept
+
+
+def _differs(dag: DAG, kept: dict[str, Any]) -> bool:
+    return dag.observed != kept or _was_away(dag) or dag.observed_at is None
+
+
+def _was_away(dag: DAG) -> bool:
+    return any((dag.missing_since, dag.unanswered_since, dag.suspected_at, dag.lost_confirmed_at))
+
+
+#: One statement for all; the columns are those of the ad, and whatever was suspected is not so.
+_OBSERVE = """
+UPDATE dags SET observed = seen.observed, observed_at = %s, missing_since = NULL, unanswered_since = NULL, suspected_at = NULL,
+    lost_confirmed_at = NULL, lost_confirmation = '{}',
+    nodes_done = coalesce((seen.observed->>'nodes_done')::int, 0),
+    nodes_failed = coalesce((seen.observed->>'nodes_failed')::int, 0),
+    nodes_running = (seen.observed->>'units_running')::int, nodes_idle = coalesce((seen.observed->>'jobs_idle')::int, 0),
+    nodes_held = coalesce((seen.observed->>'jobs_held')::int, 0)
+FROM unnest(%s::uuid[], %s::jsonb[]) AS seen (id, observed) WHERE dags.id = seen.id
+"""
+
+
+def _observe(dags: list[DAG], kept: dict[Any, dict[str, Any]], now: datetime) -> None:
+    if not dags:
         return
-    if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
-        history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
-        log.warning("DAGMan job is in the queue again; nothing is lost", cluster=ad.cluster)
+    with connection.cursor() as cursor:
+        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], [json.dumps(kept[dag.pk]) for dag in dags]])
+    woken = set()
+    for dag in dags:
+        before, dag.observed = dag.observed, kept[dag.pk]
+        dag.nodes_done, dag.nodes_failed = dag.observed["nodes_done"] or 0, dag.observed["nodes_failed"] or 0
+        dag.nodes_running = dag.observed["units_running"]
+        if _was_away(dag) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON):
+            woken.add(dag.workflow.request.pk)
+        if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
+            history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
+            with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
+                log.warning("DAGMan job is in the queue again; nothing is lost", cluster=dag.dagman_cluster_id)
+    wake(woken, "DAG observed")
+
+
+def _follow(dag: DAG, ad: DagmanAd, fenced: Fenced) -> None:
+    """Its status goes by its job's."""
     wanted = DAGStatus.HALTED if ad.dag_status == DagStatus.HALTED else DAGStatus.RUNNING
-    if ad.job_status == JobStatus.RUNNING and dag.status != wanted:
+    if ad.job_status != JobStatus.RUNNING or dag.status == wanted:
+        return
+    with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)), fenced():
         try:
             dag_transition(dag, wanted, event="observed")
+            wake([dag.workflow.request.pk], "DAG observed")
         except StaleState:
             log.info("dag changed while it was observed")

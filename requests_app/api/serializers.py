@@ -189,7 +189,7 @@ class StandingDagSerializer(serializers.Serializer):
     nodes_done = serializers.IntegerField(source="dag_nodes_done", help_text="nodes of both levels in work units that are done")
     nodes_failed = serializers.IntegerField(source="dag.nodes_failed")
     nodes_held = serializers.IntegerField(source="dag.nodes_held")
-    observed_at = serializers.DateTimeField(source="dag.observed_at", allow_null=True)
+    observed_at = serializers.DateTimeField(source="dag.seen_at", allow_null=True)
     total_work_units = serializers.IntegerField(source="dag.total_work_units")
     work_units = UnitCountsSerializer(source="dag_units", help_text="of the DAG's round")
 

@@ -10,39 +10,36 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+import uuid
+from collections import defaultdict
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import structlog
-from django.db import OperationalError, connection
-from django.db.models import Exists, OuterRef, Q
+from django.db import connection
 
-from dags_app.models import DAG, LIVE_DAG
-from dags_app.services.orphans import orphans_look
-from dags_app.services.watch import schedd_observe
+from dags_app.services.moved import Moves
 from requests_app.admission import admit
-from requests_app.lease import ACTOR, due_now
+from requests_app.lease import due_now
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
-from requests_app.lifecycle.orphans import orphans_remove
-from requests_app.models import EVALUATED, Lease, Request
+from requests_app.lifecycle.watching import schedds_watch
+from requests_app.models import EVALUATED, Lease
 from requests_app.services.invalidation import superseded_take_back
-from sites_app.models import Schedd, ScheddState
 from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
 from wms2 import clock
-from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.locks import Fenced, lock_refused
-from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.locks import Fenced, unless_locked
+from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.nudge import EVALUATE_DUE, RUN_EFFECTS, nudge
 from wms2.row_counts import counts_fold
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
+#: Of this process; after a restart everything has moved once.
+_MOVES = Moves()
 #: So many workers at most are called at a time; each takes a batch of requests after the other.
 MOST_HINTS = 8
 _GIVE_LEASES = """
@@ -92,61 +89,43 @@ def _due() -> bool:
     return clock.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
 
 
-def schedds_to_watch() -> list[Schedd]:
-    """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
-    here = DAG.objects.filter(schedd=OuterRef("pk"))  # each over its partial index: DAGs that ever ended are many
-    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Exists(here.filter(status__in=LIVE_DAG))
-    long_ago = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
-    due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
-    lost = Exists(here.filter(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
-    return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
-
-
-def schedd_watch(schedd: Schedd, fenced: Fenced) -> None:
-    """Observe one schedd; evidence of a lost queue goes into the audit, jobs that must not run are removed.
-
-    Raises:
-        LeaseLost: somebody else leads by now.
-    """
-    seen = schedd_observe(schedd=schedd, instance=conf().instance, fenced=fenced)
-    if seen.change is not None:
-        with fenced():
-            audit(
-                actor=ACTOR, action="schedd_queue_changed", target=schedd.name, target_type="schedd",
-                reason="the schedd answers with another job queue; what was in the former one may be lost",
-                old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
-            )  # fmt: skip
-    orphans_remove(schedd, seen.orphans, fenced)
-    with fenced():
-        here = Request.objects.filter(workflow__dags__schedd=schedd, workflow__dags__status__in=LIVE_DAG)
-        wake(here.values_list("pk", flat=True), "observed")
-    now = clock.now()
-    look_again = now - timedelta(seconds=conf().stray_look_seconds)
-    if seen.answered and (schedd.orphans_asked_at is None or schedd.orphans_asked_at <= look_again):
-        orphans_look(schedd=schedd, now=now, fenced=fenced)
-
-
 def _cycle(leadership: Leadership) -> None:
     now = clock.now()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
-    _unless_locked("counts", counts_fold)
-    _unless_locked("drains", partial(sites_drained, leadership.fenced))
-    _unless_locked("bans", partial(site_bans_expire, leadership.fenced))
-    _unless_locked("replaced outputs", partial(superseded_take_back, leadership.fenced))
-    for schedd in schedds_to_watch():
-        _unless_locked(f"schedd {schedd.name}", partial(schedd_watch, schedd, leadership.fenced))
+    with unless_locked("counts"):
+        counts_fold()
+    with unless_locked("drains"):
+        sites_drained(leadership.fenced)
+    with unless_locked("bans"):
+        site_bans_expire(leadership.fenced)
+    with unless_locked("replaced outputs"):
+        superseded_take_back(leadership.fenced)
+    schedds_watch(leadership)
     swept = sweep(leadership.fenced)
     ended = clock.now()
     leadership.renew(cycle_ended_at=ended.isoformat(), swept=swept, seconds=round((ended - now).total_seconds(), 3))
 
 
 def _poll(leadership: Leadership) -> None:
-    """Who starts next, and who is to be looked at."""
-    _unless_locked("admission", partial(admit, fenced=leadership.fenced))
+    """What has moved, who starts next, and who is to be looked at."""
+    _tell_moves(leadership)
+    with unless_locked("admission"):
+        admit(fenced=leadership.fenced)
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
         nudge(EVALUATE_DUE)
     nudge(RUN_EFFECTS)
+
+
+def _tell_moves(leadership: Leadership) -> None:
+    """Wake the requests in whose DAG's directory something was written; if that fails, the next answer of the schedd does."""
+    moved: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
+    for request_id, why in _MOVES.look():
+        moved[why].append(request_id)
+    if moved:
+        with leadership.fenced():
+            for why, request_ids in moved.items():
+                wake(request_ids, why)
 
 
 def sweep(fenced: Fenced) -> int:
@@ -165,14 +144,3 @@ def sweep(fenced: Fenced) -> int:
         cursor.execute(_GIVE_LEASES, values)
         cursor.execute(_SWEEP, values)
         return int(cursor.rowcount)
-
-
-def _unless_locked(what: str, step: Callable[[], object]) -> None:
-    """One row that somebody keeps locked must not stop the cycle: that step is done in the next one."""
-    try:
-        step()
-    except OperationalError as error:
-        if not lock_refused(error):
-            raise
-        LOCKS_REFUSED_TOTAL.labels("cycle").inc()
-        log.warning("locked by somebody else, the next cycle tries again", what=what, error=str(error).splitlines()[0])

@@ -6,13 +6,12 @@ itself is credited first.
 
 from __future__ import annotations
 
-from dags_app.models import DAG, DAGStatus
+from dags_app.models import DAG, IN_QUEUE, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.outcome import dag_outcome
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
-from dags_app.services.watch import IN_QUEUE
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation

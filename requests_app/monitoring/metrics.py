@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dags_app.models import DAG, LIVE_DAG
-from dags_app.selectors import schedds_counted
+from dags_app.selectors import schedds_counted, seen_at
 from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
@@ -87,7 +87,7 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
-    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min("observed_at")))
+    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at())))
     ratios = [(name, done / total) for name, done, total, _ in rows if total]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
     now = timezone.now()

@@ -22,8 +22,8 @@ from dags_app.services.units import (
     UnitNodes,
     dag_fences,
     unit_ended_at,
-    unit_nodes,
     unit_nodes_final,
+    unit_nodes_now,
     unit_read,
     unit_unaccounted,
     units_settle,
@@ -48,16 +48,13 @@ BATCH = 100
 
 
 def account(evaluation: Evaluation, dag: DAG) -> int:
-    """Account the units that DAGMan reports done while it runs; reads files only when its counts moved. Returns how many.
+    """Account the units that DAGMan reports done while it runs. Returns how many.
 
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
     failures_sweep(dag)
-    done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()
-    if int(dag.observed.get("nodes_done") or 0) <= done:
-        return 0
-    nodes = unit_nodes(dag)
+    nodes = unit_nodes_now(dag)
     if nodes is None:
         log.info("status file not readable now", dag_id=str(dag.pk))
         return 0

@@ -127,8 +127,9 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
             return ScheddAd(schedd.name, "25.14.1", 1), []
 
     monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
-    watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)
-    watch.schedd_observe(schedd=schedd, instance="i", fenced=transaction.atomic)
+    for _ in range(2):
+        (look,) = watch.looks([schedd])
+        watch.schedd_heard(look=look, said=look.ask("i"), fenced=transaction.atomic)
     line = lines.of("DAGMan job no longer in the queue; how it ended is looked for")
     assert (line["request_name"], line["dag_id"]) == (dag.workflow.request.request_name, str(dag.pk))
 

@@ -1,7 +1,8 @@
 """HTCondor: submitting, finding, watching and steering DAGMan jobs on one schedd (docs/design/htcondor.md).
 
 Every question goes to a child process with a time limit (``htcondor_process``). Questions are retried, and so are removals, holds
-and edits, which may be made twice; a submission never is: its time-out means *unknown*, and the caller looks with ``find_dag``.
+and edits, which may be made twice; a submission never is, and has a process of its own: its time-out means *unknown*, and the
+caller looks with ``find_dag``.
 Only jobs that carry this instance's stamp are ever touched.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import Caller, observed
-from wms2.adapters.htcondor_process import SERVICE, Place, ask
+from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
 from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, OrphanJobs, ScheddAd, SiteSlots
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
@@ -87,7 +88,11 @@ class HtcondorAdapter:
             "priority": int(priority),
         }
         limit = self._submit_timeout_seconds
-        (cluster,) = self._ask([call], "submit_dag", tries=1, limit_seconds=limit, begun=begun)
+
+        def submitted() -> list[Any]:
+            return ask_apart(self._place, [call], operation="submit_dag", limit_seconds=limit, begun=begun)
+
+        (cluster,) = self._caller.call("submit_dag", submitted, 1)
         return int(cluster)
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
@@ -121,7 +126,7 @@ class HtcondorAdapter:
         """What the schedd says about itself, and all DAGMan jobs of an instance in its queue: the DAGs' and their running units'.
 
         One question, so that it is known which queue they are in.
-        Tried once: the leader asks again in its next cycle, and must not be silent for longer than its lease.
+        Tried once: the leader asks again in its next cycle.
         """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
         calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call]
@@ -145,9 +150,12 @@ class HtcondorAdapter:
         }  # fmt: skip
 
     def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
-        """Jobs of ours in the queue that are of none of these DAGs: DAGMans and node jobs, counted by the DAG they name."""
+        """Jobs of ours in the queue that are of none of these DAGs: DAGMans and node jobs, counted by the DAG they name.
+
+        Tried once: the leader waits for it, and looks again later.
+        """
         call = {"op": "query", "constraint": ads.orphans(self._instance, known_dag_ids), "projection": ads.ORPHAN_PROJECTION}
-        (rows,) = self._ask([call], "strays")
+        (rows,) = self._ask([call], "strays", tries=1)
         return ads.orphan_jobs(rows)
 
     def collector_ad(self) -> ScheddAd | None:
@@ -238,18 +246,8 @@ class HtcondorAdapter:
             return 0
         return int(changed)
 
-    def _ask(
-        self,
-        calls: Sequence[Mapping[str, Any]],
-        operation: str,
-        *,
-        tries: int = TRIES,
-        limit_seconds: float | None = None,
-        begun: float | None = None,
-    ) -> list[Any]:
-        limit = limit_seconds or self._timeout_seconds
-
+    def _ask(self, calls: Sequence[Mapping[str, Any]], operation: str, *, tries: int = TRIES) -> list[Any]:
         def asked() -> list[Any]:
-            return ask(self._place, calls, operation=operation, limit_seconds=limit, begun=begun)
+            return ask(self._place, calls, operation=operation, limit_seconds=self._timeout_seconds)
 
         return self._caller.call(operation, asked, tries)

@@ -1,11 +1,12 @@
-"""The process that talks to HTCondor: ``python -m wms2.adapters.htcondor_child``, a JSON question on stdin, the answer on stdout.
+"""The process that talks to HTCondor: ``python -m wms2.adapters.htcondor_child``, JSON questions on stdin, answers on stdout.
 
 The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or
 more, holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A
 process can be killed, and has its own working directory, configuration and environment, which a submission needs.
 
-Question: ``{"schedd", "collector", "token_dir", "ends_at", "calls": [{"op", …}, …]}``; the calls are made in order. Answer:
-``{"results": […]}`` or ``{"error": {"kind": "unavailable" | "rejected", "detail"}}`` for the first call that failed.
+Question, a line each: ``{"schedd", "collector", "token_dir", "ends_at", "calls": [{"op", …}, …]}``; the calls are made in order.
+Answer, a line each: ``{"results": […]}`` or ``{"error": {"kind": "unavailable" | "rejected", "detail"}}`` for the first call that
+failed. The process ends with its input, and after as many seconds without a question as its argument says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import signal
 import sys
 import time
@@ -28,7 +30,10 @@ Call = Mapping[str, Any]
 
 
 class Client:
-    """Connections to one collector and one schedd, made when first needed; a public method for each ``op`` of a call."""
+    """One question's way to one collector and one schedd; a public method for each ``op`` of a call.
+
+    Where the schedd is, the collector is asked for each question: an address that was kept may be another daemon's by now.
+    """
 
     def __init__(self, schedd_name: str, collector: str, token_dir: str) -> None:
         if token_dir:
@@ -117,19 +122,25 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the question, answer it, write the answer where only we write."""
+    """Answer questions, where only we write."""
+    idle_seconds = float(sys.argv[1]) if len(sys.argv) > 1 else None
     # HTCondor's library prints to stdout ("Running rescue DAG 1"): keep that apart from the answer.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)
-        question = json.load(sys.stdin)
-        # The parent kills us when it has waited long enough. If it is gone, the kernel does: no call may outlive its limit, or a
-        # submission could turn up after its absence was proved. SIGALRM is not handled, so the interpreter lock does not matter.
-        # A parent that was paused before it asked, or while it did, has no time left either.
-        left_seconds = question["ends_at"] - time.clock_gettime(time.CLOCK_BOOTTIME)
-        if left_seconds <= 0:
-            signal.raise_signal(signal.SIGALRM)
-        signal.setitimer(signal.ITIMER_REAL, left_seconds)
-        json.dump(answer(question), output, allow_nan=False)
+        # One question is there at a time, so none waits in a buffer where select does not see it.
+        while select.select([sys.stdin], [], [], idle_seconds)[0] and (line := sys.stdin.readline()):
+            question = json.loads(line)
+            # The parent kills us when it has waited long enough. If it is gone, the kernel does: no call may outlive its limit,
+            # or a submission could turn up after its absence was proved. SIGALRM is not handled, so the interpreter lock does
+            # not matter. A parent that was paused before it asked, or while it did, has no time left either.
+            left_seconds = question["ends_at"] - time.clock_gettime(time.CLOCK_BOOTTIME)
+            if left_seconds <= 0:
+                signal.raise_signal(signal.SIGALRM)
+            signal.setitimer(signal.ITIMER_REAL, left_seconds)
+            told = answer(question)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            output.write(json.dumps(told, allow_nan=False) + "\n")
+            output.flush()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import classad2
 import pytest
 
 from dags_app import dagman
-from dags_app.dagman import DagmanFileError, DagOutcome, DagStatusFile, NodeState, RescueFile
+from dags_app.dagman import DagmanFileError, DagOutcome, DagStatusFile, NodeState, RescueFile, done_by_jobstate
 from dags_app.services.outcome import history_outcome
 from wms2.adapters.htcondor_ads import DAGMAN_PROJECTION, HISTORY_PROJECTION, dagman_ads, history_ad
 from wms2.adapters.types import DagStatus, JobStatus
@@ -251,3 +251,45 @@ def test_half_a_rescue_file_is_an_error(recorded: Path, tmp_path: Path) -> None:
     path.write_text((recorded / "failed/workflow.dag.rescue001").read_text()[:120])
     with pytest.raises(DagmanFileError, match="not a whole rescue file"):
         dagman.read_rescue(path)
+
+
+JOBSTATE = """\
+10 INTERNAL *** DAGMAN_STARTED 47.0 ***
+10 mg_000000 PRE_SCRIPT_SUCCESS - - - 1
+12 mg_000000 SUBMIT 48.0 - - 1
+12 mg_000000 EXECUTE 48.0 - - 1
+13 mg_000000 JOB_TERMINATED 48.0 - - 1
+13 mg_000000 JOB_SUCCESS 0 - - 1
+14 mg_000001 JOB_TERMINATED 49.0 - - 2
+14 mg_000001 JOB_FAILURE 1 - - 2
+15 mg_000001 PRE_SCRIPT_SUCCESS - - - 4
+"""
+RECOVERED = """\
+31 INTERNAL *** DAGMAN_STARTED 47.0 ***
+31 INTERNAL *** RECOVERY_STARTED ***
+31 INTERNAL *** RECOVERY_FINISHED ***
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "done"),
+    [
+        ("", {"mg_000000"}),
+        ("16 mg_000001 JOB_SUCCESS 0 - - 4\n", {"mg_000000", "mg_000001"}),
+        ("16 mg_000001 JOB_SUCCESS 0 - - 4", {"mg_000000"}),  # it is being written
+        (RECOVERED, {"mg_000000"}),
+        (RECOVERED + "32 mg_000001 JOB_SUCCESS 0 - - 4\n", {"mg_000000", "mg_000001"}),
+        ("40 INTERNAL *** DAGMAN_FINISHED 1 ***\n41 INTERNAL *** DAGMAN_STARTED 53.0 ***\n", set()),
+        ("41 INTERNAL *** DAGMAN_STARTED 53.0 ***\n42 mg_000002 JOB_SUCCESS 0 - - 5\n", set()),
+        ("41 INTERNAL *** DAGMAN_STARTED 4.0 ***\n50 INTERNAL *** DAGMAN_STARTED 47.0 ***\n", set()),
+    ],
+)
+def test_the_job_state_log_tells_what_one_dagman_job_saw_succeed(more: str, done: set[str]) -> None:
+    """Recorded with 23.9.6, a kill of DAGMan and a second submission included."""
+    assert done_by_jobstate(JOBSTATE + more, "47") == done
+
+
+def test_what_a_later_submission_sees_succeed_is_its_own() -> None:
+    text = JOBSTATE + "41 INTERNAL *** DAGMAN_STARTED 53.0 ***\n42 mg_000001 JOB_SUCCESS 0 - - 6\n"
+    assert done_by_jobstate(text, "53") == {"mg_000001"}
+    assert done_by_jobstate("", "53") == done_by_jobstate("nonsense\n", "53") == frozenset()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from dags_app.services.orphans import ENDED, UNKNOWN, orphans_among, orphans_look
+from dags_app.services.orphans import ENDED, UNKNOWN, orphans_among, orphans_ask, orphans_known, orphans_tell
 from requests_app.pages.attention import attention
+from sites_app.models import Schedd
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
@@ -68,6 +69,12 @@ class Queue:
         return answer
 
 
+def look(schedd: Schedd, now: datetime) -> None:
+    found = orphans_ask(schedd, orphans_known(schedd, now))
+    if found is not None:
+        orphans_tell(schedd=schedd, found=found, now=now, fenced=nullcontext)
+
+
 def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     now, schedd = timezone.now(), schedd_row("schedd@a")
     live = dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, directory_id=uuid.uuid4())
@@ -80,17 +87,17 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
     ]  # fmt: skip
     queue = Queue(left, ServiceUnavailable("htcondor", "strays", "silent"), left, left[:1])
     monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
-    orphans_look(schedd=schedd, fenced=nullcontext, now=now)
+    look(schedd, now)
     assert queue.known == {str(live.pk), str(live.directory_id)}
     assert schedd.orphans_told == [], "a DAG that ends leaves some for a moment"
-    orphans_look(schedd=schedd, fenced=nullcontext, now=now)
+    look(schedd, now)
     assert len(schedd.orphans) == 4, "a silent schedd says nothing"
-    orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=10))
+    look(schedd, now + timedelta(minutes=10))
     schedd.refresh_from_db()
     assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.orphans_told] == [
         (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
     ]  # fmt: skip
     assert {each["since"] for each in schedd.orphans} == {now.isoformat()}
     assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
-    orphans_look(schedd=schedd, fenced=nullcontext, now=now + timedelta(minutes=20))
+    look(schedd, now + timedelta(minutes=20))
     assert [each["dag_id"] for each in schedd.orphans_told] == [nobody]

@@ -11,7 +11,8 @@ from django.utils import timezone
 from dags_app.models import DAGStatus
 from requests_app.lease import due_now, evaluating
 from requests_app.lifecycle import evaluator
-from requests_app.lifecycle.cycle import schedds_to_watch, sweep
+from requests_app.lifecycle.cycle import sweep
+from requests_app.lifecycle.watching import schedds_to_watch
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row

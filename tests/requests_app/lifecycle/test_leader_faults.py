@@ -12,9 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.services.watch import schedd_observe
+from dags_app.services.watch import looks, schedd_heard
 from requests_app.lifecycle import leader
-from requests_app.lifecycle.cycle import schedd_watch
 from requests_app.lifecycle.orphans import orphans_remove
 from requests_app.models import Lease, Request
 from sites_app.models import Schedd
@@ -147,7 +146,8 @@ def test_what_a_schedd_said_to_a_leader_that_was_replaced_meanwhile_is_not_writt
         assert leadership is not None
         world.schedd.script.meanwhile = lambda: somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):
-            schedd_watch(Schedd.objects.get(), leadership.fenced)
+            (look,) = looks(Schedd.objects.all())
+            schedd_heard(look=look, said=look.ask(INSTANCE), fenced=leadership.fenced)
     assert DAG.objects.get().missing_since is None
 
 
@@ -156,7 +156,8 @@ def test_a_leader_that_was_replaced_removes_no_job(world: World, monkeypatch) ->
     DAG.objects.update(status=DAGStatus.REMOVED)
     with leader.leading() as leadership:
         assert leadership is not None
-        seen = schedd_observe(schedd=Schedd.objects.get(), instance=INSTANCE, fenced=leadership.fenced)
+        (look,) = looks(Schedd.objects.all())
+        seen = schedd_heard(look=look, said=look.ask(INSTANCE), fenced=leadership.fenced)
         assert [orphan.cluster for orphan in seen.orphans] == [job.cluster]
         somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):

@@ -12,7 +12,7 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.layout import post_name
 from dags_app.services.lost_queue import dag_fence_off, lost_queue_of, schedd_confirm_lost
 from dags_app.services.stop import halt_file
-from requests_app.lifecycle.cycle import schedds_to_watch
+from requests_app.lifecycle.watching import schedds_to_watch
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
+from dags_app.services.moved import Moves
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import write_unit_metrics
 from tests.support.scripted.world import World
@@ -40,3 +42,25 @@ def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account
     world.cycle()
     assert told("count") == count + 1
     assert 1_000 <= told("sum") - total < 50_000
+
+
+def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    world.furnish()
+    request = world.request(documents.generation(300))
+    world.cycle()
+    world.cycle()
+    job = world.job_of(request)
+    moves = Moves()
+    moves.look()
+    unit = next(iter(job.nodes))
+    world.schedd.unit_done(job, unit)
+    (job.directory / layout.OUTER_STATUS).unlink(missing_ok=True)
+    assert moves.look() == []
+    log = f"1 INTERNAL *** DAGMAN_STARTED {job.cluster}.0 ***\n2 {unit} JOB_SUCCESS 0 - - 1\n"
+    (job.directory / layout.JOBSTATE_LOG).write_text(log)
+    assert moves.look() == [(request.pk, "unit ended")]
+    world.evaluate(request)
+    assert WorkUnit.objects.get(name=unit).state == WorkUnitState.DONE

@@ -18,14 +18,14 @@ from django.utils import timezone
 import wms2.crash
 import wms2.nudge
 from dags_app.planning import writer
+from dags_app.services.moved import Moves
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
 from requests_app import lease
 from requests_app.admission import admit
 from requests_app.lease import due_now
-from requests_app.lifecycle import evaluator
-from requests_app.lifecycle.cycle import schedd_watch
+from requests_app.lifecycle import evaluator, watching
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
@@ -40,6 +40,7 @@ from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.conf import conf
+from wms2.wakes import wake
 
 INSTANCE = "scripted"
 #: Small, so that few events make several units, blocks, rounds and rescues.
@@ -90,6 +91,7 @@ class World:
         self.nudges: list[tuple[str, tuple[Any, ...]]] = []
         self.checked: dict[Any, Any] = {}  # what ``invariants`` has looked at
         self.bad_files: set[str] = set()  # input files that jobs gave up over
+        self.moves = Moves()
         self.deaths = 0
         self.late = 0  # calls that a claim's expiry allows to be made again
         self.crash_at = ""
@@ -103,6 +105,9 @@ class World:
         patch.setattr(factory, "dbs", lambda: self.dbs)
         patch.setattr(factory, "rucio", lambda: self.rucio)
         patch.setattr(factory, "configcache", lambda: self.configcache)
+        # what is scripted to happen during a question looks at the test's own database session
+        patch.setattr(watching, "side_by_side", lambda questions, meanwhile: ((key, ask()) for key, ask in questions.items()))
+        patch.setattr(watching, "schedds_to_watch", lambda: list(Schedd.objects.filter(dags__isnull=False).distinct()))
         patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
         patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die))
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
@@ -163,10 +168,9 @@ class World:
 
     def observe(self) -> None:
         """The watching part of the cycle."""
-        for schedd in Schedd.objects.filter(dags__isnull=False).distinct():
-            with self.process(), leading() as leadership:
-                assert leadership is not None, "nobody else leads"
-                schedd_watch(schedd, leadership.fenced)
+        with self.process(), leading() as leadership:
+            assert leadership is not None, "nobody else leads"
+            watching.schedds_watch(leadership)
 
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""
@@ -178,12 +182,18 @@ class World:
         sites_drained(transaction.atomic)
         site_bans_expire(transaction.atomic)
         self.observe()
-        with self.process():
-            admit()
+        self._poll()
         self._evaluate(self.due())
         if self.undisturbed:
             self._sweep()
         self.effects()
+
+    def _poll(self) -> None:
+        """What a poll finds before it hands out evaluations."""
+        with self.process():
+            for request_id, why in self.moves.look():
+                wake([request_id], why)
+            admit()
 
     def due(self) -> list[Request]:
         """What a cycle's time from now makes due, and what was woken."""
@@ -204,7 +214,7 @@ class World:
 
     def _sweep(self) -> None:
         """Whatever is not due has nothing to do: else it would stand still, and nobody would know."""
-        admit()
+        self._poll()
         due = {request.pk for request in self.due()}
         for request in Request.objects.filter(status__in=EVALUATED).exclude(pk__in=due).order_by("created_at"):
             with lease.evaluating(request.pk, owner="sweep") as evaluation:

@@ -1,0 +1,125 @@
+"""Which DAGs have moved: the files that DAGMan and the POST scripts add to, looked at every few seconds for next to nothing.
+
+The fast way from the pool to the life cycle; the slow and certain one is the schedd's answer (``watch``). Nothing is concluded
+here: whoever is woken reads the files. Kept in memory only: after a start every DAG counts as moved, once.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from django.db.models import Count, Max
+
+from dags_app.models import DAG, IN_QUEUE
+from dags_app.payload.contract.layout import FAILURES_FILE, JOBSTATE_LOG
+
+log = structlog.get_logger(__name__)
+#: A look that lasts longer goes on by itself, and tells the next one what it has found.
+PATIENCE_SECONDS = 1.0
+#: Read at once of what a log has grown by.
+_PORTION_BYTES = 1 << 20
+#: In a line of the job-state log: a unit has ended. What else is written there happens while units begin.
+_ENDS = (b" JOB_SUCCESS ", b" JOB_FAILURE ", b" PRE_SCRIPT_FAILURE ")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One live DAG, and how much of its files was there at the last look; None before the first."""
+
+    request_id: uuid.UUID
+    jobstate: Path
+    failures: Path
+    read: tuple[int, int] | None = None
+
+    def look(self) -> str:
+        """Why it has moved; empty if it has not.
+
+        Raises:
+            OSError: its files are out of reach.
+        """
+        before = self.read or (0, 0)
+        lengths = _length(self.jobstate, before[0]), _length(self.failures, before[1])
+        if self.read is None:
+            self.read = lengths
+            return "first look"
+        if lengths == before:
+            return ""
+        lines = _lines(self.jobstate, before[0] if lengths[0] >= before[0] else 0) if lengths[0] != before[0] else b""
+        self.read = before[0] + len(lines) if lengths[0] >= before[0] else len(lines), lengths[1]
+        if any(end in lines for end in _ENDS):
+            return "unit ended"
+        return "attempt failed" if lengths[1] != before[1] else ""
+
+
+def _length(path: Path, before: int) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        if before:
+            raise
+        return 0  # nothing has been written yet
+
+
+def _lines(path: Path, start: int) -> bytes:
+    """Whole lines from there on; one that is being written is the next look's."""
+    with path.open("rb") as stream:
+        stream.seek(start)
+        data = stream.read(_PORTION_BYTES)
+    return data[: data.rfind(b"\n") + 1]
+
+
+@dataclass(slots=True)
+class Moves:
+    """One process's looks at the DAGs in the queue."""
+
+    _watched: dict[uuid.UUID, _Watched] = field(default_factory=dict)
+    _set: object = None
+    _found: dict[uuid.UUID, str] = field(default_factory=dict)
+    _looking: threading.Thread | None = None
+    _out_of_reach: set[Path] = field(default_factory=set)
+
+    def look(self) -> list[tuple[uuid.UUID, str]]:
+        """Requests whose DAGs have moved since the last look, with why.
+
+        A file system that hangs holds up a thread and not the caller; until it answers nothing has moved.
+        """
+        if self._looking is not None and self._looking.is_alive():
+            return []
+        self._know()
+        # not of an executor: at the end of the process nobody waits for one that hangs
+        self._looking = threading.Thread(target=self._look, name="moved", daemon=True)
+        self._looking.start()
+        self._looking.join(PATIENCE_SECONDS)
+        if self._looking.is_alive():
+            log.warning("a file system does not answer; DAGs are told by their schedds alone until it does")
+            return []
+        found, self._found = self._found, {}
+        return list(found.items())
+
+    def _know(self) -> None:
+        """The DAGs in the queue are read again when there are others: one has come, or one has gone."""
+        rows = DAG.objects.filter(status__in=IN_QUEUE)
+        now = rows.aggregate(number=Count("pk"), newest=Max("submitted_at"))
+        if now == self._set:
+            return
+        self._set, known, self._watched = now, self._watched, {}
+        for pk, request_id, place in rows.values_list("pk", "workflow__request__id", "submit_dir"):
+            self._watched[pk] = known.get(pk) or _Watched(request_id, Path(place, JOBSTATE_LOG), Path(place, FAILURES_FILE))
+
+    def _look(self) -> None:
+        for dag in list(self._watched.values()):
+            place = dag.jobstate.parent
+            try:
+                why = dag.look()
+            except OSError as error:
+                if place not in self._out_of_reach:
+                    self._out_of_reach.add(place)
+                    log.warning("what DAGMan writes is out of reach", directory=str(place), error=str(error))
+                continue
+            self._out_of_reach.discard(place)
+            if why:
+                self._found[dag.request_id] = why

@@ -1,0 +1,86 @@
+"""The cycle's look at the schedds: all are asked side by side, and what one says is written as it comes (ADR 0062).
+
+A silent schedd keeps nobody waiting but the end of the cycle. Threads only ask; rows are read before and written after by the
+leader's own, each schedd's in one transaction that proves that it still leads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from django.db.models import Exists, OuterRef, Q
+
+from dags_app.models import DAG, LIVE_DAG
+from dags_app.services.orphans import orphans_ask, orphans_due, orphans_known, orphans_tell
+from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard
+from requests_app.lease import ACTOR
+from requests_app.lifecycle.leader import Leadership, lease_life
+from requests_app.lifecycle.orphans import orphans_remove
+from sites_app.models import Schedd, ScheddState
+from wms2 import clock
+from wms2.audit import audit
+from wms2.conf import conf
+from wms2.locks import Fenced, unless_locked
+from wms2.side_by_side import side_by_side
+
+
+def schedds_to_watch() -> list[Schedd]:
+    """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
+    here = DAG.objects.filter(schedd=OuterRef("pk"))  # each over its partial index: DAGs that ever ended are many
+    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Exists(here.filter(status__in=LIVE_DAG))
+    long_ago = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
+    due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
+    lost = Exists(here.filter(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
+    return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
+
+
+def schedds_watch(leadership: Leadership) -> None:
+    """Observe all schedds; then remove jobs that must not run, and look for those that nobody knows.
+
+    Raises:
+        LeaseLost: somebody else leads by now.
+    """
+    fenced, seen = leadership.fenced, dict[Schedd, Observed]()
+    rows = {look.schedd: look for look in looks(schedds_to_watch())}
+    questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
+    for schedd, said in side_by_side(questions, _keeping(leadership)):
+        with unless_locked(f"schedd {schedd.name}"):
+            seen[schedd] = _heard(rows[schedd], said, fenced)
+    for schedd, observed in seen.items():
+        with unless_locked(f"schedd {schedd.name}"):
+            orphans_remove(schedd, observed.orphans, fenced)
+    now = clock.now()
+    looked = [schedd for schedd, observed in seen.items() if observed.answered and orphans_due(schedd, now)]
+    for schedd, found in side_by_side(
+        {schedd: partial(orphans_ask, schedd, orphans_known(schedd, now)) for schedd in looked}, _keeping(leadership)
+    ):
+        if found is not None:
+            with unless_locked(f"schedd {schedd.name}"):
+                orphans_tell(schedd=schedd, found=found, now=now, fenced=fenced)
+
+
+def _heard(look: Look, said: Said, fenced: Fenced) -> Observed:
+    """Write what a schedd has said; evidence of a lost queue goes into the audit."""
+    seen = schedd_heard(look=look, said=said, fenced=fenced)
+    if seen.change is not None:
+        with fenced():
+            audit(
+                actor=ACTOR, action="schedd_queue_changed", target=look.schedd.name, target_type="schedd",
+                reason="the schedd answers with another job queue; what was in the former one may be lost",
+                old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
+            )  # fmt: skip
+    return seen
+
+
+def _keeping(leadership: Leadership) -> Callable[[], None]:
+    """Renews the lease while schedds are waited for, as long as their time limits allow: a leader that hangs must lose it."""
+    until = time.monotonic() + lease_life().total_seconds()
+
+    def keep() -> None:
+        if time.monotonic() < until:
+            leadership.renew()
+
+    return keep

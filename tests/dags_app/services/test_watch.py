@@ -1,0 +1,206 @@
+"""What a schedd says of DAGs: written and told when it changes, in as many statements for many DAGs as for few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from dags_app.models import DAG, DAGHistory, DAGStatus
+from dags_app.services.watch import Said, looks, schedd_heard
+from requests_app.models import RequestStatus
+from sites_app.models import Schedd
+from tests.support.locking import paused
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.adapters.types import DagmanAd, DagStatus, JobStatus, ScheddAd
+from wms2.models import Wake
+
+ABOUT = ScheddAd("schedd@a", "25.14.1", 1)
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def schedd() -> Schedd:
+    return schedd_row("schedd@a")
+
+
+def running(schedd: Schedd, cluster: int = 7, **fields: object) -> DAG:
+    workflow = workflow_row(request_row(RequestStatus.ACTIVE))
+    return dag_row(workflow, DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name, dagman_cluster_id=str(cluster), **fields)
+
+
+def ad(dag: DAG, **counts: object) -> DagmanAd:
+    told = DagmanAd(
+        cluster=int(dag.dagman_cluster_id), parent_cluster=None, node="", dag_id=str(dag.pk), request_name="r", fence=dag.fence,
+        job_status=JobStatus.RUNNING, hold_reason="", job_starts=1, queued_at_seconds=1, status_since_seconds=1, dag_status=0,
+        nodes_total=9, nodes_done=0, nodes_failed=0, jobs_idle=3, jobs_held=0, jobs_running=2, counted_at_seconds=1,
+    )  # fmt: skip
+    return replace(told, **counts)
+
+
+def hear(schedd: Schedd, *ads: DagmanAd) -> datetime:
+    """One look, which the schedd answers with these; when it was."""
+    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    schedd_heard(look=look, said=Said(ABOUT, ads), fenced=transaction.atomic)
+    return look.at
+
+
+def silence(schedd: Schedd) -> datetime:
+    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    schedd_heard(look=look, said=Said(None, error="silent", collector_says="nothing"), fenced=transaction.atomic)
+    return look.at
+
+
+def woken() -> set[object]:
+    """Requests that were woken since the last call."""
+    ids = set(Wake.objects.values_list("request_id", flat=True))
+    Wake.objects.all().delete()
+    return ids
+
+
+def seen(dag: DAG) -> DAG:
+    return DAG.objects.select_related("schedd", "workflow__request").get(pk=dag.pk)
+
+
+def test_where_nothing_has_changed_no_dag_is_written_and_many_cost_as_many_statements_as_one(schedd: Schedd) -> None:
+    many = [running(schedd, cluster) for cluster in range(1, 8)]
+    other = schedd_row("schedd@b")
+    one = running(other)
+    statements = []
+    for where, dags in ((schedd, many), (other, [one])):
+        hear(where, *map(ad, dags))
+        woken()
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            hear(where, *(ad(dag, counted_at_seconds=2) for dag in dags))
+        statements.append([query["sql"] for query in captured])
+    assert len(statements[0]) == len(statements[1]) < 14
+    assert not [sql for sql in statements[0] if 'UPDATE "dags"' in sql or "UPDATE dags" in sql]
+    assert woken() == set()
+
+
+def test_a_dag_that_does_not_change_was_seen_when_its_schedd_answered_last(schedd: Schedd) -> None:
+    dag = running(schedd)
+    assert seen(dag).seen_at is None
+    first = hear(schedd, ad(dag))
+    again = hear(schedd, ad(dag))
+    assert (seen(dag).observed_at, seen(dag).seen_at) == (first, again)
+    silent = silence(schedd)
+    assert (seen(dag).seen_at, seen(dag).unanswered_since) == (again, silent)
+    hear(schedd)
+    assert seen(dag).seen_at == again, "it was not in that answer"
+    DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.COMPLETED)
+    hear(schedd)
+    assert seen(dag).seen_at == again
+
+
+def test_all_that_have_changed_are_written_in_one_statement_and_the_others_not(schedd: Schedd) -> None:
+    dags = [running(schedd, cluster) for cluster in range(1, 6)]
+    first = hear(schedd, *map(ad, dags))
+    with CaptureQueriesContext(connection) as captured:
+        second = hear(
+            schedd, *(ad(dag, nodes_done=number, nodes_failed=1, jobs_idle=5) for number, dag in enumerate(dags[:4])), ad(dags[4])
+        )
+    assert sum("UPDATE dags" in query["sql"] for query in captured) == 1
+    rows = [seen(dag) for dag in dags]
+    assert [(row.nodes_done, row.nodes_failed, row.nodes_idle, row.observed_at) for row in rows] == [
+        *((number, 1, 5, second) for number in range(4)), (0, 0, 3, first)
+    ]  # fmt: skip
+    assert rows[3].observed["nodes_done"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "wakes"),
+    [
+        ({"nodes_done": 1}, True),
+        ({"nodes_failed": 1}, True),
+        ({"job_status": JobStatus.HELD, "hold_reason": "by hand"}, True),
+        ({"job_starts": 2}, True),
+        ({"dag_status": DagStatus.HALTED}, True),
+        ({"jobs_running": 3, "jobs_idle": 2}, False),
+        ({"nodes_queued": 2}, False),
+    ],
+)
+def test_what_the_life_cycle_acts_on_wakes_the_request_and_what_is_only_shown_does_not(
+    schedd: Schedd, change: dict[str, object], wakes: bool
+) -> None:
+    dag, other = running(schedd, 1), running(schedd, 2)
+    hear(schedd, ad(dag), ad(other))
+    assert woken() == {dag.workflow.request.pk, other.workflow.request.pk}, "it was not known before"
+    hear(schedd, ad(dag, **change), ad(other))
+    assert woken() == ({dag.workflow.request.pk} if wakes else set())
+    assert all(seen(dag).observed[name] == value for name, value in change.items())
+
+
+def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_told_once_each(schedd: Schedd) -> None:
+    dag = running(schedd)
+    hear(schedd, ad(dag))
+    request = {woken().pop()}
+    said = [
+        lambda: hear(schedd),
+        lambda: silence(schedd),
+        lambda: hear(schedd),
+        lambda: silence(schedd),
+        lambda: hear(schedd, ad(dag)),
+    ]
+    for change in said:
+        change()
+        assert woken() == request
+        if change is not said[-1]:
+            before = seen(dag)
+            change()
+            assert woken() == set()
+            assert (seen(dag).missing_since, seen(dag).unanswered_since) == (before.missing_since, before.unanswered_since)
+    assert (seen(dag).missing_since, seen(dag).unanswered_since) == (None, None)
+
+
+def test_a_dag_that_was_suspected_lost_and_is_in_the_queue_again_is_neither_suspected_nor_confirmed_any_more(
+    schedd: Schedd,
+) -> None:
+    dag = running(schedd)
+    now = hear(schedd, ad(dag))
+    DAG.objects.update(missing_since=now, suspected_at=now, lost_confirmed_at=now, lost_confirmation={"actor": "a"})
+    woken()
+    hear(schedd, ad(dag))
+    row = seen(dag)
+    assert (row.missing_since, row.suspected_at, row.lost_confirmed_at, row.lost_confirmation) == (None, None, None, {})
+    assert DAGHistory.objects.get(event_type="seen_again").detail["confirmed"] == {"actor": "a"}
+    assert woken() == {dag.workflow.request.pk}
+
+
+def test_a_halted_dag_is_told_with_its_counts(schedd: Schedd) -> None:
+    dag = running(schedd)
+    hear(schedd, ad(dag, dag_status=DagStatus.HALTED, nodes_done=4))
+    assert (seen(dag).status, DAGHistory.objects.get(to_status="halted").nodes_done) == (DAGStatus.HALTED, 4)
+
+
+def test_what_has_ended_or_was_submitted_during_the_question_is_left_alone(schedd: Schedd) -> None:
+    dag = running(schedd)
+    (look,) = looks([schedd])
+    DAG.objects.update(status=DAGStatus.COMPLETED)
+    late = running(schedd, 8)
+    schedd_heard(look=look, said=Said(ABOUT), fenced=transaction.atomic)
+    assert (seen(dag).missing_since, seen(late).missing_since) == (None, None)
+
+
+def test_a_lost_dag_that_is_proved_gone_wakes_its_request(schedd: Schedd) -> None:
+    dag = running(schedd)
+    DAG.objects.update(status=DAGStatus.REMOVED, lost_confirmed_at=hear(schedd) - timedelta(hours=1))
+    woken()
+    hear(schedd)
+    assert seen(dag).lost_settled_at is not None
+    assert woken() == {dag.workflow.request.pk}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dag_that_somebody_keeps_locked_keeps_nobody_waiting_and_is_the_next_looks(schedd: Schedd) -> None:
+    dag, other = running(schedd, 1), running(schedd, 2)
+    with paused("SELECT FROM dags WHERE id = %s FOR UPDATE", dag.pk):
+        hear(schedd, ad(dag), ad(other))
+        assert (seen(dag).observed, seen(other).observed != {}) == ({}, True)
+    hear(schedd, ad(dag), ad(other))
+    assert seen(dag).observed["nodes_total"] == 9

@@ -1,0 +1,118 @@
+"""The cycle's look at several schedds: one that is silent keeps nobody waiting, and the leader leads on meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from requests_app.lifecycle import leader, watching
+from requests_app.models import Lease
+from sites_app.models import Schedd
+from tests.support.rows import schedd_row
+from wms2 import side_by_side
+from wms2.adapters import factory
+from wms2.adapters.types import DagmanAd, OrphanJobs, ScheddAd
+from wms2.conf import conf
+from wms2.errors import LeaseLost, ServiceUnavailable
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATIENCE = 20.0
+
+
+class Answers:
+    """A schedd; a silent one waits until ``asked_long`` before it gives up."""
+
+    asked_long = threading.Event()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
+        if self.name == "silent":
+            assert self.asked_long.wait(PATIENCE), "it was waited for"
+            raise ServiceUnavailable("htcondor", "watch", "no answer", "timeout")
+        return ScheddAd(self.name, "25.14.1", 1), []
+
+    def collector_ad(self) -> ScheddAd | None:
+        return None
+
+    def orphans(self, known: object) -> list[OrphanJobs]:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def _two_schedds(monkeypatch: pytest.MonkeyPatch) -> None:
+    Answers.asked_long = threading.Event()
+    monkeypatch.setattr(factory, "htcondor", lambda name, collector: Answers(name))
+    monkeypatch.setattr(side_by_side, "_PAUSE_SECONDS", 0.05)
+    for name in ("silent", "answers"):
+        schedd_row(name)
+
+
+def test_what_one_says_is_written_while_another_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, heard = [], watching.schedd_heard
+
+    def then_the_other_gives_up(**said: object) -> object:
+        seen = heard(**said)
+        written.append(list(Schedd.objects.filter(last_answer_at__isnull=False).values_list("name", flat=True)))
+        Answers.asked_long.set()
+        return seen
+
+    monkeypatch.setattr(watching, "schedd_heard", then_the_other_gives_up)
+    with leader.leading() as leadership:
+        assert leadership is not None
+        watching.schedds_watch(leadership)
+    assert written == [["answers"], ["answers"]]
+    silent = Schedd.objects.get(name="silent")
+    assert (silent.unreachable_since is not None, silent.collector_says) == (True, "the collector has no ad of it any more")
+    assert set(Schedd.objects.filter(orphans_asked_at__isnull=False).values_list("name", flat=True)) == {"answers"}
+
+
+def test_the_lease_is_renewed_while_a_schedd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed, renew = [], leader.Leadership.renew
+
+    def counted(leadership: leader.Leadership) -> None:
+        renew(leadership)
+        renewed.append(Lease.objects.get().expires_at)
+        if len(renewed) == 3:
+            Answers.asked_long.set()
+
+    monkeypatch.setattr(leader.Leadership, "renew", counted)
+    with leader.leading() as leadership:
+        assert leadership is not None
+        watching.schedds_watch(leadership)
+    assert len(renewed) >= 3 and renewed == sorted(renewed)
+
+
+def test_a_leader_that_is_replaced_while_it_waits_writes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    renew = leader.Leadership.renew
+
+    def replaced(leadership: leader.Leadership) -> None:
+        Lease.objects.update(epoch=leadership.epoch + 1, expires_at=timezone.now() + timedelta(minutes=1))
+        Answers.asked_long.set()
+        renew(leadership)
+
+    monkeypatch.setattr(leader.Leadership, "renew", replaced)
+    with leader.leading() as leadership, pytest.raises(LeaseLost):
+        assert leadership is not None
+        watching.schedds_watch(leadership)
+    assert Schedd.objects.get(name="silent").asked_at is None
+
+
+def test_a_question_that_hangs_longer_than_all_its_limits_keeps_the_lease_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "lease_life", lambda: timedelta(0))
+    monkeypatch.setattr(leader.Leadership, "renew", lambda leadership: pytest.fail("a leader that hangs leads on"))
+    timer = threading.Timer(0.3, Answers.asked_long.set)
+    timer.start()
+    with leader.leading() as leadership:
+        assert leadership is not None
+        watching.schedds_watch(leadership)
+    timer.join()
+
+
+def test_a_schedd_and_then_its_collector_may_be_silent_for_their_limits_before_the_lease_is_no_longer_renewed() -> None:
+    settings = conf()
+    assert leader.lease_life().total_seconds() >= settings.service_timeout_seconds + min(settings.service_timeout_seconds, 10.0)
