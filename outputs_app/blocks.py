@@ -23,6 +23,7 @@ from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, O
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, Membership, OpenBlock
 from wms2 import clock
+from wms2.copying import copy_rows
 
 log = structlog.get_logger(__name__)
 #: Of ``_timed``: those that time changes; the others are whole.
@@ -51,13 +52,11 @@ def units_join_blocks(*, workflow_id: uuid.UUID, memberships: Sequence[Membershi
             sealed_at=clock.now()
         )
         blocks[name, index] = _block(datasets[name], index)
-    members = [
-        BlockWorkUnit(
-            block=blocks[m.dataset, m.block_index], unit_id=m.unit_id, dataset=datasets[m.dataset], size_bytes=m.estimated_bytes
-        )
-        for m in memberships
-    ]
-    BlockWorkUnit.objects.bulk_create(members, batch_size=2000)
+    copy_rows(
+        BlockWorkUnit,
+        ("block", "unit", "dataset", "size_bytes", "done"),
+        ((blocks[m.dataset, m.block_index].pk, m.unit_id, datasets[m.dataset].pk, m.estimated_bytes, False) for m in memberships),
+    )
     _recount([block.pk for block in blocks.values()])
 
 

@@ -68,7 +68,7 @@ class WorkUnitAdmin(ReadOnlyAdmin):
 class WorkUnitClaimAdmin(ReadOnlyAdmin):
     """Claims, newest first."""
 
-    list_display = ("id", link_column("unit"), "kind", "scope", "run", "span", "events", "live")
+    list_display = ("id", link_column("unit"), "kind", "scope", "run", "first", "last", "events", "live")
     list_filter = ("live",)
     list_select_related = ("unit",)
     exact_search = ("unit__workflow__request__request_name",)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from django.contrib.postgres.constraints import ExclusionConstraint
-from django.contrib.postgres.fields import BigIntegerRangeField, RangeOperators
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 
 class WorkUnitState(models.TextChoices):
@@ -66,11 +64,11 @@ class WorkUnit(models.Model):
 
 
 class WorkUnitClaim(models.Model):
-    """A range of work that one unit processes. Live claims never overlap: the exclusion constraint says so.
+    """A range of work that one unit processes, ``first`` to ``last`` with both. Live claims never overlap: the database refuses
+    them whoever writes them, by the trigger ``live_claims_disjoint`` (docs/adr/0063).
 
-    ``scope`` is the one-point range of the input file's id (kind 1), or of ``Workflow.number`` (kinds 0 and 2); ``run`` the
-    one-point range of the run (0 for files); ``span`` events or lumis, closed on both ends (PostgreSQL shows ``[a, b+1)``).
-    Written with ranges only, because GiST has operators for them without an extension.
+    ``scope`` is the input file's id for events of a file, else ``Workflow.number``; ``run`` is 0 for files. Foreign keys in the
+    database would cost more than the claim: the trigger looks up what live rows refer to.
     """
 
     KIND_GENERATED = 0
@@ -79,33 +77,41 @@ class WorkUnitClaim(models.Model):
     KIND_GENERATED_LUMIS = 3  # the lumis of generated events, claimed beside them
 
     id = models.BigAutoField(primary_key=True)
-    unit = models.ForeignKey(WorkUnit, on_delete=models.CASCADE, related_name="claims")
+    unit = models.ForeignKey(WorkUnit, on_delete=models.CASCADE, related_name="claims", db_constraint=False)
     input_file = models.ForeignKey(
-        "requests_app.InputFile", on_delete=models.PROTECT, null=True, blank=True, related_name="claims"
+        "requests_app.InputFile",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="claims",
+        db_constraint=False,
+        db_index=False,
     )
-    kind = BigIntegerRangeField()
-    scope = BigIntegerRangeField()
-    run = BigIntegerRangeField()
-    span = BigIntegerRangeField()
+    kind = models.SmallIntegerField()
+    scope = models.BigIntegerField()
+    run = models.BigIntegerField()
+    first = models.BigIntegerField()
+    last = models.BigIntegerField()
     events = models.BigIntegerField(default=0)
     live = models.BooleanField(default=True)
 
     class Meta:
         db_table = "work_unit_claims"
         constraints = (
-            ExclusionConstraint(
-                name="live_claims_disjoint",
-                expressions=[
-                    ("scope", RangeOperators.OVERLAPS),
-                    ("kind", RangeOperators.OVERLAPS),
-                    ("run", RangeOperators.OVERLAPS),
-                    ("span", RangeOperators.OVERLAPS),
-                ],
-                condition=Q(live=True),
+            models.CheckConstraint(condition=Q(first__lte=F("last")), name="claim_not_empty"),
+            models.CheckConstraint(
+                condition=Q(kind=1, input_file=F("scope"), run=0) | Q(kind__in=(0, 2, 3), input_file__isnull=True),
+                name="claim_scope_fits_kind",
             ),
-            models.CheckConstraint(condition=~Q(span__isempty=True), name="claim_span_not_empty"),
         )
-        indexes = (models.Index(fields=("input_file",), name="claim_by_file", condition=Q(input_file__isnull=False)),)
+        indexes = (
+            models.Index(fields=("input_file", "first"), name="claim_by_file", condition=Q(input_file__isnull=False)),
+            models.Index(
+                fields=("scope", "kind", "run", "first"),
+                name="live_claim_by_run",
+                condition=Q(live=True, input_file__isnull=True),
+            ),
+        )
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.scope} {self.span}"
+        return f"kind {self.kind} of {self.scope}, run {self.run}: {self.first} to {self.last}"

@@ -21,10 +21,19 @@ _FIRST = itemgetter(0)
 
 def from_pairs(pairs: Iterable[tuple[int, int]]) -> LumiRanges:
     """Ranges that hold exactly the given (run, lumi) pairs, in any order, repeated or not."""
-    ranges: LumiRanges = {}
-    for run, group in groupby(sorted(pairs), key=_FIRST):
-        ranges[run] = merged((lumi, lumi) for _, lumi in group)
-    return ranges
+    found: dict[int, list[Interval]] = {}
+    run: int | None = None
+    first = last = 0
+    for each, lumi in sorted(pairs):
+        if each == run and lumi <= last + 1:
+            last = lumi
+            continue
+        if run is not None:
+            found.setdefault(run, []).append((first, last))
+        run, first, last = each, lumi, lumi
+    if run is not None:
+        found.setdefault(run, []).append((first, last))
+    return {run: tuple(intervals) for run, intervals in found.items()}
 
 
 def from_intervals(intervals: Iterable[tuple[int, int, int]]) -> LumiRanges:
@@ -158,4 +167,7 @@ def to_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
 
 def from_json(stored: Mapping[str, Iterable[Sequence[int]]]) -> LumiRanges:
     """The ranges of CMS's JSON form, whatever its order."""
+    if len(stored) == 1:  # most files: no runs to sort
+        ((run, intervals),) = stored.items()
+        return {int(run): merged(sorted((first, last) for first, last in intervals))} if intervals else {}
     return from_intervals((int(run), first, last) for run, intervals in stored.items() for first, last in intervals)

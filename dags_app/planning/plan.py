@@ -41,11 +41,13 @@ class WorkLeft:
         generation: where a generation goes on; None for all of it, or for work on input.
         parts: input files, taken part by part; the parts share no work. LFNs ascend inside each set of locations of a part.
         waited: LFNs that no job could be planned for before.
+        rows: LFN -> key and events of the files that have been read; fills while they are.
     """
 
     generation: GenerationLeft | None = None
     parts: Sequence[Iterable[InputFileSpec | WaitingFile]] = ()
     waited: frozenset[str] = frozenset()
+    rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

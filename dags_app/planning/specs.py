@@ -240,8 +240,7 @@ class WorkflowSpec:
     warnings: tuple[str, ...] = ()  # accepted with these, shown on the request for ever
 
 
-@dataclass(frozen=True, slots=True)
-class InputFileSpec:
+class InputFileSpec(NamedTuple):  # a tuple, as InputFile
     """One input file with what the catalogues say of it. ``locations`` are CMS site names, not RSEs."""
 
     lfn: str

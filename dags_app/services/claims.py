@@ -19,9 +19,9 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 def claims_of(unit_ids: Collection[int]) -> dict[int, list[WorkUnitClaim]]:
-    """Unit -> its live claims, with their input files; every unit that was asked for is there."""
+    """The live claims of each of the units, with their input files, in the order in which they were planned; one statement."""
     found: dict[int, list[WorkUnitClaim]] = {unit_id: [] for unit_id in unit_ids}
-    for claim in WorkUnitClaim.objects.filter(unit_id__in=found, live=True).select_related("input_file").order_by("id"):
+    for claim in WorkUnitClaim.objects.filter(unit_id__in=unit_ids, live=True).select_related("input_file").order_by("id"):
         found[claim.unit_id].append(claim)
     return found
 
@@ -30,10 +30,10 @@ def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifes
     """Compare all that the unit's jobs processed with its live claims, and the merged files of each output with that.
 
     Args:
-        claims: as ``claims_of`` gives them.
+        claims: the unit's, see ``claims_of``.
         wanted: which lumis of its input the request wants; None without input.
     """
-    kinds = {claim.kind.lower for claim in claims}
+    kinds = {claim.kind for claim in claims}
     if kinds <= {WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS}:
         _compare_generated(unit, claims, manifest)
     elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
@@ -66,7 +66,7 @@ def _compare_files(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Ma
             raise LedgerViolation(f"{unit.name}: a claim on file events has no file")
         wanted.setdefault(file.lfn, [])
         if claim.events:
-            wanted[file.lfn].append((claim.span.lower, claim.span.lower + claim.events - 1))
+            wanted[file.lfn].append((claim.first, claim.first + claim.events - 1))
         if selection is not None and not selection.everything:
             held = lumis.from_json(file.lumis)
             chosen[file.lfn] = selection.among(held)
@@ -113,7 +113,7 @@ def _compare_pieces(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: M
     whose = f"{unit.name}: the merged files of {output.dataset}"
     generated = [(made.run, made.first_event, made.last_event) for pieces in held for made in pieces.generated]
     made = _by_run(set(generated) if shared else generated)
-    claimed = [(c.run.lower, c.span.lower, c.span.upper - 1) for c in claims if c.kind.lower == WorkUnitClaim.KIND_GENERATED]
+    claimed = [(c.run, c.first, c.last) for c in claims if c.kind == WorkUnitClaim.KIND_GENERATED]
     _same(whose, "generated events", _by_run(claimed), made)
     _once(whose, "generated events", made)
     inputs = [file for pieces in held for file in pieces.files]
@@ -124,7 +124,7 @@ def _compare_pieces(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: M
         raise ManifestProblem(f"{whose} hold other events of {strange[0]} than the unit's jobs read")
     spans = _by_run((run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs)
     _same(whose, "lumis", spans, {run: list(pairs) for run, pairs in _processed_lumis(manifest).items()})
-    if not shared and any(claim.kind.lower == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
+    if not shared and any(claim.kind == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
         _once(whose, "lumis", spans)
 
 
@@ -155,9 +155,7 @@ def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> No
 
 
 def _claimed_lumis(claims: Sequence[WorkUnitClaim], kind: int) -> LumiRanges:
-    return lumis.from_intervals(
-        (claim.run.lower, claim.span.lower, claim.span.upper - 1) for claim in claims if claim.kind.lower == kind
-    )
+    return lumis.from_intervals((claim.run, claim.first, claim.last) for claim in claims if claim.kind == kind)
 
 
 def _processed_lumis(manifest: Manifest) -> LumiRanges:

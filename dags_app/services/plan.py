@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
-from django.db.backends.postgresql.psycopg_any import NumericRange
 
-from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
+from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.levels import edge_count
 from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
 from dags_app.planning.writer import WrittenDag
 from dags_app.states import history
+from wms2.copying import copy_rows, reserved_ids
 from wms2.errors import LedgerViolation
+
+_FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
+_UNIT = ("id", "index", "name", "jobs", "events", "estimated_output_bytes")
+_EMPTY = ("site", "rse", "manifest_sha256", "problem")
+
+
+class ClaimRow(NamedTuple):
+    """The columns of a WorkUnitClaim, in the order in which they are copied."""
+
+    unit: int
+    input_file: int | None
+    kind: int
+    scope: int
+    run: int
+    first: int
+    last: int
+    events: int
+    live: bool
 
 
 def dag_record_ready(
@@ -25,8 +43,11 @@ def dag_record_ready(
     workflow_number: int,
     files: Mapping[str, tuple[int, int]],
     priority: int,
-) -> tuple[DAG, list[WorkUnit]]:
-    """The rows of a fresh DAG, READY, with its work claimed. ``files``: LFN -> (row id, events).
+) -> tuple[DAG, list[int]]:
+    """The rows of a fresh DAG, READY, with its work claimed; and the keys of its units in their order.
+
+    Args:
+        files: LFN -> (row id, events).
 
     Raises:
         LedgerViolation: some of this work is claimed already.
@@ -52,37 +73,29 @@ def dag_record_ready(
         merge_groups=min(spec.limits.max_merge_groups, many),
         status=DAGStatus.READY,
     )
-    rows = WorkUnit.objects.bulk_create(
-        [
-            WorkUnit(
-                workflow_id=workflow_id,
-                round_id=round_id,
-                dag=dag,
-                index=unit.index,
-                name=unit.name,
-                jobs=unit.processing_nodes,
-                events=unit.events,
-                estimated_output_bytes=sum(unit.estimated_output_bytes.values()),
-            )
-            for unit in units
-        ],
-        batch_size=2000,
+    keys = reserved_ids(WorkUnit, many)
+    same = (workflow_id, round_id, dag_id, WorkUnitState.PLANNED.value, *[""] * len(_EMPTY))
+    copy_rows(
+        WorkUnit,
+        (*_UNIT, "workflow", "round", "dag", "state", *_EMPTY),
+        (
+            (key, unit.index, unit.name, unit.processing_nodes, unit.events, sum(unit.estimated_output_bytes.values()), *same)
+            for key, unit in zip(keys, units, strict=True)
+        ),
     )
-    claims = [
-        claim_row
-        for row, unit in zip(rows, units, strict=True)
-        for claim in unit.claims
-        for claim_row in claim_rows(row, claim, workflow_number, files)
-    ]
-    try:
-        with transaction.atomic():
-            WorkUnitClaim.objects.bulk_create(claims, batch_size=5000)
-    except IntegrityError as error:
-        if "live_claims_disjoint" not in str(error):
-            raise
-        raise LedgerViolation(f"work that is claimed already was planned again: {str(error).splitlines()[-1]}") from error
-    history(dag, "planned", to_status=DAGStatus.READY, detail={"work_units": len(units), "claims": len(claims)})
-    return dag, rows
+    claims = 0
+
+    def counted() -> Iterator[ClaimRow]:
+        nonlocal claims
+        for key, unit in zip(keys, units, strict=True):
+            for claim in unit.claims:
+                for row in claim_rows(key, claim, workflow_number, files):
+                    claims += 1
+                    yield row
+
+    claims_record(counted())
+    history(dag, "planned", to_status=DAGStatus.READY, detail={"work_units": many, "claims": claims})
+    return dag, keys
 
 
 def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority: int) -> DAG:
@@ -113,36 +126,32 @@ def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority:
     return dag
 
 
-def claim_rows(
-    unit: WorkUnit, claim: ClaimSpec, workflow_number: int, files: Mapping[str, tuple[int, int]]
-) -> list[WorkUnitClaim]:
-    """One claim as ranges (see WorkUnitClaim); generated events claim their lumis beside them."""
-    if claim.kind is ClaimKind.FILE_EVENTS:
-        file_id, file_events = files[claim.lfn]
-        row = _row(unit, WorkUnitClaim.KIND_FILE_EVENTS, file_id, 0, claim.first, claim.last, input_file_id=file_id)
-        row.events = min(row.events, file_events)  # a file without events claims 0..0
-        return [row]
-    if claim.kind is ClaimKind.RUN_LUMIS:
-        return [_row(unit, WorkUnitClaim.KIND_RUN_LUMIS, workflow_number, claim.run, claim.first, claim.last)]
-    return [
-        _row(unit, WorkUnitClaim.KIND_GENERATED, workflow_number, claim.run, claim.first, claim.last),
-        _row(unit, WorkUnitClaim.KIND_GENERATED_LUMIS, workflow_number, claim.run, claim.first_lumi, claim.last_lumi),
-    ]
+def claims_record(rows: Iterable[ClaimRow]) -> None:
+    """Live claims, in the caller's transaction.
+
+    Raises:
+        LedgerViolation: some of this work is claimed already, by whom.
+    """
+    try:
+        with transaction.atomic():
+            copy_rows(WorkUnitClaim, ClaimRow._fields, rows)
+    except IntegrityError as error:
+        if "live_claims_disjoint" not in str(error):
+            raise
+        told = str(error).splitlines()[0].removeprefix("live_claims_disjoint: ")
+        raise LedgerViolation(f"work that is claimed already was planned again: {told}") from error
 
 
-def _row(unit: WorkUnit, kind: int, scope: int, run: int, first: int, last: int, **extra: Any) -> WorkUnitClaim:
-    counts_events = kind in (WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_FILE_EVENTS)
-    events = last - first + 1 if counts_events else 0
-    return WorkUnitClaim(
-        unit=unit,
-        kind=_point(kind),
-        scope=_point(scope),
-        run=_point(run),
-        span=NumericRange(first, last, "[]"),
-        events=events,
-        **extra,
+def claim_rows(unit: int, claim: ClaimSpec, number: int, files: Mapping[str, tuple[int, int]]) -> tuple[ClaimRow, ...]:
+    """One claim of the unit with this key, ``number`` being its workflow's; generated events claim their lumis beside them."""
+    kind, first, last, lfn, run, first_lumi, last_lumi = claim
+    if kind is _FILE_EVENTS:
+        key, held = files[lfn]
+        # a file without events claims 0..0
+        return (ClaimRow(unit, key, WorkUnitClaim.KIND_FILE_EVENTS, key, 0, first, last, min(last - first + 1, held), True),)
+    if kind is ClaimKind.RUN_LUMIS:
+        return (ClaimRow(unit, None, WorkUnitClaim.KIND_RUN_LUMIS, number, run, first, last, 0, True),)
+    return (
+        ClaimRow(unit, None, WorkUnitClaim.KIND_GENERATED, number, run, first, last, last - first + 1, True),
+        ClaimRow(unit, None, WorkUnitClaim.KIND_GENERATED_LUMIS, number, run, first_lumi, last_lumi, 0, True),
     )
-
-
-def _point(value: int) -> Any:
-    return NumericRange(value, value, "[]")

@@ -56,7 +56,7 @@ def planned(workflow: Workflow) -> list[facts.Planned]:
 
 def lost_numbers(workflow: Workflow) -> int:
     """Event numbers of generation work that failed for good; they are never given out again."""
-    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=False, kind__contains=WorkUnitClaim.KIND_GENERATED)
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, live=False, kind=WorkUnitClaim.KIND_GENERATED)
     return claims.aggregate(total=Sum("events"))["total"] or 0
 
 
@@ -105,10 +105,10 @@ def account(workflow: Workflow) -> facts.Ledger:
 
 
 def constraints() -> frozenset[str]:
-    """Names of constraints and unique indexes that really stand in the database."""
+    """Names of constraints, unique indexes and triggers in force that really stand in the database."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT conname FROM pg_constraint UNION SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-            " WHERE i.indisunique AND i.indisvalid"
+            " WHERE i.indisunique AND i.indisvalid UNION SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A')"
         )
         return frozenset(name for (name,) in cursor.fetchall())

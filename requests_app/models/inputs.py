@@ -83,11 +83,6 @@ class InputFile(models.Model):
     def __str__(self) -> str:
         return self.lfn
 
-    @property
-    def asked_events(self) -> int:
-        """Events that the request asks for, of this file."""
-        return self.events if self.wanted_events is None else self.wanted_events
-
 
 class LumiFate(models.TextChoices):
     """What becomes of a lumi that the request wants."""

@@ -6,25 +6,27 @@ is intervals, and costs go with the number of files and intervals, never of lumi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import connection
 from django.db.backends.postgresql.psycopg_any import NumericRange
+from django.utils import timezone
+from psycopg.types.range import Int8Range
 
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi
 from dags_app.planning.wanted import WantedLumis
 from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
+from wms2.copying import copy_rows
 
-_BATCH = 5000
 _INTERVALS = tuple[int, int, int]
 _UNION = """
 SELECT run, lower(part), upper(part) - 1 FROM (
-  SELECT lower(claim.run) AS run, unnest(range_agg(claim.span)) AS part
+  SELECT claim.run, unnest(range_agg(int8range(claim.first, claim.last, '[]'))) AS part
   FROM work_unit_claims claim JOIN work_units unit ON unit.id = claim.unit_id
-  WHERE unit.workflow_id = %s AND claim.kind @> %s::bigint AND claim.live = %s
+  WHERE unit.workflow_id = %s AND claim.kind = %s AND claim.live = %s
   GROUP BY 1) parts
 """
 
@@ -97,8 +99,8 @@ def _ranges(rows: Iterable[tuple[int, NumericRange]]) -> LumiRanges:
 
 
 def _insert(workflow: Workflow, ranges: LumiRanges, fate: LumiFate, reason: str = "") -> None:
-    def rows() -> Iterator[InputLumis]:
-        for run, first, last in lumis.iterate(ranges):
-            yield InputLumis(workflow=workflow, run=run, span=NumericRange(first, last, "[]"), fate=fate, reason=reason)
-
-    InputLumis.objects.bulk_create(rows(), batch_size=_BATCH)
+    now = timezone.now()
+    rows = (
+        (workflow.pk, run, Int8Range(first, last, "[]"), fate.value, reason, now) for run, first, last in lumis.iterate(ranges)
+    )
+    copy_rows(InputLumis, ("workflow", "run", "span", "fate", "reason", "created_at"), rows)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import structlog
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -42,6 +43,20 @@ class Location:
     parent_rses: tuple[tuple[str, ...], ...]
 
 
+class InputRow(NamedTuple):
+    """What planning reads of an InputFile."""
+
+    pk: int
+    lfn: str
+    size_bytes: int
+    events: int
+    lumis: Mapping[str, Sequence[Sequence[int]]]
+    restored_at: datetime | None
+    parents: tuple[str, ...]
+    rses: tuple[str, ...]
+    parent_rses: tuple[tuple[str, ...], ...]
+
+
 class Places:
     """Sites of input files by this request's lists and CRIC's mapping, as both are when it is made."""
 
@@ -50,17 +65,20 @@ class Places:
         self._sites = sites_by_rse()
         self._unreadable = Unreadable(workflow)
         self._now = clock.now()
+        self._known: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], frozenset[str] | str] = {}
         self.anywhere = spec.trust_sitelists
 
-    def of(self, row: InputFile) -> frozenset[str] | WaitingFile:
+    def of(self, row: InputFile | InputRow) -> frozenset[str] | WaitingFile:
         """Where jobs can read the file, with its parents; with TrustSitelists they are read from wherever they are.
 
         Raises:
             PlanningRefused: the site lists leave no site for any file.
         """
-        sites = self._catalogued(row)
-        failed = self._unreadable.at(row)
-        if isinstance(sites, WaitingFile) or not failed:
+        sites = self._catalogued(row.rses, row.parent_rses)
+        if isinstance(sites, str):
+            return WaitingFile(row.lfn, sites)
+        failed = self._unreadable.at(row) if row.lfn in self._unreadable else {}
+        if not failed:
             return sites
         others = frozenset[str]() if self.anywhere else sites.difference(failed)
         if others and self._choice.problem(others) is None:
@@ -71,19 +89,25 @@ class Places:
         told = f"it could not be read at {', '.join(sorted(failed))}" + ("" if self.anywhere else ", and is nowhere else")
         return WaitingFile(row.lfn, f"{told}; tried again at {again:%Y-%m-%d %H:%M} UTC")
 
-    def _catalogued(self, row: InputFile) -> frozenset[str] | WaitingFile:
-        """As the catalogues have it."""
-        sites = self._of_rses(row.rses)
+    def _catalogued(self, rses: Sequence[str], parent_rses: Sequence[Sequence[str]]) -> frozenset[str] | str:
+        """As the catalogues have it, or why it is nowhere. Worked out once for each set of places: many files share it."""
+        key = tuple(rses), tuple(map(tuple, parent_rses))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._together(*key)
+        return found
+
+    def _together(self, rses: Sequence[str], parent_rses: Sequence[Sequence[str]]) -> frozenset[str] | str:
+        sites = self._of_rses(rses)
         problem = self._choice.problem(sites)
         if problem == EMPTY_SITE_LISTS:
             raise PlanningRefused(problem)
         if problem is not None:
-            return WaitingFile(row.lfn, problem)
-        if row.parent_rses and not self.anywhere:
-            together = sites.intersection(*(self._of_rses(rses) for rses in row.parent_rses))
+            return problem
+        if parent_rses and not self.anywhere:
+            together = sites.intersection(*(self._of_rses(each) for each in parent_rses))
             if self._choice.problem(together) is not None:
-                where = ", ".join(sorted(sites))
-                return WaitingFile(row.lfn, f"no site has both the file and its parents; the file is at {where}")
+                return f"no site has both the file and its parents; the file is at {', '.join(sorted(sites))}"
             sites = together
         return sites
 
@@ -99,8 +123,8 @@ class Places:
         elif len(found) >= 2:
             told = True
         else:
-            catalogued = self._catalogued(row)
-            alone = not isinstance(catalogued, WaitingFile) and self._choice.sites(catalogued) == frozenset(found)
+            catalogued = self._catalogued(row.rses, row.parent_rses)
+            alone = not isinstance(catalogued, str) and self._choice.sites(catalogued) == frozenset(found)
             told = alone and self._unreadable.twice(row, looked_at=row.located_at)
         return self._unreadable.words(row) if told else ""
 
@@ -116,14 +140,18 @@ class Places:
         places = rucio.file_replicas(named) if named else {}
         beside = {lfn: tuple(sorted({tuple(sorted(places[each])) for each in mine})) for lfn, mine in parents.items()}
         sites = self._of_rses(whole)
-        alone = [] if self.anywhere else [lfn for lfn in sorted(parents) if not self._will_do(lfn, sites, beside[lfn])]
+        common = {rses: Location(tuple(sorted(whole)), rses) for rses in set(beside.values())}
+        good = {rses for rses in common if self._will_do(sites, rses)}
+        alone = (
+            [lfn for lfn in sorted(parents) if beside[lfn] not in good or lfn in self._unreadable] if not self.anywhere else []
+        )
         found = rucio.file_replicas(alone) if alone else {}
-        return {lfn: Location(tuple(sorted({*whole, *found.get(lfn, ())})), beside[lfn]) for lfn in parents}
+        located = {lfn: common[rses] for lfn, rses in beside.items()}
+        return located | {lfn: Location(tuple(sorted({*whole, *found.get(lfn, ())})), beside[lfn]) for lfn in alone}
 
-    def _will_do(self, lfn: str, sites: frozenset[str], parent_rses: Iterable[Sequence[str]]) -> bool:
-        """Whether jobs can read the file at ``sites``, where its whole block is, with its parents, and none has failed to."""
-        with_parents = sites.intersection(*(self._of_rses(rses) for rses in parent_rses))
-        return lfn not in self._unreadable and self._choice.problem(with_parents) is None
+    def _will_do(self, sites: frozenset[str], parent_rses: Iterable[Sequence[str]]) -> bool:
+        """Whether jobs can read files at ``sites``, where their whole block is, with parents that are there."""
+        return self._choice.problem(sites.intersection(*(self._of_rses(rses) for rses in parent_rses))) is None
 
     def _of_rses(self, rses: Iterable[str]) -> frozenset[str]:
         return frozenset(site for rse in rses for site in self._sites.get(rse, ()))
@@ -212,21 +240,21 @@ class Unreadable:
             self._rows[row.lfn].append(row)
         self._apart = timedelta(seconds=conf().unreadable_apart_seconds)
 
-    def at(self, file: InputFile) -> Mapping[str, datetime]:
+    def at(self, file: InputFile | InputRow) -> Mapping[str, datetime]:
         """Sites that failed to read it, and when last."""
         found: dict[str, datetime] = {}
         for row in self._of(file):
             found[row.site] = max(row.last_at, found.get(row.site, row.last_at))
         return found
 
-    def again_at(self, file: InputFile) -> datetime:
+    def again_at(self, file: InputFile | InputRow) -> datetime:
         """When it may be tried again where it failed; it has failed."""
         return max(row.last_at for row in self._of(file)) + self._apart
 
     def __contains__(self, lfn: str) -> bool:
         return lfn in self._rows
 
-    def twice(self, file: InputFile, *, looked_at: datetime) -> bool:
+    def twice(self, file: InputFile | InputRow, *, looked_at: datetime) -> bool:
         """Whether it failed in two submissions far enough apart for a storage to come back in between, the first before
         ``looked_at``.
         """
@@ -234,11 +262,11 @@ class Unreadable:
         first = [row for row in rows if row.last_at < looked_at]
         return any(two.last_at - one.last_at >= self._apart for one in first for two in rows if two.fence != one.fence)
 
-    def words(self, file: InputFile) -> str:
+    def words(self, file: InputFile | InputRow) -> str:
         """All of it in one line."""
         said = [f"at {row.site} on {row.last_at:%Y-%m-%d %H:%M} UTC (code {row.code})" for row in self._of(file)]
         return "could not be read " + ", ".join(said)
 
-    def _of(self, file: InputFile) -> list[UnreadableInput]:
+    def _of(self, file: InputFile | InputRow) -> list[UnreadableInput]:
         rows = self._rows.get(file.lfn, [])
         return [row for row in rows if file.restored_at is None or row.last_at > file.restored_at]

@@ -6,8 +6,10 @@ are is ``input_places.py``.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -15,22 +17,46 @@ from django.db.models import Count, F, Sum
 from django.db.models.functions import Coalesce
 
 from dags_app.planning import lumis
-from dags_app.planning.specs import ExclusionKind, InputSpec, WorkflowSpec
+from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from requests_app.lease import Fence
 from requests_app.models import Event, InputFile, Request, Workflow
 from requests_app.work.input_lumis import lumis_dealt, lumis_rebuild
-from requests_app.work.input_places import Places
+from requests_app.work.input_places import Location, Places
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo
+from wms2.copying import copy_rows
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
 
 log = structlog.get_logger(__name__)
-BATCH = 1000
+_COLUMNS = (
+    *("workflow", "block_name", "located_at", "waiting_reason", "lfn", "size_bytes", "events", "adler32", "wanted_events"),
+    *("lumis", "parents", "rses", "parent_rses", "excluded_kind", "excluded_reason", "excluded_by", "excluded_at"),
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    """An InputFile that is not written yet."""
+
+    lfn: str
+    size_bytes: int
+    events: int
+    adler32: str
+    lumis: LumiRanges
+    parents: list[str]
+    location: Location
+    wanted_events: int | None = None
+    excluded_kind: str = ""
+    excluded_reason: str = ""
+
+    def exclude(self, reason: str, kind: ExclusionKind) -> None:
+        """No job reads it."""
+        self.excluded_kind, self.excluded_reason = kind.value, reason
 
 
 def inputs_import(*, workflow: Workflow, fenced: Fence) -> None:
@@ -54,7 +80,7 @@ def inputs_import(*, workflow: Workflow, fenced: Fence) -> None:
         if block.block_name not in stored:
             with_rows = _rows_of(workflow, spec, spec.input, block, list(factory.dbs().files(block.block_name)))
             with fenced():
-                InputFile.objects.bulk_create(with_rows, batch_size=BATCH)
+                _write(workflow, block, with_rows)
             crash_point("import.called")
     with fenced():
         _finish_import(workflow, spec, spec.input, unseen=sorted(set(spec.input.block_whitelist) - seen))
@@ -104,15 +130,15 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
     with fenced():
         if spec.splitting.algorithm.by_lumi:
             _name_late(workflow, wanted, rows)
-        InputFile.objects.bulk_create(rows, batch_size=BATCH)
-        events = F("requested_events") + sum(row.asked_events for row in rows)
+        _write(workflow, block, rows)
+        events = F("requested_events") + sum(row.events if row.wanted_events is None else row.wanted_events for row in rows)
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
     return len(new)
 
 
-def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile]) -> None:
+def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> None:
     """Shares of lumis that were dealt before their file came are read by nobody (docs/adr/0030): told, never passed over.
 
     A file with nothing else is excluded; rows are read between rounds, so what is dealt is done.
@@ -120,15 +146,15 @@ def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile])
     selection, dealt = WantedLumis(wanted), lumis_dealt(workflow)
     late = 0
     for row in rows:
-        mine = selection.among(lumis.from_json(row.lumis))
+        mine = selection.among(row.lumis)
         shared = lumis.intersect(mine, dealt)
-        if row.excluded_at is not None or not shared:
+        if row.excluded_kind or not shared:
             continue
         late += 1
         run, first, _ = next(lumis.iterate(shared))
         told = f"{row.lfn} came after its share of lumi {run}:{first} could be read: that lumi is done, from other files"
         if shared == mine:
-            _exclude(row, told, ExclusionKind.LATE)
+            row.exclude(told, ExclusionKind.LATE)
         if late == 1:
             _warn(workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else")
         log.warning("file came late", request_name=workflow.request_id, lfn=row.lfn, run=run, lumi=first, excluded=shared == mine)
@@ -176,46 +202,49 @@ def _is_chosen(block: BlockInfo, wanted: InputSpec) -> bool:
 
 def _rows_of(
     workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, files: Sequence[DbsFileInfo]
-) -> list[InputFile]:
+) -> list[_Row]:
     """Rows of files of one block, with what the catalogues say of them; nothing is written."""
     name = block.block_name
     pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in factory.dbs().file_lumis(name):
-        pairs[row.lfn].append((row.run, row.lumi))
+    for lfn, run, lumi, _ in factory.dbs().file_lumis(name):
+        pairs[lfn].append((run, lumi))
     parents: dict[str, set[str]] = defaultdict(set)
     if wanted.include_parents:
         for link in factory.dbs().file_parents(name):
             parents[link.lfn].add(link.parent_lfn)
-    now = clock.now()
-    located = Places(workflow, spec).read(name, {file.lfn: sorted(parents[file.lfn]) for file in files})
+    located = Places(workflow, spec).read(name, {file.lfn: sorted(parents.get(file.lfn, ())) for file in files})
     selection, by_lumi = WantedLumis(wanted), spec.splitting.algorithm.by_lumi
-    rows: list[InputFile] = []
+    rows: list[_Row] = []
     for file in files:
-        ranges = lumis.from_pairs(pairs.get(file.lfn, ()))
-        made = InputFile(
-            workflow=workflow,
-            lfn=file.lfn,
-            block_name=name,
-            size_bytes=file.size_bytes,
-            events=file.events,
-            adler32=file.adler32 if len(file.adler32) <= 8 else "",
-            lumis=lumis.to_json(ranges),
-            rses=list(located[file.lfn].rses),
-            parents=sorted(parents[file.lfn]),
-            parent_rses=[list(rses) for rses in located[file.lfn].parent_rses],
-            located_at=now,
-        )
+        lfn, ranges = file.lfn, lumis.from_pairs(pairs.pop(file.lfn, ()))
+        adler32 = file.adler32 if len(file.adler32) <= 8 else ""
+        made = _Row(lfn, file.size_bytes, file.events, adler32, ranges, sorted(parents.get(lfn, ())), located[lfn])
         if by_lumi and not ranges:
-            _exclude(made, NO_LUMI, ExclusionKind.UNUSABLE)
+            made.exclude(NO_LUMI, ExclusionKind.UNUSABLE)
         elif not selection.everything:
             wanted_lumis = selection.among(ranges)
             if wanted_lumis != ranges:
                 made.wanted_events = wanted_share(file.events, ranges, wanted_lumis)
             if not wanted_lumis:
-                _exclude(made, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
+                made.exclude(NO_WANTED_LUMI, ExclusionKind.UNWANTED)
         rows.append(made)
     return rows
 
 
-def _exclude(row: InputFile, reason: str, kind: ExclusionKind) -> None:
-    row.excluded_at, row.excluded_reason, row.excluded_by, row.excluded_kind = clock.now(), reason, "import", kind
+def _write(workflow: Workflow, block: BlockInfo, rows: Iterable[_Row]) -> None:
+    """By COPY: a block has thousands of files."""
+    now = clock.now()
+    places: dict[Location, tuple[str, str]] = {}
+
+    def values() -> Iterator[tuple[object, ...]]:
+        for row in rows:
+            if row.location not in places:
+                places[row.location] = json.dumps(row.location.rses), json.dumps(row.location.parent_rses)
+            excluded = ("import", now) if row.excluded_kind else ("", None)
+            yield (
+                *(workflow.pk, block.block_name, now, "", row.lfn, row.size_bytes, row.events, row.adler32, row.wanted_events),
+                *(json.dumps(lumis.to_json(row.lumis)), json.dumps(row.parents) if row.parents else "[]", *places[row.location]),
+                *(row.excluded_kind, row.excluded_reason, *excluded),
+            )
+
+    copy_rows(InputFile, _COLUMNS, values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django.db.models import BigIntegerField, BooleanField, Case, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models import BigIntegerField, BooleanField, Case, Count, Expression, F, Min, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
@@ -135,7 +135,7 @@ def files_left(workflow: Workflow) -> QuerySet[Any]:
 
 
 def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
-    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, kind__contains=WorkUnitClaim.KIND_GENERATED)
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, kind=WorkUnitClaim.KIND_GENERATED)
 
     def events(rows: QuerySet[WorkUnitClaim]) -> int:
         return rows.aggregate(total=Sum("events"))["total"] or 0
@@ -164,7 +164,11 @@ def _files(workflow: Workflow) -> QuerySet[Any]:
     """Input files with what is claimed of each. A file without events counts as one, so that its lumis are work too."""
     share = Case(When(events=0, then=Value(1)), default=F("claims__events"), output_field=BigIntegerField())
 
-    def claimed(*states: WorkUnitState) -> Coalesce:
+    claims = WorkUnitClaim.objects.filter(unit__workflow=workflow).exists()  # before the first round there is nothing to join
+
+    def claimed(*states: WorkUnitState) -> Expression:
+        if not claims:
+            return Value(0, output_field=BigIntegerField())
         of_live = Q(claims__live=True, claims__unit__state__in=states)
         return Coalesce(Sum(share, filter=of_live), Value(0), output_field=BigIntegerField())
 
@@ -175,7 +179,7 @@ def _files(workflow: Workflow) -> QuerySet[Any]:
             asked=Coalesce(F("wanted_events"), F("events"), output_field=BigIntegerField()),
             done=claimed(WorkUnitState.DONE),
             planned=claimed(*_PLANNED),
-            failed_claims=Count("claims", filter=Q(claims__live=False)),
+            failed_claims=Count("claims", filter=Q(claims__live=False)) if claims else Value(0),
         )
         .annotate(
             unclaimed=F("weight") - F("done") - F("planned"),
@@ -195,9 +199,6 @@ def _of_input(workflow: Workflow) -> Ledger:
         return Coalesce(Sum(field, filter=condition), Value(0), output_field=BigIntegerField())
 
     files = _files(workflow).annotate(left_asked=F("unclaimed") * F("asked") / F("weight"))
-    wrong = files.filter(kept, unclaimed__lt=0).first()
-    if wrong is not None:
-        raise LedgerViolation(f"{wrong.lfn}: more events are claimed than the file has")
     sums = files.aggregate(
         all_events=events("asked", Q()),
         done_events=events("done_asked", real),
@@ -210,7 +211,10 @@ def _of_input(workflow: Workflow) -> Ledger:
         attempted_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=True)),
         excluded_files=Count("pk", filter=out),
         left_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=False)),
+        wrong=Min("lfn", filter=kept & Q(unclaimed__lt=0)),
     )
+    if (wrong := sums.pop("wrong")) is not None:
+        raise LedgerViolation(f"{wrong}: more events are claimed than the file has")
     return Ledger(**sums, lost_events=0, taken_numbers=0)
 
 

@@ -31,15 +31,16 @@ def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLef
         _refuse_runaway(workflow, ledger)
         lumi = max(workflow.next_first_lumi, lumi_next(request_id=workflow.request.pk))
         return WorkLeft(GenerationLeft(workflow.next_first_event, lumi, ledger.left_events))
-    places = Places(workflow, spec)
+    places, rows = Places(workflow, spec), dict[str, tuple[int, int]]()
     if spec.splitting.algorithm.by_lumi:
         # the parts share no lumi, so a lumi in several files is in one part, with all of them
         left = lumis_left(workflow)
         parts = [lumi_specs(workflow, places, part) for part in (left.fresh, left.tried) if part]
     else:
-        parts = [file_specs(workflow, places, tried=tried) for tried in (False, True)]
+        some = {False: ledger.left_files, True: ledger.attempted_files}
+        parts = [file_specs(workflow, places, rows, tried=tried) for tried, number in some.items() if number]
     waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
-    return WorkLeft(parts=parts, waited=frozenset(waiting.values_list("lfn", flat=True)))
+    return WorkLeft(parts=parts, waited=frozenset(waiting.values_list("lfn", flat=True)), rows=rows)
 
 
 def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut, *, actor: str = "planner") -> None:

@@ -37,12 +37,12 @@ WITH listed AS (
     range_agg(span) FILTER (WHERE fate = %(refused)s) AS refused
   FROM input_lumis WHERE workflow_id = %(workflow)s GROUP BY run
 ), claimed AS (
-  SELECT lower(claim.run) AS run,
-    range_agg(claim.span) FILTER (WHERE claim.live AND unit.state = %(done)s) AS done,
-    range_agg(claim.span) FILTER (WHERE claim.live AND unit.state = ANY(%(planned)s)) AS planned,
-    range_agg(claim.span) FILTER (WHERE NOT claim.live) AS tried
+  SELECT claim.run,
+    range_agg(int8range(claim.first, claim.last, '[]')) FILTER (WHERE claim.live AND unit.state = %(done)s) AS done,
+    range_agg(int8range(claim.first, claim.last, '[]')) FILTER (WHERE claim.live AND unit.state = ANY(%(planned)s)) AS planned,
+    range_agg(int8range(claim.first, claim.last, '[]')) FILTER (WHERE NOT claim.live) AS tried
   FROM work_unit_claims claim JOIN work_units unit ON unit.id = claim.unit_id
-  WHERE unit.workflow_id = %(workflow)s AND claim.kind @> %(kind)s::bigint GROUP BY 1
+  WHERE unit.workflow_id = %(workflow)s AND claim.kind = %(kind)s GROUP BY 1
 ), filled AS (
   SELECT coalesce(listed.run, claimed.run) AS run, coalesce(listed.listed, 0) AS listed,
     coalesce(wanted, '{}') AS wanted, coalesce(excluded, '{}') AS excluded, coalesce(refused, '{}') AS refused,

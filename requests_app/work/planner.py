@@ -9,7 +9,7 @@ that the next attempt replaces.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
-from requests_app.models import InputFile, Round, Workflow
+from requests_app.models import Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.ledger import ledger_check, ledger_of
@@ -72,7 +72,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     crash_point("plan.claimed")
     written = _write(evaluation, planned.dag)
     crash_point("plan.called")
-    dag = _record(evaluation, planned, written)
+    dag = _record(evaluation, planned, written, given.work.rows)
     crash_point("plan.recorded")
     log.info(
         "round planned",
@@ -199,17 +199,15 @@ def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
         )
 
 
-def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag) -> DAG:
+def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag, files: Mapping[str, tuple[int, int]]) -> DAG:
     workflow, spec = evaluation.request.workflow, planned.dag
-    lfns = {claim.lfn for unit in spec.units for claim in unit.claims if claim.lfn}
-    files = {lfn: (pk, events) for lfn, pk, events in _file_ids(workflow, lfns)}
     planned_with = asdict(spec.workflow.resources)
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
     with transaction.atomic():
         # The many rows first: a verb need not wait for them. What changed meanwhile takes all back when the request is locked.
         round_ = Round.objects.create(workflow=workflow, index=spec.round_index, sizing=planned_with)
-        dag, rows = dag_record_ready(
+        dag, keys = dag_record_ready(
             spec=spec,
             written=written,
             round_id=round_.pk,
@@ -218,7 +216,7 @@ def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag) -
             priority=job_priority(evaluation),
         )
         with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it
-            ids = {unit.index: row.pk for unit, row in zip(spec.units, rows, strict=True)}
+            ids = {unit.index: key for unit, key in zip(spec.units, keys, strict=True)}
             units_join_blocks(
                 workflow_id=workflow.pk,
                 memberships=[Membership(ids[a.unit_index], a.dataset, a.block_index, a.bytes) for a in planned.blocks],
@@ -227,13 +225,6 @@ def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag) -
     for name, value in offsets.items():
         setattr(workflow, name, value)
     return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)
-
-
-def _file_ids(workflow: Workflow, lfns: set[str]) -> Iterator[tuple[str, int, int]]:
-    wanted = sorted(lfns)
-    for start in range(0, len(wanted), 5000):
-        rows = InputFile.objects.filter(workflow=workflow, lfn__in=wanted[start : start + 5000])
-        yield from rows.values_list("lfn", "pk", "events")
 
 
 def _move_offsets(workflow: Workflow, planned: Plan) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import structlog
-from django.db.models import QuerySet, Sum
+from django.db.models import Max, Min, QuerySet, Sum
 from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
@@ -70,13 +70,13 @@ def dag_discard(*, dag: DAG, reason: str) -> None:
 def _give_numbers_back(dag: DAG) -> None:
     """Only when this DAG took the newest numbers; otherwise the gap stays, which is harmless (error-handling 5.1)."""
     workflow = Workflow.objects.select_for_update(no_key=True).get(pk=dag.workflow_id)
-    claims = WorkUnitClaim.objects.filter(unit__dag=dag)
-    events = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED)]
-    lumis = [c.span for c in claims.filter(kind__contains=WorkUnitClaim.KIND_GENERATED_LUMIS)]
-    if events and max(s.upper for s in events) == workflow.next_first_event:
-        workflow.next_first_event = min(s.lower for s in events)
-        workflow.next_first_lumi = min(s.lower for s in lumis)
-        lumis_give_back(request_id=workflow.request.pk, first=workflow.next_first_lumi, after=max(s.upper for s in lumis))
+    rows = WorkUnitClaim.objects.filter(unit__dag=dag).values_list("kind").order_by().annotate(Min("first"), Max("last"))
+    taken = {kind: (first, last + 1) for kind, first, last in rows}
+    events = taken.get(WorkUnitClaim.KIND_GENERATED)
+    if events and events[1] == workflow.next_first_event:
+        workflow.next_first_event = events[0]
+        workflow.next_first_lumi, after = taken[WorkUnitClaim.KIND_GENERATED_LUMIS]
+        lumis_give_back(request_id=workflow.request.pk, first=workflow.next_first_lumi, after=after)
         workflow.save(update_fields=["next_first_event", "next_first_lumi"])
 
 
@@ -153,4 +153,4 @@ def _abandoned(round_: Round, last: DAG | None) -> set[str]:
 
 def _generated(round_: Round) -> QuerySet[WorkUnitClaim]:
     """The event numbers that the round's units took."""
-    return WorkUnitClaim.objects.filter(unit__round=round_, kind__contains=WorkUnitClaim.KIND_GENERATED)
+    return WorkUnitClaim.objects.filter(unit__round=round_, kind=WorkUnitClaim.KIND_GENERATED)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from django.apps.registry import Apps
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
-from dags_app.models import DAG
+from dags_app.models import DAG, WorkUnitClaim
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.executor import due_effects
 from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
@@ -126,6 +126,11 @@ class Old:
                 there = self.effect(block, kind, f"{block.pk}:{unit.pk}", unit=unit, after=there)
         return unit
 
+    def claim(self, unit: Any, kind: int, scope: int, run: int, first: int, last: int, **fields: Any) -> None:
+        """As it was written then: ranges of one point, and one of events or lumis."""
+        points = {"kind": (kind, kind + 1), "scope": (scope, scope + 1), "run": (run, run + 1)}
+        self("dags_app.WorkUnitClaim", unit=unit, **points, span=(first, last + 1), **fields)
+
     def ending(self, block: Any, *, dbs: str, tape: str) -> None:
         """What a block that is whole has asked for."""
         self.effect(block, "dbs_block_close", str(block.pk), state=dbs)
@@ -167,9 +172,9 @@ def test_a_filled_database_comes_along(database: None) -> None:
     # Begun in DBS and still taking units: one unit DBS knows, of one it was to be told, one is not done.
     active = old.workflow(old.request("active", "active"), "/A/E-v1/T")
     begun = old.block(active, "open", sealed=False, dbs_block_open=True)
-    old.unit(begun)
+    claiming = old.unit(begun)
     old.unit(begun, told="pending")
-    old.unit(begun, done=False)
+    planned = old.unit(begun, done=False)
 
     # Whole, and DBS was not told of everything; or only to be closed there; or already closed, with a child's block to come.
     whole = old.workflow(old.request("whole", "active"), "/W/E-v1/T")
@@ -218,6 +223,10 @@ def test_a_filled_database_comes_along(database: None) -> None:
     ):
         gone = {"excluded_at": now, "excluded_by": by, "excluded_reason": why} if why else {}
         old("requests_app.InputFile", workflow=active, lfn=lfn, block_name="/I#1", size_bytes=1, events=1, **gone)
+    (claimed,) = old.apps.get_model("requests_app.InputFile").objects.filter(lfn="/a")
+    old.claim(claiming, WorkUnitClaim.KIND_FILE_EVENTS, claimed.pk, 0, 0, 9, input_file=claimed, events=10)
+    old.claim(claiming, WorkUnitClaim.KIND_RUN_LUMIS, active.number, 3, 5, 8)
+    old.claim(planned, WorkUnitClaim.KIND_RUN_LUMIS, active.number, 3, 7, 12, live=False)
     old("requests_app.Lease", name=LEADER_LEASE, owner="another", epoch=4, expires_at=now - timedelta(hours=1), heartbeat_at=now)
 
     old("requests_app.Limit", name="dag_max_merge_groups", value=40, actor="olga", reason="a larger schedd")
@@ -266,6 +275,16 @@ def test_a_filled_database_comes_along(database: None) -> None:
     _all_can_be_carried_out()
     again_protected = Effect.objects.filter(kind="rucio_protect", block=again)
     assert list(again_protected.values_list("unit", flat=True)) == [unprotected.pk], "what has its rule keeps it"
+
+    # -- claims
+    fields = ("unit", "input_file", "kind", "scope", "run", "first", "last", "events", "live")
+    assert list(WorkUnitClaim.objects.order_by("id").values_list(*fields)) == [
+        (claiming.pk, claimed.pk, WorkUnitClaim.KIND_FILE_EVENTS, claimed.pk, 0, 0, 9, 10, True),
+        (claiming.pk, None, WorkUnitClaim.KIND_RUN_LUMIS, active.number, 3, 5, 8, 0, True),
+        (planned.pk, None, WorkUnitClaim.KIND_RUN_LUMIS, active.number, 3, 7, 12, 0, False),
+    ]
+    with pytest.raises(IntegrityError, match="lumis of run 3, 7 to 12, of which mg_000000 has 5 to 8"):
+        WorkUnitClaim.objects.filter(unit=planned.pk).update(live=True)
 
     # -- the rest
     kinds_of = dict(InputFile.objects.values_list("lfn", "excluded_kind"))

@@ -154,8 +154,8 @@ def _units(workflow: Workflow, dag: DAG, units: _Units, begun: datetime) -> None
     made = WorkUnit.objects.bulk_create(rows)
     WorkUnitClaim.objects.bulk_create(
         WorkUnitClaim(
-            unit=unit, kind=(0, 1), scope=(workflow.number, workflow.number + 1), run=(1, 2), events=1600,
-            span=(1 + 1600 * unit.index, 1 + 1600 * (unit.index + 1)),
+            unit=unit, kind=WorkUnitClaim.KIND_GENERATED, scope=workflow.number, run=1, events=1600,
+            first=1 + 1600 * unit.index, last=1600 * (unit.index + 1),
         )
         for unit in made
     )  # fmt: skip

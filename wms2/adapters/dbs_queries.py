@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from pydantic import TypeAdapter, ValidationError
@@ -41,10 +41,9 @@ _ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
 _DATASETS = TypeAdapter(list[DatasetInfo])
 _BLOCKS = TypeAdapter(list[BlockInfo])
 _CONFIGS = TypeAdapter(list[OutputConfig])
-_FILE = TypeAdapter(DbsFileInfo)
-_LUMI = TypeAdapter(wire.DbsFileLumiRow)
-_PARENT = TypeAdapter(FileParent)
-_BLOCK = TypeAdapter(BlockInfo)
+_FILES = TypeAdapter(list[DbsFileInfo])
+_LUMIS = TypeAdapter(list[wire.DbsFileLumiRow])
+_PARENTS = TypeAdapter(list[FileParent])
 
 
 def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -99,7 +98,7 @@ class DbsQueries:
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         """All blocks of a dataset."""
         check_name("dataset", dataset, operation="blocks")
-        return self._stream(_BLOCK, "/blocks", "blocks", {"dataset": dataset, "detail": 1})
+        return self._stream(_BLOCKS, "/blocks", "blocks", {"dataset": dataset, "detail": 1})
 
     def files(self, name: str, valid_only: bool = True, operation: str = "files") -> Iterator[DbsFileInfo]:
         """Files of a dataset or of a block (a name with ``#``).
@@ -115,37 +114,38 @@ class DbsQueries:
         return self._files({"logical_file_name": lfn}, operation)
 
     def _files(self, params: dict[str, str | int], operation: str) -> Iterator[DbsFileInfo]:
-        return self._stream(_FILE, "/files", operation, params | {"detail": 1})
+        return self._stream(_FILES, "/files", operation, params | {"detail": 1})
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
         """Lumis of all files of a block. DBS keeps no event count for a lumi of 0 events: ``events`` may be None."""
         check_name("block_name", block_name, operation="file_lumis")
-        rows = self._stream(_LUMI, "/filelumis", "file_lumis", {"block_name": block_name})
+        rows = self._stream(_LUMIS, "/filelumis", "file_lumis", {"block_name": block_name})
         return chain.from_iterable(_lumis(row) for row in rows)
 
     def file_parents(self, block_name: str) -> Iterator[FileParent]:
         """Parents of all files of a block."""
         check_name("block_name", block_name, operation="file_parents")
-        return self._stream(_PARENT, "/fileparents", "file_parents", {"block_name": block_name})
+        return self._stream(_PARENTS, "/fileparents", "file_parents", {"block_name": block_name})
 
     def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
         answer = self._http.get_json(path, operation=operation, params=params)
         return wire.parse(adapter, answer, service=SERVICE, operation=operation)
 
-    def _stream(self, adapter: TypeAdapter[wire.T], path: str, operation: str, params: Params) -> Iterator[wire.T]:
-        lines = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)
-        first = next(lines, None)
+    def _stream(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> Iterator[wire.T]:
+        read = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)
+        first = next(read, None)
         if first is None:
             return
-        if first.lstrip().startswith(b"["):
+        if first[0].lstrip().startswith(b"["):
             # A server that does not stream answers one JSON list.
-            for value in self._whole_list(chain([first], lines), operation):
-                yield wire.parse(adapter, value, service=SERVICE, operation=operation)
+            values = self._whole_list(chain.from_iterable(chain([first], read)), operation)
+            yield from wire.parse(adapter, values, service=SERVICE, operation=operation)
             return
-        for line in chain([first], lines):
-            yield wire.parse_json(adapter, line, service=SERVICE, operation=operation)
+        for lines in chain([first], read):
+            # many lines as one list: a call of the parser costs more than a line
+            yield from wire.parse_json(adapter, b"[%b]" % b",".join(lines), service=SERVICE, operation=operation)
 
-    def _whole_list(self, lines: Iterator[bytes], operation: str) -> list[object]:
+    def _whole_list(self, lines: Iterable[bytes], operation: str) -> list[object]:
         text = bytearray()
         for line in lines:
             text += line
@@ -160,11 +160,13 @@ class DbsQueries:
         return values
 
 
-def _lumis(row: wire.DbsFileLumiRow) -> Iterator[FileLumi]:
-    lumis = row.lumi_section_num if isinstance(row.lumi_section_num, list) else [row.lumi_section_num]
-    events = row.event_count if isinstance(row.event_count, list) else [row.event_count] * len(lumis)
+def _lumis(row: wire.DbsFileLumiRow) -> Iterable[FileLumi]:
+    lfn, run, lumis, events = row["logical_file_name"], row["run_num"], row["lumi_section_num"], row.get("event_count")
+    if isinstance(lumis, int) and not isinstance(events, list):
+        return (FileLumi(lfn, run, lumis, events),)
+    lumis = lumis if isinstance(lumis, list) else [lumis]
+    events = events if isinstance(events, list) else [events] * len(lumis)
     if len(events) != len(lumis):
-        detail = f"{row.logical_file_name} run {row.run_num}: {len(lumis)} lumis but {len(events)} event counts"
+        detail = f"{lfn} run {run}: {len(lumis)} lumis but {len(events)} event counts"
         raise ServiceUnavailable(SERVICE, "file_lumis", detail)
-    for lumi, count in zip(lumis, events, strict=True):
-        yield FileLumi(row.logical_file_name, row.run_num, lumi, count)
+    return [FileLumi(lfn, run, lumi, count) for lumi, count in zip(lumis, events, strict=True)]

@@ -128,8 +128,8 @@ class HttpService:
 
         return self.caller.call(operation, call, tries)
 
-    def stream_lines(self, path: str, *, operation: str, params: Params, accept: str) -> Iterator[bytes]:
-        """GET and yield the body's lines as they come, holding one at a time. Opening is retried, reading on is not.
+    def stream_lines(self, path: str, *, operation: str, params: Params, accept: str) -> Iterator[list[bytes]]:
+        """GET and yield the body's lines as they come, those of one chunk at a time. Opening is retried, reading on is not.
 
         Raises:
             ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole.
@@ -141,9 +141,13 @@ class HttpService:
                 raise ServiceUnavailable(
                     self.service, operation, "streamed answer has neither a length nor chunks: its end cannot be known"
                 )
-            for line in response.iter_lines(chunk_size=_CHUNK_BYTES):
-                if line.strip():
-                    yield line
+            rest = b""
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if whole := [line for line in lines if line.strip()]:
+                    yield whole
+            if rest.strip():
+                yield [rest]
 
     def _call(self, method: str, path: str, operation: str, params: Params, body: object) -> bytes:
         """One try: the whole body of a good answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,7 +153,7 @@ def test_planning_after_a_failed_round_covers_exactly_what_is_left(
     fate = data.draw(st.lists(st.booleans(), min_size=len(jobs), max_size=len(jobs)))
     done = [job for job, well in zip(jobs, fate, strict=True) if well]
     claimed = lumis.union(*[job.mask or {} for job in done])
-    again = [replace(file, left_lumis=lumis.subtract(file.lumis, claimed)) for file in files]
+    again = [file._replace(left_lumis=lumis.subtract(file.lumis, claimed)) for file in files]
     second, second_excluded, second_refused = planned(workflow, again)
     assert masks(done) + masks(second) == masks(jobs)
     assert second_excluded == excluded

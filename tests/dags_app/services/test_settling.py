@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from dags_app.manifest import Manifest, ManifestJob, ManifestProblem, Processed, ProcessedFile
-from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec, InputSpec, LumiRanges
 from dags_app.planning.wanted import WantedLumis
 from dags_app.services.claims import claims_of, manifest_compare
-from dags_app.services.plan import claim_rows
+from dags_app.services.plan import claim_rows, claims_record
 from dags_app.services.units import Settled, units_settle
 from requests_app.models import InputFile
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
@@ -33,7 +33,7 @@ def unit_with(*claims: ClaimSpec) -> WorkUnit:
         row = InputFile.objects.create(workflow=workflow, lfn=lfn, block_name="/x#1", size_bytes=1, events=events, lumis=stored)
         ids[lfn] = (row.pk, events)
     unit = unit_row(dag_row(workflow))
-    WorkUnitClaim.objects.bulk_create([row for claim in claims for row in claim_rows(unit, claim, workflow.number, ids)])
+    claims_record(row for claim in claims for row in claim_rows(unit.pk, claim, workflow.number, ids))
     return unit
 
 

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec
-from dags_app.services.plan import claim_rows
+from dags_app.services.plan import claim_rows, claims_record
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app import states
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
@@ -28,7 +28,7 @@ def detail(client: APIClient, request: Request) -> dict[str, Any]:
 
 
 def claim(workflow: Workflow, unit: Any, *claims: ClaimSpec, files: dict[str, tuple[int, int]] | None = None) -> None:
-    WorkUnitClaim.objects.bulk_create([row for spec in claims for row in claim_rows(unit, spec, workflow.number, files or {})])
+    claims_record(row for spec in claims for row in claim_rows(unit.pk, spec, workflow.number, files or {}))
 
 
 def test_transitions_are_told_from_rows_in_order_with_who_why_and_on_what_evidence(reader: APIClient) -> None:

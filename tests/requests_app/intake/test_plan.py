@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -188,7 +187,7 @@ def test_block_lists_choose_among_files_that_carry_their_block() -> None:
         ("/store/data/3.root", "3 is not on BlockWhitelist"),
     ]
     with pytest.raises(DocumentRefused, match=r"files\.1\.block: is missing"):
-        refuse_unknown_blocks(spec, [files[0], replace(files[1], block="")])
+        refuse_unknown_blocks(spec, [files[0], files[1]._replace(block="")])
     (read,) = read_files({"files": [{"lfn": "/store/1.root", "size_bytes": 1, "events": 1, "block": "/a/b-v1/C#1"}]})
     assert read.block == "/a/b-v1/C#1"
 

@@ -256,11 +256,11 @@ def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(worl
     end_with_failures(world, world.job_of(request), 2)
     request_release(request=request, actor="olga", reason="plan anew", mode=ReleaseMode.NEXT_ROUND)
     assert run_on(world, request) is S.COMPLETED
-    claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, kind__contains=WorkUnitClaim.KIND_GENERATED)
-    done = sorted((c.span.lower, c.span.upper) for c in claims.filter(unit__state="done"))
-    lost = sorted((c.span.lower, c.span.upper) for c in claims.filter(unit__state="failed"))
-    assert lost == [(301, 401), (401, 501)]
-    assert done[3:] == [(501, 601), (601, 701)], "new numbers, behind all that were ever planned"
+    claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, kind=WorkUnitClaim.KIND_GENERATED)
+    done = sorted((c.first, c.last) for c in claims.filter(unit__state="done"))
+    lost = sorted((c.first, c.last) for c in claims.filter(unit__state="failed"))
+    assert lost == [(301, 400), (401, 500)]
+    assert done[3:] == [(501, 600), (601, 700)], "new numbers, behind all that were ever planned"
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
     assert (ledger.done_events, ledger.lost_events, ledger.left_events) == (500, 200, 0)

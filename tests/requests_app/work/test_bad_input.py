@@ -42,8 +42,8 @@ def dag(tmp_path: Path) -> DAG:
 
 def claim(unit: WorkUnit, row: InputFile, first: int = 0, last: int = 9) -> None:
     WorkUnitClaim.objects.create(
-        unit=unit, input_file=row, kind=f"[{WorkUnitClaim.KIND_FILE_EVENTS},{WorkUnitClaim.KIND_FILE_EVENTS}]",
-        scope=f"[{row.pk},{row.pk}]", run="[0,0]", span=f"[{first},{last}]", events=last - first + 1,
+        unit=unit, input_file=row, kind=WorkUnitClaim.KIND_FILE_EVENTS, scope=row.pk, run=0, first=first, last=last,
+        events=last - first + 1,
     )  # fmt: skip
 
 

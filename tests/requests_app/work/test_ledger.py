@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dags_app.models import DAGStatus, WorkUnitClaim, WorkUnitState
+from dags_app.models import LIVE_UNIT, DAGStatus, WorkUnitState
 from dags_app.planning.specs import ClaimKind, ClaimSpec
-from dags_app.services.plan import claim_rows
+from dags_app.services.plan import claim_rows, claims_record
 from requests_app.models import InputFile, Workflow
 from requests_app.work.ledger import files_left, ledger_check, ledger_of
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
@@ -20,10 +20,7 @@ def unit(workflow: Workflow, state: WorkUnitState, *claims: ClaimSpec):
     fields = {"manifest_sha256": "x" * 64, "fence": 1} if state is WorkUnitState.DONE else {}
     row = unit_row(dag, dag.work_units.count(), state=state, **fields)
     files = {f.lfn: (f.pk, f.events) for f in InputFile.objects.filter(workflow=workflow)}
-    rows = [r for c in claims for r in claim_rows(row, c, workflow.number, files)]
-    for r in rows:
-        r.live = state in (WorkUnitState.PLANNED, WorkUnitState.DONE, WorkUnitState.DONE_UNACCOUNTED)
-    WorkUnitClaim.objects.bulk_create(rows)
+    claims_record(r._replace(live=state in LIVE_UNIT) for c in claims for r in claim_rows(row.pk, c, workflow.number, files))
     return row
 
 

@@ -84,8 +84,8 @@ def plan(workflow: Workflow) -> DAG | None:
 
 
 def claimed(dag: DAG) -> list[Lumi]:
-    rows = WorkUnitClaim.objects.filter(unit__dag=dag, kind__contains=WorkUnitClaim.KIND_RUN_LUMIS)
-    return [(c.run.lower, lumi) for c in rows for lumi in range(c.span.lower, c.span.upper)]
+    rows = WorkUnitClaim.objects.filter(unit__dag=dag, kind=WorkUnitClaim.KIND_RUN_LUMIS)
+    return [(c.run, lumi) for c in rows for lumi in range(c.first, c.last + 1)]
 
 
 def end(dag: DAG, done: Sequence[bool]) -> None:
@@ -101,7 +101,7 @@ def end(dag: DAG, done: Sequence[bool]) -> None:
 
 def lumis_of_units(workflow: Workflow, state: WorkUnitState) -> set[Lumi]:
     rows = WorkUnitClaim.objects.filter(unit__workflow=workflow, unit__state=state, live=True)
-    return {(c.run.lower, lumi) for c in rows for lumi in range(c.span.lower, c.span.upper)}
+    return {(c.run, lumi) for c in rows for lumi in range(c.first, c.last + 1)}
 
 
 def account(workflow: Workflow) -> Ledger:
@@ -203,7 +203,7 @@ def test_untried_lumis_are_planned_before_those_of_failed_units() -> None:
     second = plan(workflow)
     assert second is not None
     claims = WorkUnitClaim.objects.filter(unit__dag=second).order_by("unit__index", "id")
-    assert [(c.span.lower, c.span.upper - 1) for c in claims] == [(13, 16), (5, 6), (17, 18), (7, 8)], "5 to 8 fill up"
+    assert [(c.first, c.last) for c in claims] == [(13, 16), (5, 6), (17, 18), (7, 8)], "5 to 8 fill up"
 
 
 def test_refused_lumis_are_kept_with_their_reason_and_never_planned() -> None:

@@ -62,8 +62,8 @@ def end(dag: DAG, state: WorkUnitState) -> None:
 
 
 def spans(dag: DAG, kind: int) -> list[tuple[int, int]]:
-    claims = WorkUnitClaim.objects.filter(unit__dag=dag, kind__contains=kind).order_by("span")
-    return [(c.span.lower, c.span.upper - 1) for c in claims]
+    claims = WorkUnitClaim.objects.filter(unit__dag=dag, kind=kind).order_by("first")
+    return [(c.first, c.last) for c in claims]
 
 
 def test_a_round_takes_what_fits_one_dag_and_the_next_goes_on_where_it_ended(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def _numbers() -> None:
     """No number of a generated event or lumi is ever given to two units, failed ones included."""
     query = """
         SELECT count(*) FROM work_unit_claims a JOIN work_unit_claims b
-        ON a.id < b.id AND a.kind = b.kind AND a.scope = b.scope AND a.run && b.run AND a.span && b.span
-        WHERE lower(a.kind) IN (%s, %s)
+        ON a.id < b.id AND a.kind = b.kind AND a.scope = b.scope AND a.run = b.run AND a.first <= b.last AND b.first <= a.last
+        WHERE a.kind IN (%s, %s)
     """
     with connection.cursor() as cursor:
         cursor.execute(query, [WorkUnitClaim.KIND_GENERATED, WorkUnitClaim.KIND_GENERATED_LUMIS])

@@ -178,7 +178,7 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
         assert ranges[-1][1] == file.events - 1, f"{name}: {file.lfn} {ranges}"
         assert all(b == a + 1 for (_, a), (b, _) in pairwise(ranges)), f"{name}: {file.lfn} {ranges}"
     out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
-    left_out = sum(file.asked_events for file in out)
+    left_out = sum(file.events if file.wanted_events is None else file.wanted_events for file in out)
     wanted = workflow.requested_events - left_out
     assert events == wanted, f"{name}: {events} events of {wanted}"
     for dataset in workflow.output_datasets.all():

@@ -148,10 +148,12 @@ def test_an_answer_shorter_than_announced_is_unavailable(raw_server: Callable[[B
         service(raw_server(cut).url).get_json("/x", operation="look")
 
 
-def test_streamed_lines_come_one_by_one(httpserver: HTTPServer) -> None:
-    httpserver.expect_request("/x", headers={"Accept": "application/ndjson"}).respond_with_data(b'{"a":1}\n\n{"a":2}\n')
+def test_streamed_lines_come_whole_wherever_chunks_end(httpserver: HTTPServer) -> None:
+    sent = [b'{"a":"%b"}' % (b"x" * length) for length in (1, 70_000, 10, 200_000)]
+    answer = sent[0] + b"\n\n" + b"\r\n".join(sent[1:])
+    httpserver.expect_request("/x", headers={"Accept": "application/ndjson"}).respond_with_data(answer)
     lines = service(httpserver.url_for("")).stream_lines("/x", operation="rows", params=None, accept="application/ndjson")
-    assert list(lines) == [b'{"a":1}', b'{"a":2}']
+    assert [line.strip() for group in lines for line in group] == sent
 
 
 def test_a_stream_that_breaks_off_does_not_look_like_its_end(raw_server: Callable[[Behaviour], RawServer]) -> None:
