@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -15,6 +17,8 @@ _OUTER = "DAGMan's count of the outer DAG, where a work unit is one node"
 
 class DagListSerializer(serializers.ModelSerializer):
     """One line of the list."""
+
+    computed_from: ClassVar = {"observed_at": "last_seen_at"}
 
     workflow_id = serializers.UUIDField()
     request_name = serializers.CharField(source="workflow.request_id")

@@ -1,4 +1,4 @@
-"""Leases, the installation, and the limits that operators change."""
+"""Leases, kept accounts, the installation, and the limits that operators change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from requests_app.models import Installation, Lease, Limit
+from requests_app.models import EvaluationLease, Installation, KeptAccount, Lease, Limit
 from requests_app.selectors.admission import config_in_force
 from requests_app.verbs import limit_rows
-from wms2.admin import ReadOnlyAdmin, since_column
+from wms2.admin import ReadOnlyAdmin, link_column, since_column
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
 from wms2.conf import Conf
@@ -31,6 +31,25 @@ class LeaseAdmin(ReadOnlyAdmin):
         since_column("heartbeat_at", "heartbeat"),
         since_column("expires_at", "expires"),
     )
+
+
+@admin.register(EvaluationLease)
+class EvaluationLeaseAdmin(ReadOnlyAdmin):
+    """When each request was looked at, and when it is due again."""
+
+    list_display = (link_column("request"), "due_at", "owner", "epoch", "expires_at", since_column("evaluated_at", "evaluated"))
+    list_select_related = ("request",)
+    exact_search = ("request__request_name",)
+    search_help_text = "A request's whole name."
+    ordering = ("pk",)
+
+
+@admin.register(KeptAccount)
+class KeptAccountAdmin(ReadOnlyAdmin):
+    """Accounts as they were counted last."""
+
+    list_display = ("workflow_id", "summary", "violation", since_column("counted_at", "counted"), "took_seconds")
+    ordering = ("pk",)
 
 
 @admin.register(Installation)

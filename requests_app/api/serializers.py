@@ -106,7 +106,7 @@ class WorkflowListSerializer(WorkflowSerializer):
 class _RequestRowSerializer(serializers.ModelSerializer):
     """Columns of a request that are shown as they are."""
 
-    evaluated_at = serializers.DateTimeField(source="lease.evaluated_at", default=None)
+    evaluated_at = serializers.DateTimeField(source="lease.evaluated_at", default=None, allow_null=True)
 
     class Meta:
         model = Request

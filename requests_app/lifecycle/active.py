@@ -95,6 +95,7 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
     told = f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
     failed = failures_without_success(dag)
     if failed:
+        evaluation.again_in(conf().cycle_seconds)  # a job that does well moves nothing that is looked at
         told += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
     if failed >= conf().alert_failed_attempts:
         alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")

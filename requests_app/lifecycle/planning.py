@@ -142,8 +142,9 @@ def handle_queued(evaluation: Evaluation) -> None:
     if look_for_locations(evaluation):
         return
     if request.next_attempt_at is not None and request.next_attempt_at > clock.now():
-        when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
-        evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}"[:1000])
+        if not request.waiting_for:
+            when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
+            evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}"[:1000])
         return
     evaluation.note(next_attempt_at=None)
     admit()

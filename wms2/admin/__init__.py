@@ -4,8 +4,8 @@ Owns: read-only pages, lists that do not count big tables, how values are shown,
 Does not own: what a verb does or whom it concerns; each app declares its own (``wms2.verbs``).
 """
 
-from wms2.admin import audit
+from wms2.admin import rows
 from wms2.admin.readonly import ReadOnlyAdmin
 from wms2.admin.shown import badge_column, link_column, since_column
 
-__all__ = ["ReadOnlyAdmin", "audit", "badge_column", "link_column", "since_column"]
+__all__ = ["ReadOnlyAdmin", "badge_column", "link_column", "rows", "since_column"]

@@ -19,7 +19,7 @@ from dags_app.planning.specs import GenerationSpec
 from dags_app.services.submit import SUBMIT_INTENT
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, OutputFile, ProcessingBlock
 from requests_app.lease import evaluating
-from requests_app.models import Event, Request, RequestStatus
+from requests_app.models import EvaluationLease, Event, Request, RequestStatus
 from requests_app.work import accounting, planner
 from requests_app.work.accounting import account
 from requests_app.work.planner import round_plan
@@ -166,7 +166,7 @@ def test_of_two_workers_that_account_the_same_units_one_writes(monkeypatch: pyte
     dag = finished(5)
 
     def another() -> None:
-        Request.objects.filter(workflow=dag.workflow_id).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        EvaluationLease.objects.filter(request__workflow=dag.workflow_id).update(expires_at=timezone.now() - timedelta(seconds=1))
         assert account_for(dag) == 5
 
     meanwhile(monkeypatch, another)

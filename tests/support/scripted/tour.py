@@ -44,14 +44,14 @@ def before_anything_runs(world: World) -> None:
     said(world, "hold", kept, S.HELD)
     said(world, "release", kept, S.SUBMITTED)
     said(world, "abort", small(world), S.ABORTED)
+    other = small(world)
     world.schedd.silent = True
     world.evaluate(kept)  # no answer, so it waits for its turn
     assert fresh(kept).status == S.QUEUED, kept.status
     said(world, "hold", kept, S.HELD)
-    said(world, "release", kept, S.QUEUED)
-    other = small(world)
     world.evaluate(other)
     said(world, "abort", other, S.ABORTED)
+    said(world, "release", kept, S.QUEUED)
     for word in ("steps, confirmed", "steps away", "steps"):
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)

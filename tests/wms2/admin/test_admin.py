@@ -18,9 +18,11 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
 from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
 from requests_app.models import (
+    EvaluationLease,
     InputFile,
     InputLumis,
     Installation,
+    KeptAccount,
     Limit,
     PileupBlock,
     PileupDataset,
@@ -35,6 +37,7 @@ from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene import Scene
 from wms2.admin import paging
 from wms2.models import AuditEntry
+from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db
 APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")
@@ -98,6 +101,11 @@ def some(built: Scene) -> Scene:
     dag = DAG.objects.get(workflow=workflow)
     dag.history.create(event_type="created", to_status="ready")
     failures_of(dag)
+    wake([built.active.pk], "test")
+    EvaluationLease.objects.create(request=built.active)
+    KeptAccount.objects.create(
+        workflow=workflow, basis="a", numbers={}, summary="all done", counted_at=dag.created_at, took_seconds=1.0
+    )
     built.active.events.create(kind="alert")
     Installation.objects.create(instance="test", environment="test")
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
