@@ -65,9 +65,7 @@ class Conf(BaseModel):
     proxies_in_front: int = Field(0, ge=0, le=10)
 
     # --- life cycle (spec 4.2)
-    cycle_seconds: float = Field(60.0, gt=0, description="pause between two looks at every schedd")
-    poll_seconds: float = Field(2.0, gt=0, le=10, description="pause between two looks at what has moved and what is due")
-    sweep_seconds: float = Field(3600.0, gt=0, description="a request that nothing wakes is looked at after this all the same")
+    cycle_seconds: float = Field(60.0, gt=0)
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
     timeout_submitted_seconds: int = 3600
     timeout_queued_seconds: int = Field(
@@ -94,7 +92,7 @@ class Conf(BaseModel):
 
     # --- admission (spec 4.4)
     max_active_dags: int = Field(300, ge=1, le=100_000, description="DAGs that may be live at the same time, in all")
-    max_dagman_slots_per_schedd: int = Field(500, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
+    max_dagman_slots_per_schedd: int = Field(3100, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
     idle_job_budget: int = Field(
         1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, estimated over all live DAGs"
     )
@@ -127,12 +125,9 @@ class Conf(BaseModel):
         0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
     )
     generation_excess_factor: float = Field(2.0, ge=1.0)
-    dag_max_merge_groups: int = Field(10, ge=1, le=1000, description="Work units of one DAG that run at the same time")
+    dag_max_merge_groups: int = Field(100, ge=1, le=1000, description="Work units of one DAG that run at the same time")
     dag_max_processing: int = 5000
-    dag_max_merge: int = 100
-    dag_max_cleanup: int = 50
-    dag_max_idle_jobs: int = 1000
-    dag_status_interval_seconds: int = 5
+    dag_status_interval_seconds: int = 2
     dag_log_scan_interval_seconds: int = Field(1, ge=1)
     retry_processing: int = 3
     retry_merge: int = 2

@@ -30,7 +30,11 @@ OUTER_ABORT = 1
 TOP_UNIT_PRIORITY = 998
 _ENDING_FIRST = 1
 
-_MERGE_GROUP, _PROCESSING, _MERGE, _CLEANUP = "MergeGroup", "Processing", "Merge", "Cleanup"
+_MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
+
+#: How often an inner DAGMan writes its status file, which pages show, and its job ad: only that it is there is looked at, and
+#: each update is a transaction of the schedd.
+_INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 300
 
 
 class RenderedFile(NamedTuple):  # a tuple: there are two for each unit
@@ -50,7 +54,9 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     if not spec.units:
         raise ValueError(f"DAG {spec.dag_id} has no work units")
     yield RenderedFile(layout.OUTER_DAG, outer_dag(spec))
-    yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(spec))
+    scan, status = spec.limits.log_scan_interval_seconds, spec.limits.status_interval_seconds
+    yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(scan, status))
+    yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS))
     yield RenderedFile("landing.sub", landing_submit(spec))
     for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow))):
         yield RenderedFile(layout.task_submit(task), processing_submit(spec, task))
@@ -124,11 +130,13 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
 def _group_template(spec: DagSpec) -> str:
     """Landing, then processing level by level, then merge, then cleanup; ``%(...)s`` where units differ (names have no %)."""
     limits = spec.limits
+    at_once = min(len(spec.units), limits.max_merge_groups)
     lines = [
         "# Work unit %(unit)s: %(jobs)s jobs, %(events)s events.",
         *_dag_stamps(spec),
         f'SET_JOB_ATTR {layout.UNIT_ATTRIBUTE} = "%(unit)s"',
-        f"NODE_STATUS_FILE {layout.INNER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
+        f"CONFIG ../{layout.UNITS_CONFIG}",
+        f"NODE_STATUS_FILE {layout.INNER_STATUS} {_INNER_STATUS_SECONDS} ALWAYS-UPDATE",
         f"JOB {layout.LANDING} ../landing.sub",
         f'VARS {layout.LANDING} sites="%(sites)s"',
         f"SCRIPT POST {layout.LANDING} ../{layout.PAYLOAD} elect {layout.NODES_LOG} $JOBID $RETURN",
@@ -137,7 +145,7 @@ def _group_template(spec: DagSpec) -> str:
         f"JOB {layout.MERGE} ../merge.sub",
         f"VARS {layout.MERGE} %(merge)s",
         f"SCRIPT PRE {layout.MERGE} ../{layout.PAYLOAD} collect",
-        *_guarded(layout.MERGE, _MERGE, limits.merge_retries, limits.cooloff_seconds),
+        *_guarded(layout.MERGE, limits.merge_retries, limits.cooloff_seconds),
         # On top of the unit's own: what ends a unit goes before the jobs of others, else all units end together at the very end.
         f"PRIORITY {layout.MERGE} {_ENDING_FIRST}",
         f"JOB {layout.CLEANUP} ../cleanup.sub",
@@ -145,14 +153,12 @@ def _group_template(spec: DagSpec) -> str:
         # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
         f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
-        f"CATEGORY {layout.CLEANUP} {_CLEANUP}",
         f"PRIORITY {layout.CLEANUP} {_ENDING_FIRST}",
         f"PARENT {layout.LANDING} CHILD %(first)s",
         f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
-        f"MAXJOBS {_PROCESSING} {_per_group(limits.max_processing, spec)}",
-        f"MAXJOBS {_MERGE} {_per_group(limits.max_merge, spec)}",
-        f"MAXJOBS {_CLEANUP} {_per_group(limits.max_cleanup, spec)}",
+        # A category's limit holds for one DAGMan, so the DAG's is divided among the units that can run at once.
+        f"MAXJOBS {_PROCESSING} {max(limits.max_processing // at_once, 1)}",
         'VARS ALL_NODES wms2_unit="%(unit)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
@@ -165,24 +171,16 @@ def _node_template(spec: DagSpec, task: int) -> tuple[ResourceSpec, list[str], l
     One of a later task begins with a script that lists what its upstream nodes left.
     """
     limits, name = spec.limits, "%"
-    after = _guarded(name, _PROCESSING, limits.processing_retries, limits.cooloff_seconds)
+    after = [*_guarded(name, limits.processing_retries, limits.cooloff_seconds), f"CATEGORY {name} {_PROCESSING}"]
     if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
         after = [f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}", *after, f"PRIORITY {name} {_ENDING_FIRST}"]
     before = f"JOB {name} ../{layout.task_submit(task)}\nVARS {name} "
     return task_resources(spec.workflow, task), before.split(name), "\n".join(["", *after]).split(name)
 
 
-def dagman_config(spec: DagSpec) -> str:
-    """``dagman.config``: read by the outer DAGMan and, through its environment, by the inner ones."""
-    limits = spec.limits
-    return _text(
-        [
-            f"DAGMAN_USER_LOG_SCAN_INTERVAL = {limits.log_scan_interval_seconds}",
-            # Else the counts in the DAGMan job ad are up to five minutes old.
-            f"DAGMAN_QUEUE_UPDATE_INTERVAL = {limits.status_interval_seconds}",
-            f"DAGMAN_MAX_JOBS_IDLE = {limits.max_idle_jobs}",
-        ]
-    )
+def dagman_config(scan_seconds: int, ad_seconds: int) -> str:
+    """How often a DAGMan looks at its log and writes its job ad. An inner one has a file of its own in place of the outer's."""
+    return f"DAGMAN_USER_LOG_SCAN_INTERVAL = {scan_seconds}\nDAGMAN_QUEUE_UPDATE_INTERVAL = {ad_seconds}\n"
 
 
 def fence_inc(fence: int) -> str:
@@ -204,24 +202,18 @@ def _dag_stamps(spec: DagSpec) -> list[str]:
     ]
 
 
-def _guarded(name: str, category: str, retries: int, cooloff_seconds: int) -> list[str]:
+def _guarded(name: str, retries: int, cooloff_seconds: int) -> list[str]:
     """POST script with its cool-off, retries and the two codes that stop them (error-handling 2.2, 2.5)."""
     post = f"../{layout.PAYLOAD} post $JOB $RETURN $RETRY $MAX_RETRIES $JOBID"
     return [
         f"SCRIPT DEFER {POST_CALL_AGAIN} {cooloff_seconds} POST {name} {post}",
         f"RETRY {name} {retries} UNLESS-EXIT {POST_PERMANENT}",
         f"ABORT-DAG-ON {name} {POST_ABORT_DAG} RETURN {INNER_ABORT}",
-        f"CATEGORY {name} {category}",
     ]
 
 
 def _vars(slot: SlotRequest) -> str:
     return f'disk_kb="{slot.disk_kb}" wall_minutes="{slot.wall_minutes}"'
-
-
-def _per_group(limit: int, spec: DagSpec) -> int:
-    """A category's limit holds per DAGMan process, so a workflow's limit is divided among the groups that run at once."""
-    return max(limit // spec.limits.max_merge_groups, 1)
 
 
 def _text(lines: list[str]) -> str:

@@ -377,18 +377,15 @@ PlanItem = JobSpec | ExcludedFile | RefusedLumi
 class DagLimits:
     """Throttles and retries rendered into the DAG (spec 3.1.2; error-handling 8.2)."""
 
-    max_merge_groups: int = 10
-    max_processing: int = 5000  # of the whole workflow; divided by max_merge_groups in each inner DAG
-    max_merge: int = 100
-    max_cleanup: int = 50
+    max_merge_groups: int = 100
+    max_processing: int = 5000  # of the whole workflow; divided among the units that can run at once
     processing_retries: int = 3
     merge_retries: int = 2
     cleanup_retries: int = 1
     landing_retries: int = 3
     cooloff_seconds: int = 60
-    max_idle_jobs: int = 1000
-    status_interval_seconds: int = 5
-    log_scan_interval_seconds: int = 5
+    status_interval_seconds: int = 2  # of the outer DAG
+    log_scan_interval_seconds: int = 1
     no_cpu_seconds: int = 7200
     held_seconds: int = 300
 

@@ -84,8 +84,10 @@ def contract(
         "WMS2_SCHEDD_NAME": SCHEDD_NAME,
         "WMS2_COLLECTOR": pool.collector,
         "WMS2_SUBMIT_ROOT": str(directory / "submit"),
-        # a small pool on one machine: look often, retry soon
+        # a small pool on one machine: few DAGMans, look often, retry soon
         "WMS2_CYCLE_SECONDS": "5",
+        "WMS2_DAG_MAX_MERGE_GROUPS": "10",
+        "WMS2_MAX_DAGMAN_SLOTS_PER_SCHEDD": "500",
         "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",
         "WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS": "1",
         "WMS2_COOLOFF_BASE_SECONDS": "5",

@@ -142,12 +142,9 @@ def _limits() -> DagLimits:
     return DagLimits(
         max_merge_groups=limit_int("dag_max_merge_groups"),
         max_processing=settings.dag_max_processing,
-        max_merge=settings.dag_max_merge,
-        max_cleanup=settings.dag_max_cleanup,
         processing_retries=settings.retry_processing,
         merge_retries=settings.retry_merge,
         cooloff_seconds=settings.cooloff_base_seconds,
-        max_idle_jobs=settings.dag_max_idle_jobs,
         status_interval_seconds=settings.dag_status_interval_seconds,
         log_scan_interval_seconds=settings.dag_log_scan_interval_seconds,
         no_cpu_seconds=settings.job_no_cpu_seconds,

@@ -8,9 +8,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.apps.registry import Apps
 from django.db import IntegrityError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -22,9 +24,11 @@ from outputs_app.executor import due_effects
 from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
 from outputs_app.owning import lumi_next, names_refuse
 from requests_app.lifecycle import leader
-from requests_app.models import LEADER_LEASE, InputFile, Request
+from requests_app.limits import limit_int
+from requests_app.models import LEADER_LEASE, InputFile, Limit, Request
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.spec import spec_of, spec_to_json
+from sites_app.models import Schedd
 from tests.support.rows import generation_spec
 from wms2.errors import DocumentRefused
 
@@ -297,6 +301,27 @@ def test_a_filled_database_comes_along(database: None) -> None:
     with leader.leading() as leadership:
         assert leadership is not None
         assert leadership.epoch == 5
+
+
+def test_the_slots_of_a_known_schedd_are_not_filled_by_a_new_default(database: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "dag_max_merge_groups"
+    monkeypatch.delenv("WMS2_DAG_MAX_MERGE_GROUPS", raising=False)
+    Old()("sites_app.Schedd", pool="c:9618", collector="c:9618", name="s", submit_root="/x", max_dagman_slots=500)
+    upgrade()
+    assert Schedd.objects.get().max_dagman_slots == 500
+    assert (limit_int(name), Limit.objects.get().pk) == (10, name)
+
+    decide = import_module("requests_app.migrations.0025_merge_groups").as_by_default_so_far
+    Limit.objects.update(value=40)
+    decide(apps, None)
+    assert limit_int(name) == 40, "an operator's limit stays"
+    Limit.objects.all().delete()
+    with monkeypatch.context() as chosen:
+        chosen.setenv("WMS2_DAG_MAX_MERGE_GROUPS", "40")
+        decide(apps, None)
+    Schedd.objects.all().delete()
+    decide(apps, None)
+    assert not Limit.objects.exists(), "the environment's choice is not hidden, and a new installation has the new default"
 
 
 def _all_can_be_carried_out() -> None:

@@ -31,9 +31,7 @@ def file_based() -> DagSpec:
         for n in range(4)
     ]
     spec = dag_spec(input_workflow(SplittingAlgo.FILE_BASED, files_per_job=2, wanted=wanted), tuple(files), round_index=3)
-    return replace(
-        spec, units=tuple(replace(unit, block_index=998 + 2 * unit.index) for unit in spec.units), limits=DagLimits(max_merge=4)
-    )
+    return replace(spec, units=tuple(replace(unit, block_index=998 + 2 * unit.index) for unit in spec.units))
 
 
 def chain_of_tasks() -> DagSpec:
@@ -77,10 +75,19 @@ def lines(text: str, word: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(word)]
 
 
-def test_limits_of_a_workflow_are_divided_among_the_units_that_run_at_once() -> None:
-    spec = dag_spec(limits=DagLimits(max_merge_groups=30, max_processing=5000, max_merge=100, max_cleanup=20))
-    assert lines(outer_dag(spec), "MAXJOBS") == ["MAXJOBS MergeGroup 30"]
-    assert lines(next(group_dags(spec)), "MAXJOBS") == ["MAXJOBS Processing 166", "MAXJOBS Merge 3", "MAXJOBS Cleanup 1"]
+@pytest.mark.parametrize(("groups", "limit", "each"), [(30, 5000, 1666), (2, 5000, 2500), (2, 1, 1)])
+def test_processing_jobs_of_a_dag_are_divided_among_the_units_that_can_run_at_once(groups: int, limit: int, each: int) -> None:
+    spec = replace(generation(), limits=DagLimits(max_merge_groups=groups, max_processing=limit))
+    assert lines(outer_dag(spec), "MAXJOBS") == [f"MAXJOBS MergeGroup {groups}"]
+    assert [lines(group, "MAXJOBS") for group in group_dags(spec)] == [[f"MAXJOBS Processing {each}"]] * 3
+
+
+def test_dagmans_of_units_look_at_their_logs_as_often_as_the_outer_one_and_write_their_ads_rarely() -> None:
+    files = {file.path: file.text for file in render(dag_spec(limits=DagLimits(log_scan_interval_seconds=7)))}
+    assert files["dagman.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 2\n"
+    assert files["units.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 300\n"
+    assert lines(files["workflow.dag"], "CONFIG") == ["CONFIG dagman.config"]
+    assert lines(files["mg_000000/group.dag"], "CONFIG") == ["CONFIG ../units.config"]
 
 
 def test_the_fence_is_included_last_at_both_levels() -> None:
