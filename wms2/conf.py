@@ -65,7 +65,9 @@ class Conf(BaseModel):
     proxies_in_front: int = Field(0, ge=0, le=10)
 
     # --- life cycle (spec 4.2)
-    cycle_seconds: float = Field(60.0, gt=0)
+    cycle_seconds: float = Field(60.0, gt=0, description="pause between two looks at every schedd")
+    poll_seconds: float = Field(2.0, gt=0, le=10, description="pause between two looks at what has moved and what is due")
+    sweep_seconds: float = Field(3600.0, gt=0, description="a request that nothing wakes is looked at after this all the same")
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
     timeout_submitted_seconds: int = 3600
     timeout_queued_seconds: int = Field(
