@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dags_app.live import UNIT_NAME
 from dags_app.models import DAG
+from dags_app.packs import files_of
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.files import tail_text
 from dags_app.payload.contract.layout import CLUSTER_LOG, attempts_name, logs_name, report_name
@@ -43,9 +46,10 @@ def node_attempts(dag: DAG, unit: str, node: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: ``unit`` or ``node`` is no name that WMS2 gives.
     """
-    path = _inside(dag, unit, attempts_name(_checked_node(node)))
+    with _files(dag, unit, attempts_name(_checked_node(node))) as (path,):
+        texts = tail_text(path, MOST_ATTEMPTS, max_bytes=MOST_BYTES).splitlines() if path else []
     found = []
-    for text in tail_text(path, MOST_ATTEMPTS, max_bytes=MOST_BYTES).splitlines() if path else ():
+    for text in texts:
         try:
             line = _read(text)
         except ValueError:
@@ -62,18 +66,19 @@ def attempt_report(dag: DAG, unit: str, node: str, attempt: int, job_id: str) ->
         ValueError: a name is none that WMS2 gives.
     """
     name = report_name(_checked_node(node), attempt)
-    path = _inside(dag, unit, name)
-    if path is None:
-        return AttemptFile(f"{unit}/{name}", None, "the job left no report, or the DAG's directory is gone")
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            return AttemptFile(str(path), None, f"the report is larger than {MOST_BYTES} bytes")
-        report = _read(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError) as error:
-        return AttemptFile(str(path), None, f"the report cannot be read: {error}")
+    shown = str(Path(dag.submit_dir) / unit / name)
+    with _files(dag, unit, name) as (path,):
+        if path is None:
+            return AttemptFile(f"{unit}/{name}", None, "the job left no report, or the DAG's directory is gone")
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                return AttemptFile(shown, None, f"the report is larger than {MOST_BYTES} bytes")
+            report = _read(path.read_text(encoding="utf-8", errors="replace"))
+        except (OSError, ValueError) as error:
+            return AttemptFile(shown, None, f"the report cannot be read: {error}")
     if not isinstance(report, dict) or report.get("job_id") != _checked_job(job_id):
-        return AttemptFile(str(path), None, f"a later job with the same attempt number has replaced the report of job {job_id}")
-    return AttemptFile(str(path), report, "")
+        return AttemptFile(shown, None, f"a later job with the same attempt number has replaced the report of job {job_id}")
+    return AttemptFile(shown, report, "")
 
 
 def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> AttemptFile:
@@ -85,25 +90,30 @@ def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> At
         ValueError: a name is none that WMS2 gives.
     """
     wanted = _checked_job(job_id)
-    logs = _inside(dag, unit, logs_name(_checked_node(node), attempt))
-    members = packed.read_members(logs) if logs else {}
+    name = logs_name(_checked_node(node), attempt)
+    with _files(dag, unit, name, CLUSTER_LOG) as (logs, event_log):
+        members = packed.read_members(logs) if logs else {}
+        events = [event for event in eventlog.read_events(event_log) if event.job_id == wanted] if event_log else []
     own = packed.job_of(members.get(packed.JOB_AD, "")) == wanted
-    event_log = _inside(dag, unit, CLUSTER_LOG)
-    events = [event for event in eventlog.read_events(event_log) if event.job_id == wanted] if event_log else []
     content = {
         "job_ad": members[packed.JOB_AD] if own else "",
         "machine_ad": members.get(packed.MACHINE_AD, "") if own else "",
         "events": [{"number": e.number, "at": e.at.isoformat(), "title": e.title, "body": e.body} for e in events[-MOST_EVENTS:]],
     }
     problem = "" if own else "the job's ads did not come back: it was killed, held or removed, or a later job replaced its logs"
-    return AttemptFile(str(logs or Path(dag.submit_dir) / unit), content, problem)
+    return AttemptFile(str(Path(dag.submit_dir) / unit / (name if logs else "")), content, problem)
 
 
-def _inside(dag: DAG, unit: str, name: str) -> Path | None:
-    """The file, if it is there and really lies in the unit's directory."""
+@contextmanager
+def _files(dag: DAG, unit: str, *names: str) -> Iterator[tuple[Path | None, ...]]:
+    """The files, those that are there and really lie in the unit's directory; from the pack, if that is packed."""
     if not UNIT_NAME.fullmatch(unit):
         raise ValueError(f"{unit!r} is no work unit's name")
-    base = Path(dag.submit_dir).resolve()
+    with files_of(dag.submit_dir, *(f"{unit}/{name}" for name in names)) as directory:
+        yield tuple(_inside(directory.resolve(), unit, name) for name in names)
+
+
+def _inside(base: Path, unit: str, name: str) -> Path | None:
     try:
         path = (base / unit / name).resolve()
         return path if path.is_file() and path.parent == base / unit else None

@@ -1,18 +1,18 @@
 """What DAGMan says now: the status files of a DAG and of its units, and DAGMan's log. Reads files, writes and concludes nothing.
 
-The files lie on the submit host's file system; DAGMan rewrites the status files every few seconds. What cannot be read is told
-in words, since a viewer is no place to fail.
+The files lie on the submit host's file system; DAGMan rewrites the status files every few seconds. Those of a request that ended
+long ago are packed. What cannot be read is told in words, since a viewer is no place to fail.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dags_app.dagman import DagStatusFile, read_status
 from dags_app.models import DAG
+from dags_app.packs import PackedFile, files_like, files_of
 from dags_app.payload.contract import layout
 
 UNIT_NAME = re.compile(r"mg_[0-9]{6,9}")
@@ -32,15 +32,6 @@ class StatusReading:
 
 
 @dataclass(frozen=True, slots=True)
-class LogFile:
-    """One file of a DAG directory."""
-
-    path: str
-    size_bytes: int
-    modified_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class LogTail:
     """The end of DAGMan's log. ``truncated``: there is more before it."""
 
@@ -52,37 +43,32 @@ class LogTail:
 
 def outer_status(dag: DAG) -> StatusReading:
     """The DAG's own nodes, i.e. its work units."""
-    return _read(Path(dag.submit_dir) / layout.OUTER_STATUS)
+    return _read(dag, layout.OUTER_STATUS)
 
 
 def unit_status(dag: DAG, unit: str) -> StatusReading:
     """The nodes of one unit. The file appears when the unit's DAGMan starts."""
-    return _read(unit_directory(dag, unit) / layout.INNER_STATUS)
+    return _read(dag, f"{_checked_unit(unit)}/{layout.INNER_STATUS}")
 
 
-def unit_directory(dag: DAG, unit: str) -> Path:
-    """Directory of a unit; ``unit`` is of the form ``mg_000000``."""
+def _checked_unit(unit: str) -> str:
     if not UNIT_NAME.fullmatch(unit):
         raise ValueError(f"{unit!r} is no work unit's name")
-    return Path(dag.submit_dir) / unit
+    return unit
 
 
-def log_files(dag: DAG) -> list[LogFile]:
+def log_files(dag: DAG) -> list[PackedFile]:
     """What DAGMan has written about the outer DAG: logs, metrics, rescues; empty when the directory is gone."""
-    directory = Path(dag.submit_dir)
-    names = (f"{layout.OUTER_DAG}.*", layout.JOBSTATE_LOG)
-    found = {path for name in names for path in directory.glob(name) if path.is_file()}
-    return [_log_file(path) for path in sorted(found)]
+    return files_like(dag.submit_dir, f"{layout.OUTER_DAG}.*", layout.JOBSTATE_LOG)
 
 
 def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
     """The last ``lines`` lines of ``workflow.dag.dagman.out``, or of a unit's ``group.dag.dagman.out``; bounded in bytes too."""
-    if unit is None:
-        path = Path(dag.submit_dir) / (layout.OUTER_DAG + DAGMAN_LOG_SUFFIX)
-    else:
-        path = unit_directory(dag, unit) / (layout.INNER_DAG + DAGMAN_LOG_SUFFIX)
+    name = layout.OUTER_DAG if unit is None else f"{_checked_unit(unit)}/{layout.INNER_DAG}"
+    name += DAGMAN_LOG_SUFFIX
+    path = Path(dag.submit_dir) / name
     try:
-        with path.open("rb") as file:
+        with files_of(dag.submit_dir, name) as directory, (directory / name).open("rb") as file:
             size = file.seek(0, 2)
             start = max(0, size - MAX_TAIL_BYTES)
             file.seek(start)
@@ -95,19 +81,16 @@ def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
     return LogTail(str(path), tuple(found[-lines:]), truncated=start > 0 or len(found) > lines, problem="")
 
 
-def _read(path: Path) -> StatusReading:
-    try:
-        status = read_status(path)
-    except (OSError, ValueError, KeyError) as error:
-        return StatusReading(str(path), None, _why(error))
-    if status is not None:
-        return StatusReading(str(path), status, "")
-    return StatusReading(str(path), None, "being written just now" if path.exists() else "not written yet")
-
-
-def _log_file(path: Path) -> LogFile:
-    stat = path.stat()
-    return LogFile(str(path), stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+def _read(dag: DAG, name: str) -> StatusReading:
+    path = str(Path(dag.submit_dir) / name)
+    with files_of(dag.submit_dir, name) as directory:
+        try:
+            status = read_status(directory / name)
+        except (OSError, ValueError, KeyError) as error:
+            return StatusReading(path, None, _why(error))
+        if status is not None:
+            return StatusReading(path, status, "")
+        return StatusReading(path, None, "being written just now" if (directory / name).exists() else "not written yet")
 
 
 def _why(error: Exception) -> str:

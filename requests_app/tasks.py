@@ -13,6 +13,7 @@ from celery.signals import beat_init, worker_init
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import run_cycle
+from requests_app.lifecycle.packing import dags_pack
 from wms2.errors import ConfigurationError
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST
 
@@ -37,6 +38,12 @@ def refuse_foreign_database(**_: Any) -> None:
 def run_lifecycle_cycle() -> None:
     """One tick: lead if we may, admit, hand out evaluations; observe the schedds when it is time."""
     run_cycle()
+
+
+@shared_task(name="requests_app.tasks.pack_dags", ignore_result=True)
+def pack_dags() -> None:
+    """Pack directories of DAGs of requests that are long at an end, for about a minute."""
+    dags_pack()
 
 
 @shared_task(name=EVALUATE_DUE, ignore_result=True)

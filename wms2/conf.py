@@ -158,6 +158,14 @@ class Conf(BaseModel):
     max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
     superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
 
+    # --- retention (ADR 0068); 0: for ever
+    keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
+    keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
+    keep_audit_days: float = Field(3 * 365.0, ge=0, description="entries of the audit, by age alone")
+    pack_dags_after_days: float = Field(
+        7.0, ge=0, description="from a request's end until its DAG directories are packed; 0: never"
+    )
+
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     effect_max_retry_seconds: int = 3 * 86400

@@ -26,6 +26,8 @@ NUDGES_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did
 SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )
+ROWS_EXPIRED_TOTAL = Counter("wms2_rows_expired_total", "Rows removed because they were older than is kept", ["table"])
+DAGS_PACKED_TOTAL = Counter("wms2_dags_packed_total", "Directories of ended DAGs, by outcome (packed, failed)", ["outcome"])
 LOCKS_REFUSED_TOTAL = Counter(
     "wms2_locks_refused_total", "Steps put off because somebody else kept a row or a lock for too long, by kind of step", ["step"]
 )

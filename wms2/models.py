@@ -21,7 +21,10 @@ class AuditEntry(models.Model):
         db_table = "audit_entries"
         ordering = ("-id",)
         verbose_name_plural = "audit entries"
-        indexes = (models.Index(fields=("target_type", "target", "id"), name="audit_by_target"),)
+        indexes = (
+            models.Index(fields=("target_type", "target", "id"), name="audit_by_target"),
+            models.Index(fields=("at",), name="idx_audit_at"),
+        )
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}"

@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 
 class DAGStatus(models.TextChoices):
@@ -104,6 +104,11 @@ class DAG(models.Model):
     unanswered_since = models.DateTimeField(null=True, blank=True, help_text="the schedd does not answer")
     outcome = models.JSONField(default=dict, blank=True, help_text="evidence for the end state: history, metrics, status, rescue")
 
+    # --- its directory, once nothing wants it any more (``requests_app.lifecycle.packing``)
+    packed_at = models.DateTimeField(null=True, blank=True, help_text="its directory is a zip beside the former place since then")
+    pack_tried_at = models.DateTimeField(null=True, blank=True, help_text="of the first DAG of a directory: the last try")
+    pack_problem = models.TextField(blank=True, default="", db_default="", help_text="why its directory could not be packed")
+
     status = models.CharField(max_length=50, choices=DAGStatus.choices, default=DAGStatus.PLANNING)
     created_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
@@ -140,6 +145,7 @@ class DAG(models.Model):
             models.Index(fields=("schedd_name",), name="idx_dags_schedd", condition=~Q(dagman_cluster_id="")),
             models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
             models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
+            models.Index(F("pack_tried_at").asc(nulls_first=True), name="idx_dags_unpacked", condition=Q(packed_at__isnull=True)),
             models.Index(
                 fields=("schedd",),
                 name="idx_dags_lost",
@@ -177,7 +183,10 @@ class DAGHistory(models.Model):
         db_table = "dag_history"
         ordering = ("id",)
         verbose_name_plural = "DAG history"
-        indexes = (models.Index(fields=("dag",), name="idx_dag_history_dag"),)
+        indexes = (
+            models.Index(fields=("dag",), name="idx_dag_history_dag"),
+            models.Index(fields=("created_at",), name="idx_dag_history_created"),
+        )
 
     def __str__(self) -> str:
         return f"{self.event_type} {self.from_status}->{self.to_status}"

@@ -147,6 +147,7 @@ class FailureSample(models.Model):
     class Meta:
         db_table = "failure_samples"
         ordering = ("-id",)
+        indexes = (models.Index(fields=("at",), name="idx_failure_samples_at"),)
 
     def __str__(self) -> str:
         return f"{self.unit}/{self.node} attempt {self.attempt}"

@@ -142,6 +142,14 @@ SETTINGS: dict[str, dict[str, str]] = {
         "superseded_grace_days": "Outputs that a completed new version has replaced are taken back after so many days, unless the"
         " request says at once; 0: only by hand.",
     },
+    "Retention": {
+        "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
+        " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",
+        "keep_history_days": "The same for the history of DAGs, and for the samples of failures with the ends of their logs.",
+        "keep_audit_days": "Entries of the audit that are older than so many days go, whatever they are about.",
+        "pack_dags_after_days": "The directories of a request's DAGs become one file each when it has been at an end for so many"
+        " days; 0: never. The pages go on showing what is in them.",
+    },
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",
         "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",

@@ -23,6 +23,7 @@ from requests_app.admission import admit
 from requests_app.lease import due_now
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
+from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import schedds_watch
 from requests_app.models import EVALUATED, Lease
 from requests_app.services.invalidation import superseded_take_back
@@ -100,6 +101,8 @@ def _cycle(leadership: Leadership) -> None:
         site_bans_expire(leadership.fenced)
     with unless_locked("replaced outputs"):
         superseded_take_back(leadership.fenced)
+    with unless_locked("retention"):
+        rows_expire(leadership)
     schedds_watch(leadership)
     swept = sweep(leadership.fenced)
     ended = clock.now()

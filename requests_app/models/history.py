@@ -1,4 +1,4 @@
-"""Append-only records of requests: transitions and events. Never updated, never deleted by WMS2."""
+"""Append-only records of requests: transitions, which stay, and events, which are kept for a time (``lifecycle.retention``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Event(models.Model):
     class Meta:
         db_table = "events"
         ordering = ("id",)
-        indexes = (models.Index(fields=("request", "id"), name="event_by_request"),)
+        indexes = (
+            models.Index(fields=("request", "id"), name="event_by_request"),
+            models.Index(fields=("at",), name="idx_events_at"),
+        )
 
     def __str__(self) -> str:
         return f"{self.id} {self.kind}"

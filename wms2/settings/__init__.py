@@ -136,6 +136,7 @@ CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"
 CELERY_TASK_ROUTES = {
     "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
     "requests_app.tasks.evaluate_request": {"queue": "verbs"},
+    "requests_app.tasks.pack_dags": {"queue": "effects"},
     "sites_app.tasks.*": {"queue": "effects"},
     "outputs_app.tasks.run_effects": {"queue": "effects"},
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outputs_app.tasks import run_effects
-from requests_app.tasks import evaluate_due, evaluate_request, run_lifecycle_cycle
+from requests_app.tasks import evaluate_due, evaluate_request, pack_dags, run_lifecycle_cycle
 from sites_app.tasks import sync_sites
 from wms2.celery import app
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, RUN_EFFECTS
@@ -15,6 +15,7 @@ from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, RUN_EFFECTS
     ("task", "queue"),
     [
         (run_lifecycle_cycle.name, "ticks"),
+        (pack_dags.name, "effects"),
         (sync_sites.name, "effects"),  # a silent CRIC keeps no tick waiting
         (run_effects.name, "effects"),
         (RUN_EFFECTS, "effects"),

@@ -1,0 +1,220 @@
+"""A DAG's directory as one file, ``<dag_id>.zip`` beside its place: packing it, and reading from it (ADR 0068).
+
+A pack is written under a temporary name, brought to disk, compared with the directory byte for byte and renamed; only then is the
+directory moved out of the way and removed. While the directory stands it counts, whatever lies beside it. A crash at any point
+is repaired by packing again. Owns no row and does not know which directories may be packed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from dags_app.payload.contract.files import sync_directory
+from wms2.crash import crash_point
+from wms2.errors import Wms2Error
+
+#: Of each file that a reader asks for, so much of its end is unpacked.
+MOST_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+#: What a directory that is being removed is called: ``.<dag_id>.<random>.gone``; only verified ones get that name.
+_GONE, _PART = "gone", "part"
+
+
+class PackProblem(Wms2Error):
+    """The directory cannot be packed; it is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """A file of a DAG's directory, wherever it lies now."""
+
+    path: str
+    size_bytes: int
+    modified_at: datetime
+
+
+def pack_path(directory: Path) -> Path:
+    """Where the pack of a DAG's directory lies."""
+    return directory.with_name(f"{directory.name}.zip")
+
+
+def pack(directory: Path) -> int:
+    """Put the directory into its pack and remove it; returns the pack's bytes. Again, or after a crash, it does what is left.
+
+    Raises:
+        PackProblem: something in it is no file, changes, or does not read back; or there is neither directory nor pack.
+        OSError: the file system refuses.
+    """
+    target = pack_path(directory)
+    if directory.is_dir():
+        if not _holds(target, directory):  # none, or of another attempt: the directory counts
+            _write(directory, target)
+            crash_point("pack.called")
+        directory.rename(directory.with_name(f".{directory.name}.{uuid.uuid4().hex[:12]}.{_GONE}"))
+        sync_directory(directory.parent)
+        crash_point("pack.moved")
+    if not target.is_file():
+        raise PackProblem(f"there is neither {directory} nor {target.name}")
+    for left in directory.parent.glob(f".{directory.name}.*.{_GONE}"):
+        shutil.rmtree(left)
+    for part in directory.parent.glob(f".{directory.name}.*.{_PART}"):
+        part.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+@contextmanager
+def files_of(submit_dir: str, *names: str) -> Iterator[Path]:
+    """The DAG's directory; once that is packed, a temporary one with the files of these names (``unit/file``) that it had.
+
+    What cannot be unpacked is not there, as in a directory that is gone.
+    """
+    directory = Path(submit_dir)
+    if directory.is_dir() or not pack_path(directory).is_file():
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as place:
+        for name in names:
+            _unpack(directory, name, Path(place))
+        yield Path(place)
+
+
+def files_like(submit_dir: str, *patterns: str) -> list[PackedFile]:
+    """Files at the top of the DAG's directory, by name; empty when it is neither there nor packed."""
+    directory = Path(submit_dir)
+    if directory.is_dir():
+        found = {path: path.stat() for pattern in patterns for path in directory.glob(pattern) if path.is_file()}
+        return [PackedFile(str(p), found[p].st_size, datetime.fromtimestamp(found[p].st_mtime, UTC)) for p in sorted(found)]
+    try:
+        infos = [i for i in _archive(directory).infolist() if "/" not in i.filename and _like(i.filename, patterns)]
+    except (OSError, zipfile.BadZipFile):
+        return []
+    infos.sort(key=lambda info: info.filename)
+    return [PackedFile(str(directory / i.filename), i.file_size, datetime(*i.date_time, tzinfo=UTC)) for i in infos]
+
+
+def _archive(directory: Path) -> zipfile.ZipFile:
+    path = pack_path(directory)
+    found = path.stat()
+    return _opened(str(path), found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str, _modified_ns: int, _size: int) -> zipfile.ZipFile:
+    """Kept open: a page asks for a file of each of hundreds of units, and the list of all files is read at opening."""
+    return zipfile.ZipFile(path)
+
+
+def _like(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _unpack(directory: Path, name: str, place: Path) -> None:
+    """Nothing where it cannot be; a name leads nowhere but to a file that was packed under it."""
+    try:
+        archive = _archive(directory)
+        info = archive.getinfo(name)
+    except (KeyError, OSError, zipfile.BadZipFile):
+        return
+    target = place / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with archive.open(info) as source, target.open("wb") as file:
+            source.seek(max(0, info.file_size - MOST_BYTES))
+            shutil.copyfileobj(source, file, _CHUNK_BYTES)
+    except (OSError, zipfile.BadZipFile, zlib.error):
+        target.unlink(missing_ok=True)
+
+
+def _write(directory: Path, target: Path) -> None:
+    part = directory.with_name(f".{directory.name}.{uuid.uuid4().hex[:12]}.{_PART}")
+    try:
+        with part.open("xb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                for name, path in _contents(directory).items():
+                    _add(archive, name, path)
+            file.flush()
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
+        crash_point("pack.claimed")
+        if not _holds(part, directory):
+            raise PackProblem(f"{directory} is not what was just packed of it: it is still being written to, or the disk errs")
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(target.parent)
+
+
+def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:
+    """With the time in UTC and the mode, so that ``unzip`` gives back what was there."""
+    info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
+    modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    info.date_time = max(modified.timetuple()[:6], (1980, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    if info.is_dir():
+        archive.writestr(info, b"")
+        return
+    with path.open("rb") as source, archive.open(info, "w") as file:
+        shutil.copyfileobj(source, file, _CHUNK_BYTES)
+
+
+def _holds(target: Path, directory: Path) -> bool:
+    """Whether the pack has exactly what is in the directory, byte for byte."""
+    if not target.is_file():
+        return False
+    contents = _contents(directory)
+    try:
+        with zipfile.ZipFile(target) as archive:
+            names = archive.namelist()
+            if sorted(names) != sorted(contents):
+                return False
+            return all(name.endswith("/") or _same(archive, name, path) for name, path in contents.items())
+    except (zipfile.BadZipFile, zlib.error, FileNotFoundError):
+        return False
+
+
+def _same(archive: zipfile.ZipFile, name: str, path: Path) -> bool:
+    with archive.open(name) as packed, path.open("rb") as file:
+        while True:
+            chunk = file.read(_CHUNK_BYTES)
+            if packed.read(_CHUNK_BYTES) != chunk:
+                return False
+            if not chunk:
+                return True
+
+
+def _contents(directory: Path) -> dict[str, Path]:
+    """Name in the pack -> path, of all files and directories below.
+
+    Raises:
+        PackProblem: something is neither; a pack could not give it back.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted(_walk(directory)):
+        mode, name = path.lstat().st_mode, str(path.relative_to(directory))
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise PackProblem(f"{path} is neither a file nor a directory")
+        found[f"{name}/" if stat.S_ISDIR(mode) else name] = path
+    return found
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, below, files in os.walk(directory, onerror=refuse):
+        for name in (*below, *files):
+            yield Path(place, name)

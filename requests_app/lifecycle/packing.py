@@ -1,0 +1,96 @@
+"""Packing the directories of DAGs that nothing may want any more (ADR 0068). Owns which those are; ``dags_app.packs`` packs."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import structlog
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from dags_app import packs
+from dags_app.models import DAG, LIVE_DAG
+from dags_app.services.orphans import ENDED
+from outputs_app.models import OPEN_EFFECT, Effect
+from requests_app.lifecycle.retention import AT_AN_END
+from sites_app.models import Schedd
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import Wms2Error
+from wms2.metrics import DAGS_PACKED_TOTAL
+
+log = structlog.get_logger(__name__)
+#: No further directory is begun after so long; beat comes again.
+RUN_SECONDS = 60.0
+#: One that could not be packed, or whose packing was cut short, is tried again then. No packing takes as long.
+TRY_AGAIN = timedelta(days=1)
+
+
+def dags_pack() -> int:
+    """Pack one directory after the other for a while; returns how many. With no transaction open while it packs."""
+    until, packed = time.monotonic() + RUN_SECONDS, 0
+    while time.monotonic() < until:
+        dag = _claim()
+        if dag is None:
+            break
+        packed += _pack(dag)
+    return packed
+
+
+def packable(now: datetime) -> QuerySet[DAG]:
+    """The first DAG of each directory that may be packed, the longest untried first.
+
+    Its request is at an end, so no rescue follows; none of its workflow's jobs can be there still, and nothing of it is owed.
+    """
+    days = conf().pack_dags_after_days
+    if not days:
+        return DAG.objects.none()
+    others = DAG.objects.filter(workflow=OuterRef("workflow"))
+    unsettled = Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True) | Q(outcome__unproved=True)
+    owed = Effect.objects.filter(
+        request=OuterRef("workflow__request__pk"), state__in=OPEN_EFFECT, epoch=OuterRef("workflow__request__epoch")
+    )
+    astray = DAG.objects.filter(pk__in=_seen_in_queues()).values("round_id")
+    rows = DAG.objects.filter(
+        Q(pack_tried_at__isnull=True) | Q(pack_tried_at__lt=now - TRY_AGAIN),
+        ~Exists(others.filter(Q(status__in=LIVE_DAG) | unsettled)),
+        ~Exists(owed),
+        packed_at__isnull=True,
+        directory_id=F("pk"),
+        workflow__request__status__in=AT_AN_END,
+        workflow__request__status_since__lt=now - timedelta(days=days),
+    )
+    return rows.exclude(round_id__in=astray).order_by(F("pack_tried_at").asc(nulls_first=True))
+
+
+def _seen_in_queues() -> list[str]:
+    """Ids of DAGs that have ended and of which a schedd still has jobs."""
+    seen = [each for orphans in Schedd.objects.values_list("orphans", flat=True) for each in orphans]
+    return [each["dag_id"] for each in seen if each["why"] == ENDED]
+
+
+def _claim() -> DAG | None:
+    """The next one, which nobody else takes before ``TRY_AGAIN``; None when there is none, or somebody was faster."""
+    now = clock.now()
+    dag = packable(now).only("submit_dir", "round_id", "directory_id", "pack_tried_at").first()
+    if dag is None:
+        return None
+    untouched = DAG.objects.filter(pk=dag.pk, packed_at__isnull=True, pack_tried_at=dag.pack_tried_at)
+    return dag if untouched.update(pack_tried_at=now) else None
+
+
+def _pack(dag: DAG) -> bool:
+    rows = DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id)
+    try:
+        size = packs.pack(Path(dag.submit_dir))
+    except (OSError, Wms2Error, RuntimeError, zipfile.BadZipFile) as error:
+        rows.update(pack_problem=str(error))
+        DAGS_PACKED_TOTAL.labels("failed").inc()
+        log.error("DAG directory not packed, tried again later", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
+        return False
+    rows.update(packed_at=clock.now(), pack_problem="")
+    DAGS_PACKED_TOTAL.labels("packed").inc()
+    log.info("DAG directory packed", dag_id=str(dag.pk), path=str(packs.pack_path(Path(dag.submit_dir))), size_bytes=size)
+    return True
