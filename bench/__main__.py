@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import accounting, api_load, dag_shapes, input_scale, list_plans, splitters
+from bench import accounting, api_load, dag_shapes, engine, input_scale, list_plans, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
@@ -14,6 +14,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "list_plans": list_plans.main,
     "api_load": api_load.main,
     "dag_shapes": dag_shapes.main,
+    "engine": engine.main,
 }
 
 

@@ -12,26 +12,17 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import astuple, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.costs import Cost, costs
+
 SIZES = (1, 50, 200)
 JOBS, LUMIS, RUNS = 8, 10, 3
 SITES = {"T1_US_FNAL": "T1_US_FNAL_Disk", "T2_CH_CERN": "T2_CH_CERN"}
-_TICK = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(slots=True)
-class Cost:
-    """Of one step."""
-
-    statements: int = 0
-    worker_seconds: float = 0.0
-    backend_seconds: float = 0.0
 
 
 def main() -> None:
@@ -69,7 +60,7 @@ def _measure(units: int) -> Iterator[tuple[str, Cost]]:
 
     dag = _finished(units)
     request = Request.objects.get(workflow=dag.workflow_id)
-    with evaluating(request.pk, owner="bench") as evaluation, _costs() as cost:
+    with evaluating(request.pk, owner="bench") as evaluation, costs() as cost:
         if evaluation is None:
             raise SystemExit("the request is being evaluated by somebody else")
         account(evaluation, dag)
@@ -80,7 +71,7 @@ def _measure(units: int) -> Iterator[tuple[str, Cost]]:
     real = dict(HANDLERS)
     HANDLERS.update(dict.fromkeys(EffectKind.values, nothing))
     try:
-        with _costs() as cost:
+        with costs() as cost:
             while Effect.objects.filter(request=request, state__in=OPEN_EFFECT, epoch=F("request__epoch")).exists():
                 executor.effects_run_due(owner="bench")
     finally:
@@ -145,29 +136,3 @@ def _sites() -> None:
     for name, rse in SITES.items():
         site, _ = Site.objects.get_or_create(name=name)
         SiteRse.objects.get_or_create(site=site, rse=rse, defaults={"seen_at": timezone.now()})
-
-
-@contextmanager
-def _costs() -> Iterator[Cost]:
-    """What happens inside costs, filled in at the end."""
-    from django.db import connection
-
-    cost = Cost()
-
-    def count(execute: Callable[..., Any], *args: Any) -> Any:
-        cost.statements += 1
-        return execute(*args)
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        backend = cursor.fetchone()[0]
-    before, worker = _cpu_seconds(backend), time.process_time()
-    with connection.execute_wrapper(count):
-        yield cost
-    cost.worker_seconds = time.process_time() - worker
-    cost.backend_seconds = _cpu_seconds(backend) - before
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK

@@ -74,8 +74,17 @@ def main() -> None:
 def prepare(number: int) -> str:
     """Rows, an installation, and a reader's token."""
     from django.contrib.auth.models import User
-    from django.core.management import call_command
     from rest_framework.authtoken.models import Token
+
+    build_rows(number)
+    make_live()
+    user, _ = User.objects.get_or_create(username="bench")
+    return str(Token.objects.get_or_create(user=user)[0].key)
+
+
+def build_rows(number: int) -> None:
+    """An installation with so many requests, most of them at an end."""
+    from django.core.management import call_command
 
     from requests_app.installation import installation_claim
     from requests_app.models import Request
@@ -88,12 +97,9 @@ def prepare(number: int) -> str:
         begun = time.perf_counter()
         build(number)
         print(f"built {number:,} requests in {time.perf_counter() - begun:.0f} s", flush=True)
-    _make_live()
-    user, _ = User.objects.get_or_create(username="bench")
-    return str(Token.objects.get_or_create(user=user)[0].key)
 
 
-def _make_live() -> None:
+def make_live(active_number: int = ACTIVE, queued_number: int = QUEUED) -> None:
     """Few are under way, as on any day; the limit is used up, so that nothing is planned."""
     from django.db import connection
     from django.utils import timezone
@@ -108,16 +114,16 @@ def _make_live() -> None:
     )
     Schedd.objects.exclude(pk=schedd.pk).update(state=ScheddState.DISABLED)
     DAG.objects.filter(schedd=schedd).update(status=DAGStatus.COMPLETED, schedd=None)
-    dags = list(DAG.objects.order_by("id").values_list("pk", "workflow_id")[:ACTIVE])
+    dags = list(DAG.objects.order_by("id").values_list("pk", "workflow_id")[:active_number])
     DAG.objects.filter(pk__in=[pk for pk, _ in dags]).update(
         status=DAGStatus.RUNNING, schedd=schedd, schedd_name=SCHEDD, submitted_at=timezone.now(), completed_at=None
     )
     active = Request.objects.filter(workflow__pk__in=[workflow for _, workflow in dags])
-    queued = list(Request.objects.exclude(pk__in=active).order_by("id").values_list("pk", flat=True)[:QUEUED])
+    queued = list(Request.objects.exclude(pk__in=active).order_by("id").values_list("pk", flat=True)[:queued_number])
     Request.objects.filter(status__in=(RequestStatus.ACTIVE, RequestStatus.QUEUED)).update(status=RequestStatus.ARCHIVED)
     Request.objects.filter(pk__in=queued).update(status=RequestStatus.QUEUED, hold_code="", hold_reason="")
     active.update(status=RequestStatus.ACTIVE, hold_code="", hold_reason="")
-    Limit.objects.update_or_create(name="max_active_dags", defaults={"value": ACTIVE, "actor": "bench", "reason": "bench"})
+    Limit.objects.update_or_create(name="max_active_dags", defaults={"value": active_number, "actor": "bench", "reason": "bench"})
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 

@@ -77,7 +77,7 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
         except StaleState as error:
             EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
             log.info("evaluation gave way", why=str(error))
-            evaluation.again_in(0)
+            evaluation.again_in(conf().poll_seconds)
         except Exception as error:  # the others must be served; a later evaluation tries this one again
             evaluation.again_in(conf().cycle_seconds)
             if lock_refused(error):

@@ -1,0 +1,119 @@
+"""What the life cycle costs when nothing has changed, and for what has: CPU of this process and its database session, statements.
+
+A table for ×1, ×10 and ×100 of 3 ACTIVE, 100 QUEUED and 1,000 other requests; ``BENCH_SIZES`` names other factors,
+``BENCH_CYCLES`` how often an idle cycle is repeated to see whether memory grows. The schedd of the ACTIVE ones refuses
+connections, and their DAGs are rows only: what asking a schedd costs, and accounts of units, are measured elsewhere
+(``docs/performance.md``). The database is that of a stack of its own; requests are built once and taken over by the next,
+larger size.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+from bench import api_load
+from bench.costs import Cost, costs
+
+FACTORS = (1, 10, 100)
+ACTIVE, QUEUED, OTHERS = 3, 100, 1_000
+TURNS, ADMITTED, CYCLES = 9, 20, 200
+
+
+def main() -> None:
+    """Print a table."""
+    import django
+
+    django.setup()
+    import logging
+
+    logging.disable(logging.CRITICAL)
+    factors = [int(n) for n in os.environ.get("BENCH_SIZES", "").split(",") if n] or list(FACTORS)
+    rows = []
+    for factor in factors:
+        api_load.build_rows(factor * (ACTIVE + QUEUED + OTHERS))
+        api_load.make_live(factor * ACTIVE, factor * QUEUED)
+        rows.append(_measure())
+    names = list(rows[0])
+    print("milliseconds of CPU, worker + database, and statements; and how often the first size's")
+    print(f"{'':42}" + "".join(f"{f'x{factor}':>28}" for factor in factors))
+    for name in names:
+        cells = []
+        for row in rows:
+            seconds, statements = row[name]
+            cells.append(f"{seconds * 1000:9.2f} ms {statements:6.1f} {seconds / max(rows[0][name][0], 1e-5):6.1f}x")
+        print(f"{name:42}" + "".join(f"{cell:>28}" for cell in cells))
+    _print_memory()
+
+
+def _measure() -> dict[str, tuple[float, float]]:
+    from requests_app.admission import admit
+    from requests_app.lifecycle.evaluator import evaluate_due
+    from requests_app.models import Limit, Request, RequestStatus
+    from wms2.wakes import wake
+
+    _come_to_rest()
+    found = {"a poll in which nothing changed": _median(_poll), "a cycle in which nothing changed": _median(_cycle)}
+    active = list(Request.objects.filter(status=RequestStatus.ACTIVE).values_list("pk", flat=True)[:ADMITTED])
+    queued = list(Request.objects.filter(status=RequestStatus.QUEUED).values_list("pk", flat=True)[:ADMITTED])
+    for name, pks in (("ACTIVE", active), ("QUEUED", queued)):
+        with costs() as cost:
+            wake(pks, "bench")
+            count = evaluate_due(seconds=600)
+        found[f"an evaluation of a woken {name} request"] = (cost.seconds / count, cost.statements / count)
+    before = Limit.objects.get(name="max_active_dags")
+    Limit.objects.filter(name="max_active_dags").update(value=before.value + ADMITTED)
+    with costs() as cost:
+        admitted = admit()
+    found["a request that is admitted"] = (cost.seconds / max(admitted, 1), cost.statements / max(admitted, 1))
+    Request.objects.filter(status=RequestStatus.PLANNING).update(status=RequestStatus.QUEUED, reserved_schedd=None)
+    Limit.objects.filter(name="max_active_dags").update(value=before.value)
+    return found
+
+
+def _come_to_rest() -> None:
+    """Every request is evaluated once, and nothing is due."""
+    from requests_app.lifecycle.cycle import run_cycle
+    from requests_app.lifecycle.evaluator import evaluate_due
+
+    for _ in range(3):
+        run_cycle(force=True)
+        while evaluate_due(seconds=600):
+            pass
+
+
+def _poll() -> None:
+    from requests_app.lifecycle.cycle import run_cycle
+
+    run_cycle()
+
+
+def _cycle() -> None:
+    from requests_app.lifecycle.cycle import run_cycle
+
+    run_cycle(force=True)
+
+
+def _median(step: Callable[[], None]) -> tuple[float, float]:
+    found: list[Cost] = []
+    for _ in range(TURNS):
+        with costs() as cost:
+            step()
+        found.append(cost)
+    return median(cost.seconds for cost in found), median(cost.statements for cost in found)
+
+
+def _print_memory() -> None:
+    """Of this process, before and after many idle cycles."""
+    number = int(os.environ.get("BENCH_CYCLES", CYCLES))
+    before, begun = _peak_mb(), time.monotonic()
+    for _ in range(number):
+        _cycle()
+    print(f"peak memory: {before:.0f} MB; after {number} more cycles: {_peak_mb():.0f} MB ({time.monotonic() - begun:.0f} s)")
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
