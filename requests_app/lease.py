@@ -38,14 +38,15 @@ TURN_SECONDS = 1.0
 #: Whoever finds a row locked, the request's too, leaves it for later: a transaction that is paused must not hold up every worker.
 _TAKE = """
 WITH chosen AS (
-  SELECT request_id, sweep AND due_at <= %(now)s AS swept FROM evaluation_leases lease
+  SELECT request_id, sweep AND due_at <= %(now)s AS swept, CASE WHEN due_at <= %(now)s THEN found ELSE '' END AS found
+  FROM evaluation_leases lease
   JOIN requests ON requests.id = lease.request_id
   WHERE request_id = ANY(%(ids)s) AND (expires_at IS NULL OR expires_at < %(now)s)
   FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE evaluation_leases lease SET owner = %(owner)s, epoch = lease.epoch + 1, expires_at = %(until)s, due_at = %(until)s,
-  sweep = false
+  sweep = false, found = ''
 FROM chosen WHERE lease.request_id = chosen.request_id
-RETURNING lease.request_id, lease.epoch, chosen.swept
+RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found
 """
 #: What has waited longest comes first.
 _DUE = """
@@ -57,10 +58,10 @@ WHERE lease.expires_at IS NULL OR lease.expires_at < %(now)s
 GROUP BY request_id ORDER BY min(since) LIMIT %(limit)s
 """
 _GIVE_BACK = """
-UPDATE evaluation_leases lease SET owner = '', expires_at = NULL, due_at = ended.due_at,
+UPDATE evaluation_leases lease SET owner = '', expires_at = NULL, due_at = ended.due_at, found = ended.found,
   evaluated_at = CASE WHEN ended.begun THEN %(now)s ELSE lease.evaluated_at END
-FROM unnest(%(ids)s::uuid[], %(epochs)s::bigint[], %(due)s::timestamptz[], %(begun)s::boolean[])
-  AS ended(id, epoch, due_at, begun)
+FROM unnest(%(ids)s::uuid[], %(epochs)s::bigint[], %(due)s::timestamptz[], %(begun)s::boolean[], %(found)s::text[])
+  AS ended(id, epoch, due_at, begun, found)
 WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
 """
 
@@ -69,12 +70,15 @@ WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
 class Evaluation:
     """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
 
-    ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words.
+    ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words. ``unexplained``:
+    what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next.
     """
 
     request: Request
     lease_epoch: int
     swept: bool = False
+    unexplained: str = ""
+    found: str = ""
     due_at: datetime | None = None
     written: list[str] = field(default_factory=list)
 
@@ -128,6 +132,7 @@ class _Held:
     pk: uuid.UUID
     epoch: int
     swept: bool
+    unexplained: str
     evaluation: Evaluation | None = None
     judged: bool = False
 
@@ -178,7 +183,7 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
         for held in taken:
             if time.monotonic() - began > TURN_SECONDS:
                 return
-            held.evaluation = Evaluation(request=requests[held.pk], lease_epoch=held.epoch, swept=held.swept)
+            held.evaluation = Evaluation(requests[held.pk], held.epoch, swept=held.swept, unexplained=held.unexplained)
             current[:] = [held]
             yield held.evaluation
             current.clear()
@@ -206,11 +211,11 @@ def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
         now = clock.now()
         until = now + timedelta(seconds=_life_seconds(len(pks)))
         cursor.execute(_TAKE, {"ids": list(pks), "now": now, "owner": owner, "until": until})
-        taken = {pk: _Held(pk, epoch, swept) for pk, epoch, swept in cursor.fetchall()}
+        taken = {row[0]: _Held(*row) for row in cursor.fetchall()}
         # what comes after this statement has the request looked at once more
         cursor.execute("DELETE FROM wakes WHERE request_id = ANY(%s) RETURNING request_id", [list(taken)])
         for (pk,) in cursor.fetchall():
-            taken[pk].swept = False
+            taken[pk].swept, taken[pk].unexplained = False, ""
     return [taken[pk] for pk in pks if pk in taken]
 
 
@@ -222,6 +227,7 @@ def _give_back(taken: Sequence[_Held]) -> None:
         "epochs": [held.epoch for held in taken],
         "due": [held.due_at(now) for held in taken],
         "begun": [held.evaluation is not None for held in taken],
+        "found": [held.evaluation.found if held.evaluation is not None else held.unexplained for held in taken],
         "now": now,
     }
     try:

@@ -205,3 +205,4 @@ class PoolFacts:
     unmerged: tuple[str, ...]  # files below /store/unmerged at any site
     tape_rses: frozenset[str]
     constraints: frozenset[str]  # names of constraints and unique indexes in the database
+    forgotten: tuple[str, ...] = ()  # lines of logs: requests in which a sweep found something to do

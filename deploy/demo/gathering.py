@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -39,8 +39,14 @@ def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFact
         unmerged=tuple(map(str, unmerged)),
         tape_rses=rucio.tape_rses,
         constraints=rows.constraints(),
+        forgotten=tuple(_forgotten(settings.state_dir / "logs")),
     )
     return requests, pool
+
+
+def _forgotten(logs: Path) -> Iterator[str]:
+    for log in sorted(logs.glob("*.log")):
+        yield from (line for line in log.read_text(errors="replace").splitlines() if "forgotten request" in line)
 
 
 def _request(standing: Standing, sources: Sources) -> RequestFacts:

@@ -281,6 +281,7 @@ def judge(requests: Sequence[RequestFacts], pool: PoolFacts) -> list[Verdict]:
         Verdict("all", "requests", f"{len(requests)} requests", () if requests else ("there is no request",)),
         Verdict("all", "unmerged files gone", "storage", (f"left over, {some(pool.unmerged)}",) if pool.unmerged else ()),
         Verdict("all", "no orphan DAGMan job", f"{len(pool.jobs)} jobs", tuple(no_stray_jobs(dags, pool.jobs))),
+        Verdict("all", "no forgotten request", "logs", pool.forgotten),
         Verdict("all", "constraints in the database", ", ".join(CONSTRAINTS), (f"missing: {missing}",) if missing else ()),
     ]
     return verdicts

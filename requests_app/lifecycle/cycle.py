@@ -44,8 +44,8 @@ _MOVES = Moves()
 #: So many workers at most are called at a time; each takes a batch of requests after the other.
 MOST_HINTS = 8
 _GIVE_LEASES = """
-INSERT INTO evaluation_leases (request_id, due_at, sweep, owner, epoch)
-SELECT id, NULL, false, '', 0 FROM requests
+INSERT INTO evaluation_leases (request_id, due_at, sweep, found, owner, epoch)
+SELECT id, NULL, false, '', '', 0 FROM requests
 WHERE status = ANY(%(evaluated)s) AND NOT EXISTS (SELECT FROM evaluation_leases lease WHERE lease.request_id = requests.id)
 ON CONFLICT DO NOTHING
 """

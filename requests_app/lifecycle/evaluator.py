@@ -114,10 +114,17 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
 
 
 def _tell_forgotten(evaluation: Evaluation) -> None:
-    """A sweep that finds something to do has found a request that would have stood still: a defect of WMS2."""
-    if evaluation.swept and evaluation.written:
+    """A sweep that finds something to do has found a request that would have stood still: a defect of WMS2.
+
+    Unless it only came before the poll or the answer of a schedd that would have woken it just then: that shows within two
+    cycles.
+    """
+    if evaluation.unexplained:
         FORGOTTEN_TOTAL.inc()
-        log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.written)
+        log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.unexplained)
+    if evaluation.swept and evaluation.written:
+        evaluation.found = "; ".join(evaluation.written)[:4000]
+        evaluation.again_in(2 * conf().cycle_seconds + conf().poll_seconds)
 
 
 def _tell(evaluation: Evaluation, error: Exception) -> None:

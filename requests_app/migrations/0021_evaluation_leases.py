@@ -31,6 +31,7 @@ class Migration(migrations.Migration):
                         default=False, help_text="due only because it was not looked at for long; nothing should be found"
                     ),
                 ),
+                ("found", models.TextField(blank=True, default="", help_text="what a sweep did that no wake has explained yet")),
                 ("owner", models.CharField(blank=True, max_length=200)),
                 ("epoch", models.BigIntegerField(default=0)),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
@@ -42,8 +43,8 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(
-            "INSERT INTO evaluation_leases (request_id, due_at, sweep, owner, epoch, expires_at, evaluated_at)"
-            " SELECT id, now(), false, '', lease_epoch, NULL, evaluated_at FROM requests",
+            "INSERT INTO evaluation_leases (request_id, due_at, sweep, found, owner, epoch, expires_at, evaluated_at)"
+            " SELECT id, now(), false, '', '', lease_epoch, NULL, evaluated_at FROM requests",
             migrations.RunSQL.noop,
         ),
         *(

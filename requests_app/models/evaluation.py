@@ -18,6 +18,7 @@ class EvaluationLease(models.Model):
     sweep = models.BooleanField(
         default=False, help_text="due only because it was not looked at for long; nothing should be found"
     )
+    found = models.TextField(blank=True, default="", help_text="what a sweep did that no wake has explained yet")
     owner = models.CharField(max_length=200, blank=True)
     epoch = models.BigIntegerField(default=0)
     expires_at = models.DateTimeField(null=True, blank=True)

@@ -23,6 +23,7 @@ NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_UR
 #: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
 SETTINGS = {
     "WMS2_CYCLE_SECONDS": "1",
+    "WMS2_SWEEP_SECONDS": "8",  # what nothing wakes is looked at often, and must have nothing to do
     "WMS2_LEASE_SECONDS": "3",
     "WMS2_SUBMIT_TIMEOUT_SECONDS": "20",
     "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "20",
@@ -133,6 +134,8 @@ def worker(*arguments: str, **environment: str) -> Iterator[Worker]:
         yield running
     finally:
         running.stop()
+    forgotten = [line for line in running.log.read_text(errors="replace").splitlines() if "forgotten request" in line]
+    assert not forgotten, forgotten[0]
 
 
 def celery_worker(name: str, **environment: str) -> AbstractContextManager[Worker]:

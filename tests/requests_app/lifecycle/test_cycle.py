@@ -76,18 +76,33 @@ def test_a_sweep_has_looked_at_what_nothing_wakes_and_lets_alone_what_will_be_lo
     assert set(due_now(10)) == {forgotten.pk, later.pk, without.pk}
 
 
-def test_a_sweep_that_finds_something_to_do_counts_a_forgotten_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here two that have been held back: one that a wake has come for since is none."""
+@pytest.mark.parametrize("explained", [True, False])
+def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(evaluator.log, "error", lambda event, **_: told.append(event))
-    for woken in (True, False):
-        request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
-        Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
-        if woken:
-            wake([request.pk], "test")
+    request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
+    Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get(pk=request.pk).status == S.HELD
+    lease = EvaluationLease.objects.get()
+    assert "status held" in lease.found
+    assert not [event for event in told if "forgotten" in event], "the schedd's answer may be on its way"
+
+    EvaluationLease.objects.update(due_at=timezone.now())
+    if explained:
+        wake([request.pk], "DAG observed")
+    for _ in range(2):
         evaluator.evaluate_one(request.pk)
-        assert Request.objects.get(pk=request.pk).status == S.HELD
-        assert len([event for event in told if "forgotten" in event]) == (0 if woken else 1)
+    assert len([event for event in told if "forgotten" in event]) == (0 if explained else 1)
+
+
+def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
+    Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+    wake([request.pk], "test")
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get(pk=request.pk).status == S.HELD
+    assert EvaluationLease.objects.get().found == ""
 
 
 def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost_some() -> None:
