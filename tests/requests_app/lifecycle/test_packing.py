@@ -88,7 +88,7 @@ def test_the_end_must_be_some_days_ago_and_0_is_never(ended: DAG, monkeypatch: p
         {"lost_confirmed_at": LONG_AGO, "outcome": {"lost": True}},
         {"outcome": {"unproved": True}},
     ],
-    ids=str,
+    ids=[*LIVE_DAG, "lost", "unproved"],
 )
 def test_one_whose_jobs_may_still_be_there_stays(fields: dict[str, Any], tmp_path: Path) -> None:
     dag = ended_dag(tmp_path, S.FAILED, **fields)
