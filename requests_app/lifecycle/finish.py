@@ -152,12 +152,12 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
 
 
 def _registrations(effects: QuerySet[Effect]) -> str:
-    """What is still owed, and what of it fails."""
+    """What is waited for, and what of it fails. How many are left changes with no evaluation; the page counts them."""
     failing = effects.exclude(last_error="").order_by("next_attempt_at").first()
     why = (
         f"; {failing.get_kind_display()} again at {failing.next_attempt_at:%H:%M:%S} UTC: {failing.last_error}" if failing else ""
     )
-    return f"{counted(effects.count(), 'registration')} in DBS and Rucio{why}"[:4000]
+    return f"its registrations in DBS and Rucio{why}"[:4000]
 
 
 @dataclass(frozen=True, slots=True)
