@@ -28,7 +28,7 @@ def doctored(request: RequestFacts, dataset: DatasetFacts) -> RequestFacts:
 
 def test_a_good_request_passes_every_check(good):
     assert failing(good) == {}
-    assert len(verdicts.judge([good], world.POOL)) == 5 + 2 * 7 + 4
+    assert len(verdicts.judge([good], world.POOL)) == 5 + 2 * 7 + 5
 
 
 def test_no_request_at_all_is_a_failure():
