@@ -3,8 +3,7 @@
 A table for ×1, ×10 and ×100 of 3 ACTIVE, 100 QUEUED and 1,000 other requests; ``BENCH_SIZES`` names other factors,
 ``BENCH_CYCLES`` how often an idle cycle is repeated to see whether memory grows. The schedd of the ACTIVE ones refuses
 connections, and their DAGs are rows only: what asking a schedd costs, and accounts of units, are measured elsewhere
-(``docs/performance.md``). The database is that of a stack of its own; requests are built once and taken over by the next,
-larger size.
+(``docs/performance.md``). The database is that of a stack of its own: it is emptied before each size.
 """
 
 from __future__ import annotations
@@ -30,10 +29,16 @@ def main() -> None:
     django.setup()
     import logging
 
+    from django.core.management import call_command
+
+    from tests.support.scripted.snapshot import wipe
+
     logging.disable(logging.CRITICAL)
+    call_command("migrate", verbosity=0)
     factors = [int(n) for n in os.environ.get("BENCH_SIZES", "").split(",") if n] or list(FACTORS)
     rows = []
     for factor in factors:
+        wipe()
         api_load.build_rows(factor * (ACTIVE + QUEUED + OTHERS))
         api_load.make_live(factor * ACTIVE, factor * QUEUED)
         rows.append(_measure())
