@@ -39,6 +39,8 @@ MAX_STEPS = 8
 BATCH = 20
 #: Statuses whose step may take minutes: services are asked for a whole dataset, a DAG is planned and written.
 HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
+#: Where cycles are short, what else a process does between two polls may take as long.
+EXPLAINED_SECONDS = 30.0
 #: How ``waiting_for`` begins when a step of WMS2 itself broke.
 BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
@@ -124,7 +126,7 @@ def _tell_forgotten(evaluation: Evaluation) -> None:
         log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.unexplained)
     if evaluation.swept and evaluation.written:
         evaluation.found = "; ".join(evaluation.written)[:4000]
-        evaluation.again_in(2 * conf().cycle_seconds + conf().poll_seconds)
+        evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))
 
 
 def _tell(evaluation: Evaluation, error: Exception) -> None:
