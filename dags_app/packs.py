@@ -152,9 +152,8 @@ def _write(directory: Path, target: Path) -> None:
         if not _holds(part, directory):
             raise PackProblem(f"{directory} is not what was just packed of it: it is still being written to, or the disk errs")
         part.replace(target)
-    except BaseException:
+    finally:
         part.unlink(missing_ok=True)
-        raise
     sync_directory(target.parent)
 
 

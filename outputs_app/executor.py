@@ -41,9 +41,8 @@ CLAIMED_TOGETHER, LOOKED_AT = 10, 200
 BEGIN_SECONDS = 2.0
 
 
-def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
-    """Run due effects until none is left or ``limit`` is reached; returns the ids of the requests they belong to."""
-    touched: set[uuid.UUID] = set()
+def effects_run_due(*, owner: str, limit: int = 100) -> None:
+    """Run due effects until none is left, ``limit`` is reached, or a turn is over."""
     ends_at = time.monotonic() + TURN_SECONDS
     while limit > 0 and time.monotonic() <= ends_at:  # the next tick goes on; evaluations wait for this worker too
         claimed = effects_claim(owner=owner, most=min(limit, CLAIMED_TOGETHER))
@@ -59,8 +58,6 @@ def effects_run_due(*, owner: str, limit: int = 100) -> set[uuid.UUID]:
             crash_point(f"{effect.kind}.claimed")
             with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
                 _run_unless_locked(effect)
-            touched.add(effect.request_id)
-    return touched
 
 
 def due_effects() -> QuerySet[Effect]:

@@ -124,6 +124,10 @@ class Evaluation:
         """The same, from now on."""
         self.again_at(clock.now() + timedelta(seconds=seconds))
 
+    def again_next_cycle(self) -> None:
+        """The same, for what is repeated until it is so."""
+        self.again_in(conf().cycle_seconds)
+
 
 @dataclass(slots=True)
 class _Held:

@@ -18,7 +18,7 @@ app.autodiscover_tasks()
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
 _TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
-#: The poll calls for effects whenever there are evaluations; this is for the day the leader is gone.
+#: Whoever asks for an effect calls for it at once; this is for those that are tried again.
 _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 
 app.conf.beat_schedule = {

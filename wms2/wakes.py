@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable
 
 from wms2.models import Wake
+from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
 def wake(request_ids: Iterable[uuid.UUID], why: str) -> None:
@@ -20,3 +21,9 @@ def wake(request_ids: Iterable[uuid.UUID], why: str) -> None:
         why: a few words for people and metrics, e.g. "effect done".
     """
     Wake.objects.bulk_create([Wake(request_id=request_id, why=why) for request_id in request_ids])
+
+
+def wake_now(request_id: uuid.UUID, why: str) -> None:
+    """The same for what an operator has asked for: the worker of verbs has it evaluated as soon as this is committed."""
+    wake([request_id], why)
+    nudge(EVALUATE_REQUEST, str(request_id))

@@ -34,8 +34,7 @@ from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.locks import Fenced
-from wms2.nudge import EVALUATE_REQUEST, nudge
-from wms2.wakes import wake
+from wms2.wakes import wake_now
 from wms2.words import counted, exact
 
 log = structlog.get_logger(__name__)
@@ -296,8 +295,7 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue
         for row in found.affected:
             known = {"why": row.why, "directory": row.directory.as_json(), "queue_birthdate": schedd.job_queue_birthdate}
             if lost_confirm(row.dag, actor=actor, reason=reason, evidence=known):
-                wake([row.dag.workflow.request.pk], "loss confirmed")
-                nudge(EVALUATE_REQUEST, str(row.dag.workflow.request.pk))
+                wake_now(row.dag.workflow.request.pk, "loss confirmed")
     return found
 
 

@@ -16,8 +16,7 @@ from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, ServiceError
-from wms2.nudge import EVALUATE_REQUEST, nudge
-from wms2.wakes import wake
+from wms2.wakes import wake_now
 
 _Steer = Callable[[HtcondorAdapter], Callable[[int, str, str], int]]
 
@@ -60,10 +59,9 @@ def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, become
         told(refused=True, why=str(error))
         raise
     _observe(dag, becomes, f"{actor}: {reason}")
-    wake([dag.workflow.request.pk], action)
+    wake_now(dag.workflow.request.pk, action)
     history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
     told(jobs=count, request=dag.workflow.request_id)
-    nudge(EVALUATE_REQUEST, str(dag.workflow.request.pk))
     return count
 
 

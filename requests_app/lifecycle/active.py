@@ -50,7 +50,7 @@ def handle_active(evaluation: Evaluation) -> None:
             _pass_priority(evaluation, dag)
             _tell(evaluation, dag)
         if dag is not None and (dag.missing_since is not None or dag.unanswered_since is not None):
-            evaluation.again_in(conf().cycle_seconds)  # it goes on asking
+            evaluation.again_next_cycle()  # it goes on asking
     except LedgerViolation as error:
         stop_for_ledger(evaluation, error)
 
@@ -73,7 +73,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
     passed = told.values_list("detail__priority", flat=True).first()
     if wanted == dag.job_priority and passed in (None, wanted):
         return
-    evaluation.again_in(conf().cycle_seconds)
+    evaluation.again_next_cycle()
     try:
         changed = factory.htcondor(dag.schedd.name, dag.schedd.collector).set_priority(str(dag.directory_id), wanted)
     except (ServiceUnavailable, ServiceRejected) as error:
@@ -89,13 +89,13 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
     """Why it is not finished, in words."""
     dag.refresh_from_db(fields=["units_done", "nodes_failed"])
     if int(dag.observed.get("nodes_done") or 0) > dag.units_done:  # not in the status file yet, or unaccounted
-        evaluation.again_in(conf().cycle_seconds)
+        evaluation.again_next_cycle()
     if tell_obstacle(evaluation, dag):
         return
     told = f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
     failed = failures_without_success(dag)
     if failed:
-        evaluation.again_in(conf().cycle_seconds)  # a job that does well moves nothing that is looked at
+        evaluation.again_next_cycle()  # a job that does well moves nothing that is looked at
         told += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
     if failed >= conf().alert_failed_attempts:
         alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")
@@ -155,6 +155,6 @@ def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
         waiting = unaccounted(dag)
         if waiting:
             alert(evaluation.request, "units_unaccounted", f"{len(waiting)} work units done but unaccounted, e.g. {waiting[0]}")
-            evaluation.again_in(conf().cycle_seconds)
+            evaluation.again_next_cycle()
         else:
             finish(evaluation)

@@ -105,6 +105,7 @@ def _cycle(leadership: Leadership) -> None:
         rows_expire(leadership)
     schedds_watch(leadership)
     swept = sweep(leadership.fenced)
+    nudge(RUN_EFFECTS)
     ended = clock.now()
     leadership.renew(cycle_ended_at=ended.isoformat(), swept=swept, seconds=round((ended - now).total_seconds(), 3))
 
@@ -117,7 +118,6 @@ def _poll(leadership: Leadership) -> None:
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
         nudge(EVALUATE_DUE)
-    nudge(RUN_EFFECTS)
 
 
 def _tell_moves(leadership: Leadership) -> None:

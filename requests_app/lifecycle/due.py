@@ -30,12 +30,12 @@ def say_when_due(evaluation: Evaluation) -> None:
     if status not in EVALUATED:
         return
     if status in IN_STEPS:
-        evaluation.again_in(conf().cycle_seconds)
+        evaluation.again_next_cycle()
     moments = [request.next_attempt_at]
     seconds = timeout_seconds(status)
     if seconds is not None:
         moments.append(request.status_since + timedelta(seconds=seconds))
-    workflow = Workflow.objects.filter(request=request).first()
+    workflow: Workflow | None = getattr(request, "workflow", None)  # read already, to look after its blocks
     if workflow is not None:
         block = blocks_next_due(workflow_id=workflow.pk, limits=block_limits(workflow))
         if block is not None:

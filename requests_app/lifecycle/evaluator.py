@@ -81,7 +81,7 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
             log.info("evaluation gave way", why=str(error))
             evaluation.again_in(conf().poll_seconds)
         except Exception as error:  # the others must be served; a later evaluation tries this one again
-            evaluation.again_in(conf().cycle_seconds)
+            evaluation.again_next_cycle()
             if lock_refused(error):
                 EVALUATIONS_TOTAL.labels(request.status, "locked").inc()
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()

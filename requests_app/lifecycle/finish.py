@@ -60,7 +60,7 @@ def finish(evaluation: Evaluation) -> None:
     account_again(evaluation)
     waiting = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
     if waiting.exists():
-        evaluation.again_in(conf().cycle_seconds)
+        evaluation.again_next_cycle()
         evaluation.note(
             waiting_for=f"{waiting.count()} work units done but unaccounted, e.g. {waiting[0].name}: {waiting[0].problem}"[:4000]
         )
@@ -210,7 +210,7 @@ def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: Serv
         evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **fields)
     else:
         evaluation.note(waiting_for=why)
-        evaluation.again_in(conf().cycle_seconds)
+        evaluation.again_next_cycle()
 
 
 def _open_input(workflow: Workflow) -> InputSpec | None:
@@ -282,4 +282,4 @@ def handle_held(evaluation: Evaluation) -> None:
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
     if WorkUnit.objects.filter(workflow=evaluation.request.workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists():
-        evaluation.again_in(conf().cycle_seconds)
+        evaluation.again_next_cycle()

@@ -16,9 +16,8 @@ from requests_app.work.round_files import RoundFiles
 from requests_app.work.rounds import round_close, round_open
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
-from wms2.nudge import EVALUATE_REQUEST, nudge
 from wms2.verbs import Already
-from wms2.wakes import wake
+from wms2.wakes import wake_now
 
 S = RequestStatus
 
@@ -36,8 +35,7 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             old = request.status
             yield
             audit(**told, old=old, new=request.status)
-            wake([request.pk], action)
-            nudge(EVALUATE_REQUEST, str(request.pk))
+            wake_now(request.pk, action)
     except InvalidTransition as error:
         audit(**told, refused=True, status=old, why=str(error))
         raise
