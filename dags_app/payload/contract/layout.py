@@ -19,6 +19,7 @@ JOURNAL_SCHEMA = "wms2.journal/1"
 POST_SCHEMA = "wms2.post/1"
 FAILURE_SCHEMA = "wms2.failure/1"
 RULES_SCHEMA = "wms2.rules/1"
+STEP_PROFILE_SCHEMA = "wms2.step_profile/1"
 
 # Rendered by the planner, never changed after; SHA256SUMS has their sums.
 OUTER_DAG = "workflow.dag"
@@ -47,6 +48,9 @@ AVOID_INCLUDE = "avoid.inc"
 FENCE_INCLUDE = "fence.dag.inc"
 SITE_INCLUDE = "site.inc"
 MEMORY_INCLUDE = "memory.inc"
+#: Of the whole DAG: what it asks for by default, and how its steps run; both replaced with a rescue that knows better.
+SIZES_INCLUDE = "sizes.inc"
+STEP_PROFILE_FILE = "step_profile.json"
 #: What they define.
 SITE_MACRO = "ELECTED_SITE"
 DAG_AVOID_MACRO = "DAG_AVOID"

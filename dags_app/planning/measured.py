@@ -1,0 +1,110 @@
+"""What earlier rounds measured, what bounds a sizing, and what it decides: values between the rows and the rules of sizing.
+
+Pure, no Django. Memory in MB of 1024 x 1024 bytes, times in seconds, sizes in bytes. Spec 5.2 to 5.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dags_app.payload.contract.step_profile import StepProfile
+from dags_app.planning.specs import WorkflowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a quantity is spread over jobs."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepMeasured:
+    """One step over those jobs of one round that ran it alike (as many processes, as many threads).
+
+    ``wall_seconds`` and ``cpu_seconds`` are sums over the jobs; a job's wall is that of its slot, not of its processes together.
+    ``rss_mb`` is of one process at its peak, ``slot_rss_mb`` of all that ran side by side in a job.
+    """
+
+    step: str
+    round_index: int
+    processes: int
+    threads: int  # of each process
+    jobs: int
+    events_read: int
+    events_written: int
+    wall_seconds: float
+    cpu_seconds: float
+    job_seconds: Spread
+    seconds_per_event: Spread
+    rss_mb: Spread
+    slot_rss_mb: Spread
+    bytes_written: dict[str, int] = field(default_factory=dict)  # output module -> bytes of all jobs
+
+    @property
+    def parallelism(self) -> float:
+        """Cores that a job really kept busy: CPU time over wall time."""
+        return self.cpu_seconds / self.wall_seconds if self.wall_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SizingLimits:
+    """What bounds a sizing: the installation's settings, and how units are made where nothing is measured."""
+
+    default_memory_per_core_mb: int
+    max_memory_per_core_mb: int
+    max_wall_seconds: int
+    target_wall_seconds: int = 8 * 3600
+    memory_margin: float = 0.20
+    min_request_cpus: int = 1
+    min_jobs: int = 8
+    split_below: float = 0.5
+    overcommit_max: float = 1.0
+    jobs_per_work_unit: int = 8
+    max_jobs_per_work_unit: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What an operator has fixed for the request; None: it is sized."""
+
+    memory_mb: int | None = None
+    cores: int | None = None
+    events_per_job: int | None = None
+    lumis_per_job: int | None = None
+    jobs_per_work_unit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One number that was chosen, as a person reads it: what it was before, what was measured, why, and what bounded it.
+
+    ``what`` is one of cores, memory_mb, time_per_event_seconds, size_per_event_kb, events_per_job, lumis_per_job,
+    events_per_lumi, jobs_per_work_unit, processes, threads. ``bound`` is empty when nothing did.
+    """
+
+    what: str
+    before: float | None
+    measured: float | None
+    chosen: float
+    why: str
+    task: int = 1
+    step: str = ""
+    bound: str = ""
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What a round is planned with, or a rescue submitted with.
+
+    ``workflow`` is the given one with the resources and splitting that were chosen; ``bytes_per_event`` output bytes of each
+    dataset for an event of the first task, empty where nothing is measured.
+    """
+
+    workflow: WorkflowSpec
+    jobs_per_work_unit: int
+    bytes_per_event: dict[str, float]
+    profile: StepProfile
+    decisions: tuple[Decision, ...] = ()
