@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from dags_app.dagman import DagStatusFile, read_status
+from dags_app.dagman import DagStatusFile, NodeStatus, read_status
 from dags_app.models import DAG
 from dags_app.packs import PackedFile, files_like, files_of
 from dags_app.payload.contract import layout
@@ -29,6 +30,16 @@ class StatusReading:
     path: str
     status: DagStatusFile | None
     problem: str
+
+    @property
+    def written_at(self) -> datetime | None:
+        """By the submit host's clock."""
+        return datetime.fromtimestamp(self.status.written_at, UTC) if self.status else None
+
+    @property
+    def nodes(self) -> list[NodeStatus]:
+        """By name."""
+        return sorted(self.status.nodes, key=lambda node: node.name) if self.status else []
 
 
 @dataclass(frozen=True, slots=True)

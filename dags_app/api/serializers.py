@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -92,11 +92,19 @@ class DagmanCountsSerializer(serializers.Serializer):
     jobs_held = serializers.IntegerField()
 
 
+class NodeStateField(serializers.ChoiceField):
+    """DAGMan's state of a node, in small letters."""
+
+    def to_representation(self, value: Any) -> str:
+        """Of the enum."""
+        return str(value.name.lower())
+
+
 class NodeSerializer(serializers.Serializer):
     """One node of a status file."""
 
     name = serializers.CharField()
-    state = serializers.ChoiceField(choices=NODE_STATES)
+    state = NodeStateField(choices=NODE_STATES)
     details = serializers.CharField(allow_blank=True, help_text="DAGMan's sentence on how it ended")
     retries = serializers.IntegerField()
     jobs_queued = serializers.IntegerField()
@@ -109,8 +117,8 @@ class StatusReadingSerializer(serializers.Serializer):
     path = serializers.CharField()
     problem = serializers.CharField(allow_blank=True)
     written_at = serializers.DateTimeField(allow_null=True)
-    final = serializers.BooleanField(allow_null=True, help_text="DAGMan announced no further update")
-    counts = DagmanCountsSerializer(allow_null=True)
+    final = serializers.BooleanField(source="status.final", allow_null=True, help_text="DAGMan announced no further update")
+    counts = DagmanCountsSerializer(source="status.counts", allow_null=True)
 
 
 class UnitNodesSerializer(StatusReadingSerializer):
@@ -128,12 +136,12 @@ class OuterNodeSerializer(NodeSerializer):
 class QueueSerializer(serializers.Serializer):
     """What the schedd said of the DAG's DAGMan job the last time it was asked; one question serves all DAGs each cycle."""
 
-    schedd = serializers.CharField(allow_blank=True)
-    cluster = serializers.CharField(allow_blank=True)
-    observed_at = serializers.DateTimeField(allow_null=True)
+    schedd = serializers.CharField(source="schedd_name", allow_blank=True)
+    cluster = serializers.CharField(source="dagman_cluster_id", allow_blank=True)
+    observed_at = serializers.DateTimeField(source="seen_at", allow_null=True)
     missing_since = serializers.DateTimeField(allow_null=True, help_text="the schedd answers, and the job is not in its queue")
     unanswered_since = serializers.DateTimeField(allow_null=True, help_text="the schedd does not answer")
-    counts = serializers.DictField(help_text="counts of the job's ad, and how many work units run")
+    counts = serializers.DictField(source="observed", help_text="counts of the job's ad, and how many work units run")
 
 
 class DagNodesSerializer(serializers.Serializer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.attempts import AttemptJobAdView, AttemptReportView, NodeAttemptsView
-from dags_app.api.schedds import ScheddConfirmLostView, ScheddLossView
+from dags_app.api.schedds import VERBS, ScheddLossView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.verbs import verb_urls
@@ -22,6 +22,6 @@ urlpatterns = [
     path(f"{_JOB}/report", AttemptReportView.as_view(), name="attempt-report"),
     path(f"{_JOB}/job-ad", AttemptJobAdView.as_view(), name="attempt-job-ad"),
     path("schedds/<schedd:name>/loss", ScheddLossView.as_view(), name="schedd-loss"),
-    path("schedds/<schedd:name>/confirm-lost", ScheddConfirmLostView.as_view(), name="schedd-confirm-lost"),
     *verb_urls(DAGS),
+    *VERBS,
 ]

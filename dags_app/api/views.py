@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,20 +12,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from dags_app import live
-from dags_app.api import pages
-from dags_app.api.etag import dag_etag
 from dags_app.api.filters import DagFilters
 from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNodesSerializer, DagSerializer
-from dags_app.dagman import NodeState
+from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG
 from dags_app.selectors import dags_shown, seen_at
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
+from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource
 from wms2.api.views import ApiView, RowsViewSet
 
 STATES = {state.name.lower(): state for state in NodeState}
 DEFAULT_LINES = 200
+
+
+def dag_etag(dag: DAG) -> str:
+    """Without the counts, which move by themselves; with the state of its DAGMan job, which a pause changes."""
+    return etag_of(
+        dag.pk, dag.fence, dag.attempt, dag.status, dag.dagman_cluster_id, dag.queue_birthdate, dag.observed.get("job_status"),
+        dag.stop_requested_at, dag.stop_mode, dag.missing_since, dag.suspected_at, dag.lost_confirmed_at,
+    )  # fmt: skip
+
+
 #: Not locked while its version is compared: a schedd is asked next, and each of these verbs may be done twice.
 DAGS = Resource(DAG, DagSerializer, lambda: dags_shown().prefetch_related("history"), etag=dag_etag, locks=False)
 
@@ -70,17 +80,22 @@ class DagNodesView(ApiView):
             raise bad_field("state", f"must be one of: {', '.join(sorted(STATES))}")
         reading = live.outer_status(dag)
         pager = NumberedPages()
-        rows = pager.paginate_queryset(pages.in_states(reading, None if state is None else [STATES[state]]), request)
+        nodes = [node for node in reading.nodes if state is None or node.state is STATES[state]]
         body = {
             "dag_id": dag.pk,
             "request_name": dag.workflow.request_id,
             "status": dag.status,
-            "outer": pages.reading_shown(reading),
-            "queue": pages.queue_shown(dag),
+            "outer": reading,
+            "queue": dag,
+            "results": [_with_inner(dag, node) for node in pager.paginate_queryset(nodes, request)],
             "next": pager.next_link(),
-            "results": [pages.unit_shown(dag, node) for node in rows],
         }
         return Response(self.get_serializer(body).data)
+
+
+def _with_inner(dag: DAG, node: NodeStatus) -> dict[str, Any]:
+    inner = live.unit_status(dag, node.name) if live.UNIT_NAME.fullmatch(node.name) else None
+    return {**asdict(node), "inner": inner}
 
 
 class DagLogsView(ApiView):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
@@ -47,10 +44,8 @@ class RequestInputFilesView(ApiView):
     """What of the input waits, and what was left out."""
 
     serializer_class = RequestInputFilesSerializer
-    query_params: ClassVar[frozenset[str]] = frozenset()
 
-    @extend_schema(responses={200: RequestInputFilesSerializer})
-    def get(self, request: HttpRequest, request_name: str, *args: Any) -> Response:
+    def get(self, request: HttpRequest, request_name: str) -> Response:
         """With the reason of each, since when, and who left it out."""
         row = get_object_or_404(Request, request_name=request_name)
         return Response(self.get_serializer(troubled_input(row)).data)

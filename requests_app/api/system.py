@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app.api.etags import limits_etag
 from requests_app.api.inputs import LimitsSerializer
 from requests_app.api.system_serializers import (
     AdmissionQueueSerializer,
@@ -18,11 +18,11 @@ from requests_app.api.system_serializers import (
 )
 from requests_app.limits import limit_set
 from requests_app.models import RequestStatus
-from requests_app.selectors.admission import admission_state, config_in_force, placed, queue_rows
+from requests_app.selectors.admission import LimitInForce, admission_state, config_in_force, placed, queue_rows
 from requests_app.selectors.lifecycle import lifecycle_state, schedds_shown
 from requests_app.selectors.summary import kept_counts, system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
-from wms2.api.preconditions import if_match
+from wms2.api.preconditions import etag_of, if_match
 from wms2.api.problems import bad_field
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of
@@ -41,11 +41,16 @@ class AdmissionQueueView(ApiView):
     @extend_schema(parameters=list(PAGE_PARAMETERS))
     def get(self, request: HttpRequest) -> Response:
         """A page of the queue in the order of admission."""
-        pager, standing = NumberedPages(), admission_state(queued=kept_counts().requests[RequestStatus.QUEUED])
+        pager, state = NumberedPages(), admission_state(queued=kept_counts().requests[RequestStatus.QUEUED])
         rows = pager.paginate_queryset(queue_rows(), request)
-        counts = {name: getattr(standing, name) for name in standing.__slots__}
+        counts = {name: getattr(state, name) for name in state.__slots__}
         body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
         return Response(shown(AdmissionQueueSerializer, body))
+
+
+def limits_etag(limits: Iterable[LimitInForce]) -> str:
+    """All of them together."""
+    return etag_of(*((limit.name, limit.value, limit.default, limit.changed_at) for limit in limits))
 
 
 class AdmissionConfigView(ApiView):

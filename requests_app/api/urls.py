@@ -6,7 +6,6 @@ from django.urls import path
 
 from requests_app.api import input_files, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
-from wms2.api.verbs import verb_urls
 
 urlpatterns = [
     path("requests", views.RequestViewSet.as_view({"get": "list", "post": "create"}), name="request-list"),
@@ -17,11 +16,10 @@ urlpatterns = [
     ),
     path("requests/<name:request_name>/errors", views.RequestErrorsView.as_view(), name="request-errors"),
     path("requests/<name:request_name>/input-files", input_files.RequestInputFilesView.as_view(), name="request-input-files"),
-    path("requests/<name:request_name>/stop", verbs.RequestStopView.as_view(), name="request-stop"),
     path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", verbs.RequestInvalidationView.as_view(), name="request-invalidation"),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
-    *verb_urls(verbs.REQUESTS, "stop", "release"),
+    *verbs.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),

@@ -13,17 +13,31 @@ from rest_framework.response import Response
 
 import requests_app.verbs  # noqa: F401  declares them
 from dags_app.services.stop import StopMode
-from requests_app.api.etags import request_etag
 from requests_app.api.serializers import RequestSerializer
 from requests_app.models import Request
-from requests_app.selectors.requests import request_changed, requests_stored
+from requests_app.selectors.requests import request_changed
 from requests_app.services.invalidation import manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
+from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
-from wms2.api.verbs import Resource, VerbView, verb_method
+from wms2.api.verbs import Resource, VerbView, verb_method, verb_urls
 from wms2.api.views import ApiView
 
-REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", picture=request_changed, etag=request_etag)
+
+def request_etag(row: Request) -> str:
+    """What a person's decision looks at, and verbs change: where it stands, what is asked of it, which version replaces it.
+
+    Counts, leases and other things that move by themselves are no part of it: it would be gone before it could be sent back.
+    """
+    return etag_of(
+        row.pk, row.epoch, row.status, row.status_since, row.stop_intent, row.hold_code, row.hold_reason, row.priority,
+        row.urgent, row.notes, row.production_steps, row.cleanup_policy, row.superseded_by_request,
+    )  # fmt: skip
+
+
+REQUESTS = Resource(
+    Request, RequestSerializer, Request.objects.all, key="request_name", picture=request_changed, etag=request_etag
+)
 _STOP_MESSAGES = {
     StopMode.NOW: "Clean stop initiated. The DAG is removed and its rescue prepared for re-admission.",
     StopMode.DRAIN: "Drain initiated. Work units that run finish, no other starts; then the rescue is prepared for re-admission.",
@@ -53,12 +67,8 @@ def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, s
     }
 
 
-class RequestStopView(VerbView):
-    """Stop the running DAG cleanly; the request queues again and goes on from the rescue file."""
-
-    serializer_class = StoppedSerializer
-    versioned: ClassVar[frozenset[str]] = frozenset({"post"})
-    post = verb_method(REQUESTS, "stop", (StoppedSerializer, _stopped))
+#: All but the release, which has a view with its preview.
+VERBS = verb_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
 
 
 class ReleasePlanSerializer(serializers.Serializer):

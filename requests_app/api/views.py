@@ -16,7 +16,6 @@ from dags_app.api.errors import RequestErrorsSerializer
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.errors import request_errors
 from dags_app.selectors import dag_last
-from requests_app.api.etags import request_etag
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
 from requests_app.api.serializers import (
@@ -28,9 +27,9 @@ from requests_app.api.serializers import (
     WorkflowStandingSerializer,
     request_shown,
 )
-from requests_app.api.verbs import REQUESTS
+from requests_app.api.verbs import REQUESTS, request_etag
 from requests_app.models import Request
-from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
+from requests_app.selectors.requests import request_picture, requests_with_workflow
 from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.intake import request_receive
@@ -55,7 +54,7 @@ class RequestViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""
-        return requests_with_workflow() if self.action == "retrieve" else requests_stored()
+        return requests_with_workflow() if self.action == "retrieve" else Request.objects.all()
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
@@ -112,10 +111,8 @@ class RequestErrorsView(ApiView):
     """What failed in a request."""
 
     serializer_class = RequestErrorsSerializer
-    query_params: ClassVar[frozenset[str]] = frozenset()
 
-    @extend_schema(responses={200: RequestErrorsSerializer})
-    def get(self, request: HttpRequest, request_name: str, *args: Any) -> Response:
+    def get(self, request: HttpRequest, request_name: str) -> Response:
         """Counts by category, code, site and step; groups with the newest log tails; bad input files."""
         row = get_object_or_404(Request, request_name=request_name)
         return Response(self.get_serializer(request_errors(row.request_name)).data)
@@ -125,7 +122,6 @@ class RequestVersionsView(ApiView):
     """The newest version of a request, and those it replaces."""
 
     serializer_class = VersionChainSerializer
-    query_params: ClassVar[frozenset[str]] = frozenset()
 
     def get(self, request: HttpRequest, request_name: str) -> Response:
         """Whichever version is asked for."""
@@ -136,15 +132,12 @@ class RequestVersionsView(ApiView):
 class WorkflowViewSet(RowsViewSet):
     """Workflows: the typed work of each request."""
 
+    queryset = workflows_stored()
     serializer_class = WorkflowSerializer
     list_serializer_class = WorkflowListSerializer
     filterset_class = WorkflowFilters
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "status", "requested_events")
-
-    def get_queryset(self) -> Any:
-        """Rows; the single one with its specification."""
-        return workflows_stored()
 
     def compute(self, lines: list[dict[str, Any]]) -> None:
         """Their work units."""

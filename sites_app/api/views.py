@@ -11,15 +11,22 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sites_app.api.etag import site_etag
 from sites_app.api.filters import SiteFilters
 from sites_app.api.serializers import SiteListSerializer, SiteSerializer
 from sites_app.models import Site, SiteStatus
-from sites_app.selectors import bans_of, rses_of, sites_shown, sites_stored
+from sites_app.selectors import bans_of, rses_of, sites_shown
 from sites_app.services import site_change_status, site_note
+from wms2.api.preconditions import etag_of
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.verbs import Resource, actor_of
 from wms2.api.views import ApiView, RowsViewSet
+
+
+def site_etag(site: Any) -> str:
+    """What operators decide on and verbs change, of a row of ``sites_shown``. Slots move by themselves and are no part of it."""
+    bans = [(ban.pk, ban.expires_at, ban.reason) for ban in site.active_bans]
+    return etag_of(site.pk, site.status, site.status_reason, site.status_actor, site.drain_until, site.config_data, bans)
+
 
 SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
 
@@ -27,15 +34,12 @@ SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
 class SiteViewSet(RowsViewSet):
     """Sites of CRIC, with what WMS2 knows of them."""
 
+    queryset = Site.objects.all()
     serializer_class = SiteSerializer
     list_serializer_class = SiteListSerializer
     filterset_class = SiteFilters
     ordering = ("name",)
     ordering_fields = ("name", "status", "total_slots", "running_slots", "updated_at")
-
-    def get_queryset(self) -> Any:
-        """Rows."""
-        return sites_stored()
 
     def compute(self, lines: list[dict[str, Any]]) -> None:
         """Their storage and bans."""

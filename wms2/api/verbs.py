@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import Model
@@ -32,6 +33,8 @@ _REASON = OpenApiParameter(
     required=True,
     description="why; may also stand in a JSON body",
 )
+#: A serializer, and its object: of the row, what the service returned and what it was given.
+Answer = tuple[Any, Callable[[Any, Any, Mapping[str, Any]], Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +111,8 @@ def verb_do(resource: Resource, verb: Verb, http: HttpRequest, key: Any) -> tupl
     return row, made, given
 
 
-def verb_method(
-    resource: Resource,
-    name: str,
-    answer: tuple[Any, Callable[[Any, Any, Mapping[str, Any]], Any]] | None = None,
-) -> Callable[..., Response]:
-    """A view's method that does a verb.
-
-    Args:
-        answer: serializer and its object, of the row, what the service returned and what it was given; without it, the row.
-    """
+def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
+    """A view's method that does a verb; without an ``answer`` it shows the row."""
     verb = next(verb for verb in noun_of(resource.model).verbs if verb.name == name)
     deletes = verb.method == "delete"
 
@@ -151,8 +146,8 @@ class VerbView(ApiView):
         return self.query_params | own
 
 
-def verb_urls(resource: Resource, *but: str) -> list[URLPattern]:
-    """The addresses of a noun's verbs, save those that a view of the app's own serves."""
+def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = MappingProxyType({})) -> list[URLPattern]:
+    """The addresses of a noun's verbs, save those that a view of the app's own serves; ``answers`` of those that show no row."""
     noun = noun_of(resource.model)
     found = []
     for last in dict.fromkeys(verb.path for verb in noun.verbs if verb.path and verb.name not in but):
@@ -163,7 +158,7 @@ def verb_urls(resource: Resource, *but: str) -> list[URLPattern]:
             "versioned": frozenset(verbs if resource.etag is not None else ()),
             "query_params": frozenset(parameter.name for parameter in resource.parameters),
             "__doc__": next(iter(verbs.values())).does,
-            **{method: verb_method(resource, verb.name) for method, verb in verbs.items()},
+            **{method: verb_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
         }
         view: Any = type(f"{noun.name}_{last}_view".title().replace("_", "").replace("-", ""), (VerbView,), members)
         found.append(path(f"{noun.address}/{last}", view.as_view(), name=f"{noun.name}-{last}"))
