@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
-from sites_app.models import Site, SiteRse
+from sites_app.models import Schedd, Site, SiteRse
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -39,6 +39,11 @@ def sites_shown() -> QuerySet[Site]:
     return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))
 
 
+def sites_stored() -> QuerySet[Site]:
+    """Sites alone."""
+    return Site.objects.all()
+
+
 def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
     """Site -> its storage, one query for all."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -50,3 +55,8 @@ def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
 def bans_of(sites: Collection[str]) -> Mapping[str, int]:
     """Site -> how many bans are in force, one query for all."""
     return Counter(bans_active().filter(site__in=sites).values_list("site_id", flat=True))
+
+
+def schedds_known() -> QuerySet[Schedd]:
+    """Schedds of all pools."""
+    return Schedd.objects.all()

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 import dags_app.verbs  # noqa: F401  declares them
 from dags_app.services.lost_queue import lost_queue_of
 from sites_app.models import QueueChange, Schedd
+from sites_app.selectors import schedds_known
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import ApiView
@@ -78,7 +79,7 @@ class ScheddLossView(ApiView):
     @extend_schema(parameters=[_POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As rows and DAG directories have it now; no schedd is asked."""
-        return Response(self.get_serializer(lost_queue_of(_schedd(request, Schedd.objects.all(), name))).data)
+        return Response(self.get_serializer(lost_queue_of(_schedd(request, schedds_known(), name))).data)
 
 
 def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
@@ -92,5 +93,5 @@ def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
     return get_object_or_404(rows)
 
 
-SCHEDDS = Resource(Schedd, LossesSerializer, Schedd.objects.all, find=_schedd, parameters=(_POOL,))
+SCHEDDS = Resource(Schedd, LossesSerializer, schedds_known, find=_schedd, parameters=(_POOL,))
 VERBS = verb_urls(SCHEDDS, answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses)})

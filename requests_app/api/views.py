@@ -29,7 +29,7 @@ from requests_app.api.serializers import (
 )
 from requests_app.api.verbs import REQUESTS, request_etag
 from requests_app.models import Request
-from requests_app.selectors.requests import request_picture, requests_with_workflow
+from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
 from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.intake import request_receive
@@ -54,7 +54,7 @@ class RequestViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""
-        return requests_with_workflow() if self.action == "retrieve" else Request.objects.all()
+        return requests_with_workflow() if self.action == "retrieve" else requests_stored()
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""

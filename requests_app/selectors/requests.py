@@ -40,6 +40,11 @@ class RequestPicture:
     effects_open: Mapping[str, int]
 
 
+def requests_stored() -> QuerySet[Request]:
+    """Requests, whole."""
+    return Request.objects.all()
+
+
 def requests_listed() -> QuerySet[Any]:
     """Requests with what a line of a page shows, and the id of their workflow as ``workflow_key``."""
     return Request.objects.only(*_LISTED).annotate(workflow_key=F("workflow__id"))

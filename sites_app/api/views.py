@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from sites_app.api.filters import SiteFilters
 from sites_app.api.serializers import SiteListSerializer, SiteSerializer
 from sites_app.models import Site, SiteStatus
-from sites_app.selectors import bans_of, rses_of, sites_shown
+from sites_app.selectors import bans_of, rses_of, sites_shown, sites_stored
 from sites_app.services import site_change_status, site_note
 from wms2.api.preconditions import etag_of
 from wms2.api.serializers import ReasonSerializer
@@ -34,7 +34,7 @@ SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
 class SiteViewSet(RowsViewSet):
     """Sites of CRIC, with what WMS2 knows of them."""
 
-    queryset = Site.objects.all()
+    queryset = sites_stored()
     serializer_class = SiteSerializer
     list_serializer_class = SiteListSerializer
     filterset_class = SiteFilters
