@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 
 from outputs_app.models import BlockWorkUnit, DatasetOwner, Effect, OutputDataset, OutputFile, OwnedDataset, ProcessingBlock
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 
@@ -17,10 +17,7 @@ class OutputDatasetAdmin(ReadOnlyAdmin):
     """Output datasets, newest first."""
 
     list_display = ("name", link_column("workflow"), "tier", "tape_rse")
-    list_select_related = ("workflow",)
-    exact_search = ("name", "workflow__request__request_name")
-    search_help_text = "A dataset's or a request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"name": "a dataset's whole name", **OF_REQUEST}
 
 
 @admin.register(OwnedDataset)
@@ -28,9 +25,7 @@ class OwnedDatasetAdmin(ReadOnlyAdmin):
     """Names of output datasets, the family of requests that may write into each, and where its lumis go on; newest first."""
 
     list_display = ("name", "family", "next_lumi", since_column("created_at", "created"))
-    exact_search = ("name", "family")
-    search_help_text = "A dataset's whole name, or a family."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"name": "a dataset's whole name", "family": "a family"}
 
 
 @admin.register(DatasetOwner)
@@ -38,10 +33,7 @@ class DatasetOwnerAdmin(ReadOnlyAdmin):
     """Who writes, or has valid files, in which dataset; newest first."""
 
     list_display = ("dataset", link_column("request"), since_column("since", "since"))
-    list_select_related = ("dataset", "request")
-    exact_search = ("dataset__name", "request__request_name")
-    search_help_text = "A dataset's or a request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"dataset__name": "a dataset's whole name", "request__request_name": "a request's whole name"}
 
 
 @admin.register(ProcessingBlock)
@@ -53,9 +45,7 @@ class ProcessingBlockAdmin(ReadOnlyAdmin):
         since_column("sealed_at", "sealed"), "tape_rule_id", "rucio_last_error",
     )  # fmt: skip
     list_filter = ("status",)
-    list_select_related = ("workflow",)
-    exact_search = ("dbs_block_name", "dataset_name", "workflow__request__request_name")
-    search_help_text = "A block's, a dataset's or a request's whole name."
+    exact_search: ClassVar = {"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST}
     ordering = ("dbs_block_name",)
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
@@ -70,10 +60,7 @@ class OutputFileAdmin(ReadOnlyAdmin):
 
     list_display = ("lfn", link_column("block"), "rse", "events", "size_bytes", badge_column("validity"), "rule_id")
     list_filter = (recent_values("rse"), "validity")
-    list_select_related = ("block",)
-    exact_search = ("lfn", "block__dbs_block_name")
-    search_help_text = "A whole LFN, a block's name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"lfn": "a whole LFN", "block__dbs_block_name": "a block's whole name"}
 
 
 @admin.register(Effect)
@@ -85,10 +72,7 @@ class EffectAdmin(ReadOnlyAdmin):
         "last_error",
     )  # fmt: skip
     list_filter = ("state", "kind")
-    list_select_related = ("request",)
-    exact_search = ("key", "request__request_name")
-    search_help_text = "A request's whole name, or an effect's key."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"key": "an effect's key", "request__request_name": "a request's whole name"}
 
 
 @admin.register(BlockWorkUnit)
@@ -97,5 +81,3 @@ class BlockWorkUnitAdmin(ReadOnlyAdmin):
 
     list_display = ("id", link_column("block"), link_column("unit"), "done", "size_bytes")
     list_filter = ("done",)
-    list_select_related = ("block", "unit")
-    ordering = ("-id",)

@@ -21,6 +21,7 @@ class SiteAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("status",)
     search_fields = ("name",)
+    ordering = ("name",)
 
 
 @admin.register(SiteRse)
@@ -28,7 +29,6 @@ class SiteRseAdmin(ReadOnlyAdmin):
     """Which storage belongs to which site."""
 
     list_display = ("rse", link_column("site"), since_column("seen_at", "seen in CRIC"))
-    list_select_related = ("site",)
     search_fields = ("rse", "site__name")
     ordering = ("rse", "id")
 
@@ -40,7 +40,6 @@ class SiteBanAdmin(ReadOnlyAdmin):
     list_display = (
         "id", link_column("site"), link_column("workflow"), "reason", since_column("expires_at", "expires"), "removed_at",
     )  # fmt: skip
-    list_select_related = ("site", "workflow")
     list_filter = ("site",)
     ordering = ("-created_at",)
 
@@ -55,6 +54,7 @@ class ScheddAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("state",)
     search_fields = ("name", "pool")
+    ordering = ("pool", "name")
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """Evidence that its queue was lost."""
@@ -69,5 +69,3 @@ class QueueChangeAdmin(ReadOnlyAdmin):
         "seen_at", link_column("schedd"), "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),
         "dagmans_before",
     )  # fmt: skip
-    list_select_related = ("schedd",)
-    ordering = ("-id",)

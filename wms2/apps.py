@@ -23,13 +23,15 @@ class Wms2Config(AppConfig):
 
     def ready(self) -> None:
         """Import for their registrations, once models can be imported."""
+        from django.contrib import admin
+
         from wms2 import checks, sign_in  # noqa: F401
-        from wms2.admin.site import site_configure
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
 
         autodiscover_modules("verbs")
-        site_configure()
+        admin.site.index_title = "All tables"
+        admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
         attempts_share()
         sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")

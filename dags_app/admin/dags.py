@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 
@@ -22,9 +22,7 @@ class DAGAdmin(ReadOnlyAdmin):
         since_column("completed_at", "ended"),
     )  # fmt: skip
     list_filter = ("status", "kind", "schedd")
-    list_select_related = ("workflow", "round", "schedd")
-    exact_search = ("workflow__request__request_name", "pk", "dagman_cluster_id")
-    search_help_text = "A DAG's id, a DAGMan cluster, or a request's whole name."
+    exact_search: ClassVar = {**OF_REQUEST, "pk": "a DAG's id", "dagman_cluster_id": "a DAGMan cluster"}
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
@@ -41,8 +39,6 @@ class DAGHistoryAdmin(ReadOnlyAdmin):
 
     list_display = ("created_at", link_column("dag", "DAG"), "event_type", "from_status", "to_status")
     list_filter = (recent_values("event_type"),)
-    list_select_related = ("dag",)
-    ordering = ("-id",)
 
 
 @admin.register(WorkUnit)
@@ -54,10 +50,7 @@ class WorkUnitAdmin(ReadOnlyAdmin):
         since_column("done_at", "done"),
     )  # fmt: skip
     list_filter = ("state", recent_values("site"))
-    list_select_related = ("workflow", "round")
-    exact_search = ("workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = OF_REQUEST
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """What it claims."""
@@ -70,7 +63,4 @@ class WorkUnitClaimAdmin(ReadOnlyAdmin):
 
     list_display = ("id", link_column("unit"), "kind", "scope", "run", "first", "last", "events", "live")
     list_filter = ("live",)
-    list_select_related = ("unit",)
-    exact_search = ("unit__workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"unit__workflow__request__request_name": "a request's whole name"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +19,7 @@ from dags_app.models import (
     UnreadableInput,
 )
 from dags_app.rule_trials import MOST_SAMPLES, rules_try
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 from wms2.conf import conf
@@ -88,10 +88,7 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         since_column("last_at", "last"),
     )  # fmt: skip
     list_filter = ("category", recent_values("code"), recent_values("site"), recent_values("rule"))
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = OF_REQUEST
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """The newest of them."""
@@ -103,10 +100,7 @@ class FailureSampleAdmin(ReadOnlyAdmin):
     """Failed attempts that are kept as samples, newest first."""
 
     list_display = ("id", link_column("group"), link_column("dag", "DAG"), "unit", "node", "attempt", "job_id", "final", "at")
-    list_select_related = ("group", "dag")
-    exact_search = ("group__workflow__request__request_name", "job_id")
-    search_help_text = "A request's whole name, or a job's id."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"group__workflow__request__request_name": "a request's whole name", "job_id": "a job's id"}
 
 
 @admin.register(FailedInputFile)
@@ -114,10 +108,7 @@ class FailedInputFileAdmin(ReadOnlyAdmin):
     """Input files that failures named, newest first."""
 
     list_display = ("lfn", link_column("workflow"), "attempts", "code", "site", since_column("last_at", "last"))
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name", "lfn")
-    search_help_text = "A request's whole name, or a file's."
-    ordering = ("-id",)
+    exact_search: ClassVar = {**OF_REQUEST, "lfn": "a whole LFN"}
 
 
 @admin.register(UnreadableInput)
@@ -133,10 +124,7 @@ class UnreadableInputAdmin(ReadOnlyAdmin):
         since_column("first_at", "first"),
         since_column("last_at", "last"),
     )
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name", "lfn")
-    search_help_text = "A request's whole name, or a file's."
-    ordering = ("-id",)
+    exact_search: ClassVar = {**OF_REQUEST, "lfn": "a whole LFN"}
 
 
 @admin.register(FailureLog)
@@ -144,6 +132,5 @@ class FailureLogAdmin(ReadOnlyAdmin):
     """How far each DAG's failure log has been read."""
 
     list_display = ("directory_id", "offset_bytes", "problem")
-    exact_search = ("pk",)
-    search_help_text = "A DAG directory's id."
+    exact_search: ClassVar = {"pk": "a DAG directory's id"}
     ordering = ("directory_id",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -38,9 +38,7 @@ class EvaluationLeaseAdmin(ReadOnlyAdmin):
     """When each request was looked at, and when it is due again."""
 
     list_display = (link_column("request"), "due_at", "owner", "epoch", "expires_at", since_column("evaluated_at", "evaluated"))
-    list_select_related = ("request",)
-    exact_search = ("request__request_name",)
-    search_help_text = "A request's whole name."
+    exact_search: ClassVar = {"request__request_name": "a request's whole name"}
     ordering = ("pk",)
 
 

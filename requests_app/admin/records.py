@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib import admin
 
 from requests_app.models import Event, RequestStatus, RequestTransition
@@ -27,10 +29,7 @@ class RequestTransitionAdmin(ReadOnlyAdmin):
     """Every change of a status, newest first."""
 
     list_display = ("at", link_column("request"), from_badge, to_badge, "actor", "reason")
-    list_select_related = ("request",)
-    exact_search = ("request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"request__request_name": "a request's whole name"}
 
 
 @admin.register(Event)
@@ -39,7 +38,4 @@ class EventAdmin(ReadOnlyAdmin):
 
     list_display = ("id", "at", "kind", link_column("request"))
     list_filter = (recent_values("kind"),)
-    list_select_related = ("request",)
-    exact_search = ("request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"request__request_name": "a request's whole name"}

@@ -1,11 +1,13 @@
-"""Workflows, rounds and input files in the admin."""
+"""Workflows, rounds, input files and pileup in the admin."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib import admin
 
-from requests_app.models import InputFile, InputLumis, Round, Workflow
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from requests_app.models import InputFile, InputLumis, PileupBlock, PileupDataset, Round, Workflow
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 
 
 @admin.register(Workflow)
@@ -16,7 +18,6 @@ class WorkflowAdmin(ReadOnlyAdmin):
         "__str__", badge_column("status"), link_column("request"), "splitting_algo", "input_dataset", "requested_events",
     )  # fmt: skip
     list_filter = ("status",)
-    list_select_related = ("request",)
     search_fields = ("request__request_name", "input_dataset")
     ordering = ("-number",)
 
@@ -28,10 +29,7 @@ class RoundAdmin(ReadOnlyAdmin):
     list_display = (
         "__str__", link_column("workflow"), since_column("created_at", "created"), since_column("closed_at", "closed"),
     )  # fmt: skip
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = OF_REQUEST
 
 
 @admin.register(InputFile)
@@ -43,10 +41,7 @@ class InputFileAdmin(ReadOnlyAdmin):
         since_column("excluded_at", "left out"), since_column("waiting_since", "waits for a site"), "waiting_reason",
     )  # fmt: skip
     list_filter = ("excluded_kind", ("waiting_since", admin.EmptyFieldListFilter))
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name", "lfn")
-    search_help_text = "A request's whole name, or a whole LFN."
-    ordering = ("-id",)
+    exact_search: ClassVar = {**OF_REQUEST, "lfn": "a whole LFN"}
 
 
 @admin.register(InputLumis)
@@ -55,7 +50,22 @@ class InputLumisAdmin(ReadOnlyAdmin):
 
     list_display = ("id", link_column("workflow"), "run", "span", "fate", "reason")
     list_filter = ("fate",)
-    list_select_related = ("workflow",)
-    exact_search = ("workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = OF_REQUEST
+
+
+@admin.register(PileupDataset)
+class PileupDatasetAdmin(ReadOnlyAdmin):
+    """One row for each dataset that some request mixes; read again when it is older than ``WMS2_PILEUP_CACHE_SECONDS``."""
+
+    list_display = ("name", "resolved_at")
+    exact_search: ClassVar = {"name": "a dataset's whole name"}
+    ordering = ("name",)
+
+
+@admin.register(PileupBlock)
+class PileupBlockAdmin(ReadOnlyAdmin):
+    """Blocks with the RSEs that hold all of them."""
+
+    list_display = ("name", link_column("dataset"), "events", "rses")
+    exact_search: ClassVar = {"name": "a block's whole name", "dataset__name": "a dataset's whole name"}
+    ordering = ("id",)

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.db import models
 from django.db.models import JSONField, QuerySet
 from django.http import HttpRequest
 
-from wms2.admin.paging import BoundedPaginator
 from wms2.admin.shown import json_field
 from wms2.admin.verbs import VerbsMixin
 
 #: Text columns that are as large as documents.
 _LARGE_TEXT = frozenset({"psets"})
+#: ``exact_search`` of rows that belong to a workflow.
+OF_REQUEST: Mapping[str, str] = {"workflow__request__request_name": "a request's whole name"}
+#: Rows that can be paged through; what lies behind is found by searching or filtering.
+MOST = 2_000
+
+
+class BoundedPaginator(Paginator):
+    """Counts no further than anybody pages: the pager asks for a count of every list, and tables have millions of rows."""
+
+    object_list: Any
+
+    @cached_property
+    def count(self) -> int:
+        """At most ``MOST``; PostgreSQL stops there."""
+        return min(self._found, MOST)
+
+    @cached_property
+    def more(self) -> bool:
+        """Whether rows are left behind the last page."""
+        return self._found > MOST
+
+    @cached_property
+    def _found(self) -> int:
+        return int(self.object_list.order_by()[: MOST + 1].count())
 
 
 class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
     """No adding, no deleting, no saving; every member of the staff may look.
 
-    A list reads neither JSON columns nor those of the rows it links to (``list_select_related``), counts at most so far as it
-    pages, and never counts facets. A row's page shows JSON indented.
+    A list, newest first, reads rows that it links to in the same query, and JSON columns neither of its own rows nor of these; it
+    counts at most so far as it pages, and never counts facets. A row's page shows JSON indented.
     """
 
     show_full_result_count = False
@@ -32,23 +57,29 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
     list_max_show_all = 0
     paginator = BoundedPaginator
     change_form_template = "admin/wms2/row.html"
-    list_select_related: ClassVar[Any] = ()
+    ordering: ClassVar[Any] = ("-pk",)
     sortable_by: ClassVar[Any] = ()
-    #: Lookups tried one after the other with the whole text that is searched for, each over an index; the first with rows counts.
-    #: Several in one condition (``search_fields``) would read whole tables where they join.
-    exact_search: ClassVar[tuple[str, ...]] = ()
+    #: Lookups and what they are called, tried one after the other with the whole text that is searched for, each over an index;
+    #: the first with rows counts. Several in one condition (``search_fields``) would read whole tables where they join.
+    exact_search: ClassVar[Mapping[str, str]] = {}
 
     class Media:
         css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("wms2/tones.css", "wms2/admin.css")}
 
+    def __init_subclass__(cls) -> None:
+        if words := ", or ".join(cls.exact_search.values()):
+            cls.search_help_text = f"{words[0].upper()}{words[1:]}."
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows with the rows they point to, large columns left in the database until asked for."""
         rows = super().get_queryset(request)
+        relations = [field.name for field in self.opts.concrete_fields if field.is_relation]
         match = request.resolver_match
         if match is not None and match.url_name is not None and match.url_name.endswith("_change"):
-            return lean(rows, [field.name for field in self.opts.concrete_fields if field.is_relation])
-        own = [field.name for field in large_fields(self.model) if field.name not in self.list_display]
-        return lean(rows, self.list_select_related).defer(*own) if own else lean(rows, self.list_select_related)
+            return lean(rows, relations)
+        shown = {getattr(column, "relation", column) for column in self.list_display}
+        own = [field.name for field in large_fields(self.model) if field.name not in shown]
+        return lean(rows, [name for name in relations if name in shown]).defer(*own)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All columns, JSON in readable form."""
@@ -68,7 +99,7 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
 
     def get_search_fields(self, request: HttpRequest) -> Any:
         """The search box is there for either kind."""
-        return self.exact_search or super().get_search_fields(request)
+        return tuple(self.exact_search) or super().get_search_fields(request)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> tuple[QuerySet[Any], bool]:
         """Whole values where ``exact_search`` names lookups, else parts as Django does it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib import admin
 
 from wms2.admin.filters import recent_values
@@ -15,9 +17,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
     list_display = ("at", "actor", "action", "target", "outcome", "reason")
     list_filter = (recent_values("action"), recent_values("outcome"), recent_values("actor"))
-    exact_search = ("target", "actor")
-    search_help_text = "A target's whole name (a request's, a limit's, a schedd's), or an actor's."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"target": "a target's whole name (a request's, a limit's, a schedd's)", "actor": "an actor's"}
 
 
 @admin.register(Wake)
@@ -25,9 +25,7 @@ class WakeAdmin(ReadOnlyAdmin):
     """Requests that have to be looked at; a row that stays says that nobody does."""
 
     list_display = ("at", "request_id", "why")
-    exact_search = ("request_id",)
-    search_help_text = "A request's id."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"request_id": "a request's id"}
 
 
 @admin.register(RowCount)
@@ -35,4 +33,3 @@ class RowCountAdmin(ReadOnlyAdmin):
     """Numbers of rows by kind, as the database keeps them: their sum counts."""
 
     list_display = ("counted", "kind", "number")
-    ordering = ("-id",)

@@ -70,17 +70,15 @@ def since_column(field: str, label: str) -> Callable[[Any], str | SafeString]:
     return column
 
 
-def link_column(path: str, label: str = "") -> Callable[[Any], str | SafeString]:
-    """A list's column: a link to the row that ``path`` (``unit``, ``workflow.request``) leads to."""
+def link_column(relation: str, label: str = "") -> Callable[[Any], str | SafeString]:
+    """A list's column: a link to the row that a foreign key leads to; it tells the list by ``relation`` to read that too."""
 
-    @admin.display(description=label or path.rpartition(".")[2].replace("_", " "))
+    @admin.display(description=label or relation.replace("_", " "))
     def column(row: Any) -> str | SafeString:
-        found: Any = row
-        for name in path.split("."):
-            found = getattr(found, name) if found is not None else None
-        return link(found)
+        return link(getattr(row, relation))
 
-    column.__name__ = path.replace(".", "_") + "_link"
+    column.__name__ = f"{relation}_link"
+    column.relation = relation  # type: ignore[attr-defined]
     return column
 
 

@@ -35,7 +35,7 @@ from tests.support import many
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene import Scene
-from wms2.admin import paging
+from wms2.admin import readonly
 from wms2.models import AuditEntry
 from wms2.wakes import wake
 
@@ -179,7 +179,7 @@ def test_no_list_counts_a_table_or_reads_documents(operator: Client, crowd: None
     for model in LISTED:
         for query in queries(operator, list_of(model)).captured_queries:
             sql = query["sql"]
-            assert "COUNT(" not in sql or f"LIMIT {paging.MOST + 1}" in sql, sql
+            assert "COUNT(" not in sql or f"LIMIT {readonly.MOST + 1}" in sql, sql
             if sql.startswith("SELECT") and "LIMIT" in sql:
                 read = sql.split(" FROM ", 1)[0]
                 assert [column for column in LARGE if column in read] == [], model
@@ -194,7 +194,7 @@ def test_a_rows_page_does_not_read_the_documents_of_the_rows_it_points_to(staff:
 
 
 def test_behind_the_last_page_one_is_told_to_search(operator: Client, crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "MOST", 120)
+    monkeypatch.setattr(readonly, "MOST", 120)
     said = shown(operator, list_of(Request))
     assert "the first 120 requests; search or filter to see others" in said
     assert "tester_task_000003_v1" not in said
