@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dags_app.planning.specs import BlockClosing, GenerationSpec, InputSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec
+from dags_app.planning.specs import GenerationSpec, InputSpec, SplittingSpec, StepSpec, WorkflowSpec
 from wms2.conf import Conf
 
 
@@ -31,7 +31,6 @@ class Identity:
     requestor_dn: str
     group: str
     prep_id: str
-    team: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +56,6 @@ class StepDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeLimits:
-    """Sizes of merged files."""
-
-    min_bytes: int
-    max_bytes: int
-    max_events: int
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """What there is to do and how it is cut: exactly one of ``generation`` and ``input`` is set."""
 
@@ -75,34 +65,18 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Sites:
-    """Where jobs may run; CMS site names."""
-
-    whitelist: tuple[str, ...]
-    blacklist: tuple[str, ...]
-    trusted: bool = False  # input may be read at sites that do not hold it
-    pileup_trusted: bool = False  # pileup, likewise
-
-
-@dataclass(frozen=True, slots=True)
 class Draft:
-    """A request, typed and checked as far as the document alone allows; :func:`complete` makes a ``WorkflowSpec`` of it."""
+    """A request, typed and checked as far as the document alone allows; :func:`complete` adds what ConfigCache knows.
 
-    request_name: str
-    campaign: str
+    ``spec`` lacks its outputs, and its steps their output modules and PSet hashes.
+    """
+
+    spec: WorkflowSpec
     identity: Identity
     steps: tuple[StepDraft, ...]
-    tasks: tuple[TaskSpec, ...]  # of a TaskChain; empty: one job runs all steps
     dropped: tuple[DroppedModules, ...]  # named at the top, for all steps
     merged_lfn_base: str
     unmerged_lfn_base: str
-    resources: ResourceSpec
-    work: Work
-    sites: Sites
-    extra_requirements: str
-    merge: MergeLimits
-    block_closing: BlockClosing
     declared_outputs: tuple[str, ...]
     config_url: str
     config_database: str
-    warnings: tuple[str, ...]

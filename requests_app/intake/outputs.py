@@ -58,27 +58,7 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
     _check_declared(draft, outputs, findings)
     findings.refuse_if_any()
     steps = tuple(_complete_step(step, modules[step.spec.name], configs) for step in draft.steps)
-    return WorkflowSpec(
-        request_name=draft.request_name,
-        campaign=draft.campaign,
-        steps=steps,
-        outputs=outputs,
-        resources=draft.resources,
-        splitting=draft.work.splitting,
-        generation=draft.work.generation,
-        input=draft.work.input,
-        site_whitelist=draft.sites.whitelist,
-        site_blacklist=draft.sites.blacklist,
-        trust_sitelists=draft.sites.trusted,
-        trust_pileup_sitelists=draft.sites.pileup_trusted,
-        extra_requirements=draft.extra_requirements,
-        tasks=draft.tasks,
-        min_merge_bytes=draft.merge.min_bytes,
-        max_merge_bytes=draft.merge.max_bytes,
-        max_merge_events=draft.merge.max_events,
-        block_closing=draft.block_closing,
-        warnings=draft.warnings,
-    )
+    return replace(draft.spec, steps=steps, outputs=outputs)
 
 
 def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:
@@ -234,7 +214,7 @@ def _check_distinct(draft: Draft, outputs: Sequence[OutputSpec], findings: Findi
     for output in outputs:
         field = f"{prefixes[output.step]}KeepOutput"
         told_apart: list[tuple[tuple[str, ...], str]] = [((output.dataset,), output.dataset)]
-        if not draft.tasks:
+        if not draft.spec.tasks:
             told_apart.append(((output.module, output.tier), f"{output.module} with {output.tier}"))
         for key, says in told_apart:
             other = seen.setdefault(key, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from dags_app.planning.specs import SplittingAlgo, SplittingSpec
+from dags_app.planning.specs import SplittingAlgo, SplittingSpec, WorkflowSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import CHAINS, StepView, chain_steps, reprocessing_step
 from requests_app.intake.documents import merge_document
@@ -63,7 +63,7 @@ def parse(raw: object, *, request_name: str | None, window: MemoryWindow, known_
     request_type = read_type(document, findings)
     sweep_all_features(document, findings)
     refuse_plan_only(document, findings)
-    check_sites(document, read_sites(document, lexicon.SITE, findings), known_sites, findings)
+    check_sites(document, *read_sites(document, lexicon.SITE, findings), known_sites, findings)
     if request_type not in SUPPORTED_TYPES:
         read_identity(document, request_type, findings)
         raise DocumentRefused(findings.problems)
@@ -138,25 +138,40 @@ def _draft(
     trusted, pileup_trusted = read_trust(
         document, reads_input=reads_input, reads_pileup=any(step.spec.pileup for step in steps), findings=findings
     )
-    draft = Draft(
+    work = read_work(document, views, asked.time_per_event_seconds, findings)
+    white, black = read_sites(document, lexicon.SITE, findings)
+    min_bytes, max_bytes, max_events = read_merge_limits(document, findings)
+    spec = WorkflowSpec(
         request_name=named,
         campaign=read_campaign(document, steps, findings),
+        steps=tuple(step.spec for step in steps),
+        outputs=(),
+        resources=tasks[0].resources if tasks else fit_memory(asked, window, findings),
+        splitting=work.splitting,
+        generation=work.generation,
+        input=work.input,
+        site_whitelist=white,
+        site_blacklist=black,
+        trust_sitelists=trusted,
+        trust_pileup_sitelists=pileup_trusted,
+        extra_requirements=findings.read(
+            "JobExtraMatchRequirements", document.get("JobExtraMatchRequirements"), requirements, ""
+        ),
+        tasks=tasks,
+        min_merge_bytes=min_bytes,
+        max_merge_bytes=max_bytes,
+        max_merge_events=max_events,
+        block_closing=read_block_closing(document, findings),
+    )
+    draft = Draft(
+        spec=spec,
         identity=read_identity(document, request_type, findings),
         steps=steps,
-        tasks=tasks,
         dropped=read_dropped(document, "", findings) if views and views[0].prefix else (),
         merged_lfn_base=_merged_base(document, reads_input, findings),
         unmerged_lfn_base=findings.read(
             "UnmergedLFNBase", document.get("UnmergedLFNBase"), name(lexicon.UNMERGED_BASE), DEFAULT_UNMERGED_BASE
         ),
-        resources=tasks[0].resources if tasks else fit_memory(asked, window, findings),
-        work=read_work(document, views, asked.time_per_event_seconds, findings),
-        sites=replace(read_sites(document, lexicon.SITE, findings), trusted=trusted, pileup_trusted=pileup_trusted),
-        extra_requirements=findings.read(
-            "JobExtraMatchRequirements", document.get("JobExtraMatchRequirements"), requirements, ""
-        ),
-        merge=read_merge_limits(document, findings),
-        block_closing=read_block_closing(document, findings),
         declared_outputs=findings.read("OutputDatasets", document.get("OutputDatasets"), names(lexicon.DATASET), ()),
         config_url=findings.read("ConfigCacheUrl", document.get("ConfigCacheUrl"), name(lexicon.URL), DEFAULT_CONFIG_URL).rstrip(
             "/"
@@ -164,10 +179,9 @@ def _draft(
         config_database=findings.read(
             "CouchDBName", document.get("CouchDBName"), name(lexicon.COUCH_DB), DEFAULT_CONFIG_DATABASE
         ),
-        warnings=(),
     )
     findings.refuse_if_any()
-    return replace(draft, warnings=findings.warnings)
+    return replace(draft, spec=replace(spec, warnings=findings.warnings))
 
 
 def _merged_base(document: Mapping[str, object], reads_input: bool, findings: Findings) -> str:

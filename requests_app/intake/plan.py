@@ -55,7 +55,7 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
             findings.warn("files", "none given, so there are no jobs: the request reads an input dataset")
     for key, text in misplaced_work(document, first):
         findings.warn(key, text)
-    sites = read_sites(document, _ANY_SITE, findings)
+    white, black = read_sites(document, _ANY_SITE, findings)
     trusted = findings.read("TrustSitelists", document.get("TrustSitelists"), flag, fallback=False)
     splitting = _with_params(work.splitting, document, first, findings)
     tasks = _tasks(document, first, findings)
@@ -69,8 +69,8 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
         splitting=splitting,
         generation=work.generation,
         input=work.input,
-        site_whitelist=sites.whitelist,
-        site_blacklist=sites.blacklist,
+        site_whitelist=white,
+        site_blacklist=black,
         trust_sitelists=trusted,
         tasks=tuple(task.task for task in tasks),
         warnings=findings.warnings,

@@ -10,11 +10,14 @@ from dags_app.planning.sizing import memory_window
 from dags_app.planning.specs import BlockClosing, ResourceSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import StepView
-from requests_app.intake.draft import MemoryWindow, MergeLimits, Sites
+from requests_app.intake.draft import MemoryWindow
 from requests_app.intake.findings import Findings
 from requests_app.intake.gpus import read_gpu, together
 from requests_app.intake.values import is_set, names, real, whole
 from wms2.errors import PlanningRefused
+
+#: CMS site names.
+Sites = tuple[str, ...]
 
 #: ReqMgr2's defaults (docs/design/services.md, Documents).
 DEFAULT_MEMORY_MB = 2300.0
@@ -67,24 +70,24 @@ def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings, *,
     return replace(asked, cores=cores, memory_mb=memory_mb)
 
 
-def read_sites(document: Mapping[str, object], rule: lexicon.NameRule, findings: Findings) -> Sites:
-    """Both site lists, each site once, named by ``rule``; an empty white list is left to the caller."""
+def read_sites(document: Mapping[str, object], rule: lexicon.NameRule, findings: Findings) -> tuple[Sites, Sites]:
+    """White list and black list, each site once, named by ``rule``; an empty white list is left to the caller."""
     read = names(rule)
-    return Sites(
-        whitelist=findings.read("SiteWhitelist", document.get("SiteWhitelist"), read, ()),
-        blacklist=findings.read("SiteBlacklist", document.get("SiteBlacklist"), read, ()),
-    )
+    white: Sites = findings.read("SiteWhitelist", document.get("SiteWhitelist"), read, ())
+    return white, findings.read("SiteBlacklist", document.get("SiteBlacklist"), read, ())
 
 
-def check_sites(document: Mapping[str, object], sites: Sites, known_sites: Collection[str] | None, findings: Findings) -> None:
+def check_sites(
+    document: Mapping[str, object], white: Sites, black: Sites, known_sites: Collection[str] | None, findings: Findings
+) -> None:
     """Refuse a request that no site, or no known site, may run."""
     if not is_set(document.get("SiteWhitelist")):
         findings.problem("SiteWhitelist", "is missing: the request is not assigned to any site")
-    for key, listed in (("SiteWhitelist", sites.whitelist), ("SiteBlacklist", sites.blacklist)):
+    for key, listed in (("SiteWhitelist", white), ("SiteBlacklist", black)):
         unknown = [site for site in listed if known_sites is not None and site not in known_sites]
         if unknown:
             findings.problem(key, f"unknown site(s): {', '.join(unknown)}")
-    if sites.whitelist and not set(sites.whitelist) - set(sites.blacklist):
+    if white and not set(white) - set(black):
         findings.problem("SiteWhitelist", "every site of it is on SiteBlacklist, too")
 
 
@@ -99,14 +102,11 @@ def read_block_closing(document: Mapping[str, object], findings: Findings) -> Bl
     )
 
 
-def read_merge_limits(document: Mapping[str, object], findings: Findings) -> MergeLimits:
-    """Sizes of merged files, in bytes and events."""
+def read_merge_limits(document: Mapping[str, object], findings: Findings) -> tuple[int, int, int]:
+    """Sizes of merged files: the least and the most bytes, the most events."""
     size, count = whole(1, _MAX_MERGE_BYTES), whole(1, 2**53)
-    limits = MergeLimits(
-        min_bytes=findings.read("MinMergeSize", document.get("MinMergeSize"), size, DEFAULT_MIN_MERGE_BYTES),
-        max_bytes=findings.read("MaxMergeSize", document.get("MaxMergeSize"), size, DEFAULT_MAX_MERGE_BYTES),
-        max_events=findings.read("MaxMergeEvents", document.get("MaxMergeEvents"), count, DEFAULT_MAX_MERGE_EVENTS),
-    )
-    if limits.min_bytes > limits.max_bytes:
-        findings.problem("MinMergeSize", f"{limits.min_bytes} bytes is more than MaxMergeSize ({limits.max_bytes})")
-    return limits
+    least = findings.read("MinMergeSize", document.get("MinMergeSize"), size, DEFAULT_MIN_MERGE_BYTES)
+    most = findings.read("MaxMergeSize", document.get("MaxMergeSize"), size, DEFAULT_MAX_MERGE_BYTES)
+    if least > most:
+        findings.problem("MinMergeSize", f"{least} bytes is more than MaxMergeSize ({most})")
+    return least, most, findings.read("MaxMergeEvents", document.get("MaxMergeEvents"), count, DEFAULT_MAX_MERGE_EVENTS)

@@ -51,7 +51,6 @@ def read_identity(document: Mapping[str, object], request_type: str, findings: F
         requestor_dn=words("RequestorDN", 500),
         group=words("Group", 100),
         prep_id=words("PrepID", 200),
-        team=words("Team", 100),
     )
 
 

@@ -97,18 +97,18 @@ def request_import(
         raise DocumentRefused([Problem("production_steps", refused)])
     request = Request(
         family=belongs.family or uuid.uuid4(),
-        request_name=draft.request_name,
+        request_name=draft.spec.request_name,
         requestor=identity.requestor or actor,
         requestor_dn=identity.requestor_dn,
         group=identity.group,
         request_data=document,
         payload_config={"RequestType": identity.request_type},
-        splitting_params=draft.work.splitting.shown(draft.work.generation),
+        splitting_params=draft.spec.splitting.shown(draft.spec.generation),
         prepared=prepared_to_json(checked.prepared) if checked is not None and submit else None,
-        input_dataset=draft.work.input.dataset if draft.work.input else "",
-        campaign=draft.campaign,
+        input_dataset=draft.spec.input.dataset if draft.spec.input else "",
+        campaign=draft.spec.campaign,
         prep_id=identity.prep_id,
-        warnings=list(draft.warnings),
+        warnings=list(draft.spec.warnings),
         priority=identity.priority,
         urgent=urgent,
         production_steps=[step.model_dump() for step in steps],
@@ -146,7 +146,7 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
         ServiceUnavailable: ConfigCache did not answer.
     """
     draft = draft_of(document, request_name)
-    request_known_refuse(request_name=draft.request_name)
+    request_known_refuse(request_name=draft.spec.request_name)
     family = (belonging or Belonging()).family
     checked = Checked(draft, draft_prepare(draft))
     names_refuse(family=family, names=checked.outputs)

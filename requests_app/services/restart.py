@@ -127,7 +127,7 @@ def _outputs(request: Request, document: dict[str, Any], name: str) -> tuple[str
         return ()
     draft = draft_of(document, name)
     names = intake.outputs_of_next(draft, spec_of(workflow))
-    twice = valid_names(names) if draft.work.input is not None else []
+    twice = valid_names(names) if draft.spec.input is not None else []
     if twice:
         raise InvalidTransition(
             f"{request.request_name}: {twice[0]} has valid files, and the new version would process the same input into it once"

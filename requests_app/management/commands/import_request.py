@@ -68,8 +68,8 @@ class Command(BaseCommand):
         if options["as_json"]:
             self.stdout.write(json.dumps(_DRAFT.dump_python(draft, mode="json"), indent=2))
             return
-        self.stdout.write(f"Request    {draft.request_name}  (campaign {draft.campaign})")
-        for warning in draft.warnings:
+        self.stdout.write(f"Request    {draft.spec.request_name}  (campaign {draft.spec.campaign})")
+        for warning in draft.spec.warnings:
             self.stdout.write(f"Warning    {warning}")
         self.stdout.write(
             "Accepted as far as the document goes; configurations, sites and datasets were not looked up (--offline)"

@@ -107,15 +107,15 @@ def test_merging_leaves_the_document_as_it_was() -> None:
 
 
 def test_the_name_of_a_pair_is_its_request_string_unless_one_is_given() -> None:
-    assert read(_pair()).request_name == "Integ"
-    assert read(_pair(), name="mine_1").request_name == "mine_1"
+    assert read(_pair()).spec.request_name == "Integ"
+    assert read(_pair(), name="mine_1").spec.request_name == "mine_1"
 
 
 def test_a_given_name_that_differs_from_the_documents_is_warned_of() -> None:
     draft = read(chain(), name="mine_1")
 
-    assert draft.request_name == "mine_1"
-    assert any(warning.startswith("RequestName: the document's") for warning in draft.warnings)
+    assert draft.spec.request_name == "mine_1"
+    assert any(warning.startswith("RequestName: the document's") for warning in draft.spec.warnings)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,11 @@ def test_a_feature_to_come_is_refused_at_the_top_and_in_a_step(field: str) -> No
 
 
 def test_lhe_files_are_read_by_the_first_part_of_a_generation() -> None:
-    assert read(with_step(1, LheInputFiles=True)).warnings == read(chain(LheInputFiles="True")).warnings == ()
+    assert read(with_step(1, LheInputFiles=True)).spec.warnings == read(chain(LheInputFiles="True")).spec.warnings == ()
     assert set(problems(with_step(2, LheInputFiles=True))) == {"Step2.LheInputFiles"}
-    assert read(reprocessing(LheInputFiles=True)).warnings == ("LheInputFiles: not used: the request reads an input dataset",)
+    assert read(reprocessing(LheInputFiles=True)).spec.warnings == (
+        "LheInputFiles: not used: the request reads an input dataset",
+    )
     assert set(problems(chain(LheInputFiles="perhaps"))) == {"LheInputFiles"}
 
 
@@ -47,13 +49,13 @@ def test_what_is_accepted_and_not_used_is_named() -> None:
         CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
         AllowOpportunistic=True, EnableHarvesting=True, ValidStatus="VALID",
     )  # fmt: skip
-    told = {warning.partition(":")[0] for warning in read(document).warnings}
+    told = {warning.partition(":")[0] for warning in read(document).spec.warnings}
     assert told == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
 
 
 def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:
-    assert read(chain(**HARMLESS)).warnings == ()
-    assert read(reprocessing(**HARMLESS)).warnings == ()
+    assert read(chain(**HARMLESS)).spec.warnings == ()
+    assert read(reprocessing(**HARMLESS)).spec.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -116,37 +118,37 @@ def test_what_concerns_the_whole_request_is_refused_in_a_step(field: str) -> Non
 
 
 def test_site_lists_are_trusted_where_that_changes_something() -> None:
-    assert read(reprocessing(TrustSitelists=True)).sites.trusted
+    assert read(reprocessing(TrustSitelists=True)).spec.trust_sitelists
     mixing = read(with_step(2, chain(TrustPUSitelists=True), MCPileup="/a/b/RAW"))
-    assert (mixing.sites.trusted, mixing.sites.pileup_trusted, mixing.warnings) == (False, True, ())
+    assert (mixing.spec.trust_sitelists, mixing.spec.trust_pileup_sitelists, mixing.spec.warnings) == (False, True, ())
     idle = read(chain(TrustSitelists=True, TrustPUSitelists="true"))
-    assert (idle.sites.trusted, idle.sites.pileup_trusted) == (False, False)
-    assert idle.warnings == (
+    assert (idle.spec.trust_sitelists, idle.spec.trust_pileup_sitelists) == (False, False)
+    assert idle.spec.warnings == (
         "TrustSitelists: has no effect: the request reads no such files",
         "TrustPUSitelists: has no effect: the request reads no such files",
     )
 
 
 def test_harvesting_is_accepted_with_a_warning_that_stays() -> None:
-    (warning,) = read(chain(EnableHarvesting=True, DQMHarvestUnit="byRun", DQMConfigCacheID="e" * 32)).warnings
+    (warning,) = read(chain(EnableHarvesting=True, DQMHarvestUnit="byRun", DQMConfigCacheID="e" * 32)).spec.warnings
 
     assert warning.startswith("EnableHarvesting: DQM harvesting is not done")
-    assert read(chain(EnableHarvesting=False)).warnings == ()
+    assert read(chain(EnableHarvesting=False)).spec.warnings == ()
 
 
 @pytest.mark.parametrize("field", ["CustodialSites", "NonCustodialSites"])
 def test_wishes_for_copies_are_warned_of(field: str) -> None:
-    assert [warning.split(":")[0] for warning in read(chain(**{field: ["T1_US_FNAL_Disk"]})).warnings] == [field]
-    assert read(chain(**{field: []})).warnings == ()
+    assert [warning.split(":")[0] for warning in read(chain(**{field: ["T1_US_FNAL_Disk"]})).spec.warnings] == [field]
+    assert read(chain(**{field: []})).spec.warnings == ()
 
 
 def test_a_request_that_is_over_in_reqmgr2_is_warned_of() -> None:
-    assert "aborted-completed" in read(chain(RequestStatus="aborted-completed")).warnings[0]
-    assert read(chain(RequestStatus="staged")).warnings == ()
+    assert "aborted-completed" in read(chain(RequestStatus="aborted-completed")).spec.warnings[0]
+    assert read(chain(RequestStatus="staged")).spec.warnings == ()
 
 
 def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
-    warnings = read(with_step(1, chain(Priority=5, Flavour="vanilla"), EventPerJob=5)).warnings
+    warnings = read(with_step(1, chain(Priority=5, Flavour="vanilla"), EventPerJob=5)).spec.warnings
 
     assert warnings == (
         "Priority: unknown field, not used",
@@ -156,7 +158,7 @@ def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
 
 
 def test_a_flood_of_unknown_fields_is_told_in_short() -> None:
-    warnings = read(chain(**{f"Zz{number}" * 50: 1 for number in range(200)})).warnings
+    warnings = read(chain(**{f"Zz{number}" * 50: 1 for number in range(200)})).spec.warnings
 
     assert len(warnings) == 31
     assert warnings[-1] == "document: 170 more unknown fields, not used"
@@ -175,7 +177,7 @@ def test_every_field_left_alone_has_its_reason() -> None:
 
 
 def test_a_field_of_any_name_is_told_in_plain_letters() -> None:
-    warnings = read(chain(**{"evil\n\u202e": 1, "x" * 10_000: 1})).warnings
+    warnings = read(chain(**{"evil\n\u202e": 1, "x" * 10_000: 1})).spec.warnings
 
     assert warnings[0] == r"evil\n\u202e: unknown field, not used"
     assert len(warnings[1]) < 200

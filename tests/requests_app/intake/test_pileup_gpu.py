@@ -48,7 +48,7 @@ def test_pileup_that_is_no_dataset_is_refused() -> None:
 
 
 def test_a_required_gpu_comes_with_its_parameters() -> None:
-    gpu = read(chain(RequiresGPU="required", GPUParams=json.dumps(_PARAMS))).resources.gpu
+    gpu = read(chain(RequiresGPU="required", GPUParams=json.dumps(_PARAMS))).spec.resources.gpu
 
     assert gpu == GpuSpec(required=True, memory_mb=8000, runtime="11.2", capabilities=("7.5", "8.0", "10.0"))
 
@@ -56,7 +56,7 @@ def test_a_required_gpu_comes_with_its_parameters() -> None:
 def test_parameters_may_stand_in_the_step_and_beside_them_a_name() -> None:
     params = json.dumps({**_PARAMS, "GPUName": "NVIDIA L40S", "CUDADriverVersion": "535.104"})
 
-    gpu = read(with_step(2, chain(GPUParams="null"), RequiresGPU="required", GPUParams=params)).resources.gpu
+    gpu = read(with_step(2, chain(GPUParams="null"), RequiresGPU="required", GPUParams=params)).spec.resources.gpu
 
     assert gpu is not None
     assert (gpu.name, gpu.driver_version) == ("NVIDIA L40S", "535.104")
@@ -70,7 +70,7 @@ def test_the_steps_of_one_job_ask_together() -> None:
         GPUParams=json.dumps({**_PARAMS, "CUDACapabilities": ["8.0", "9.0"]}),
     )
 
-    gpu = read(with_step(1, document, RequiresGPU="optional")).resources.gpu
+    gpu = read(with_step(1, document, RequiresGPU="optional")).spec.resources.gpu
 
     assert gpu == GpuSpec(required=True, memory_mb=8000, runtime="11.10", capabilities=("8.0",))
 
@@ -94,7 +94,7 @@ def test_each_task_asks_for_itself() -> None:
 
 
 def test_parameters_without_a_wish_are_not_looked_at() -> None:
-    assert read(chain(RequiresGPU="forbidden", GPUParams="{")).resources.gpu is None
+    assert read(chain(RequiresGPU="forbidden", GPUParams="{")).spec.resources.gpu is None
 
 
 @pytest.mark.parametrize(

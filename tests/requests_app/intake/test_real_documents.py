@@ -38,7 +38,7 @@ def _verdict(name: str) -> dict[str, Any]:
     return {
         "accepted": _numbers(draft),
         "planned": _planned(draft),
-        "warnings": [warning.partition(":")[0] for warning in draft.warnings],
+        "warnings": [warning.partition(":")[0] for warning in draft.spec.warnings],
     }
 
 
@@ -80,7 +80,7 @@ def _files(spec: WorkflowSpec) -> list[InputFileSpec]:
 
 
 def _numbers(draft: Draft) -> dict[str, Any]:
-    made, wanted, splitting, resources = draft.work.generation, draft.work.input, draft.work.splitting, draft.resources
+    made, wanted, splitting, resources = draft.spec.generation, draft.spec.input, draft.spec.splitting, draft.spec.resources
     numbers: dict[str, Any] = {
         "steps": [[step.spec.name, step.spec.keep_output, step.spec.threads, step.processing_version] for step in draft.steps],
         "job": [resources.cores, resources.memory_mb, resources.time_per_event_seconds, resources.size_per_event_kb],
@@ -92,7 +92,7 @@ def _numbers(draft: Draft) -> dict[str, Any]:
         else [resources.gpu.required, resources.gpu.memory_mb, list(resources.gpu.capabilities)],
         "tasks": {
             task.name: [task.input_task, task.events_per_job, task.resources.cores, task.resources.memory_mb]
-            for task in draft.tasks
+            for task in draft.spec.tasks
         },
     }
     if made is not None:
@@ -105,7 +105,7 @@ def _numbers(draft: Draft) -> dict[str, Any]:
             "runs": len(wanted.run_whitelist),
             "blocks": len(wanted.block_whitelist),
             "parents": wanted.include_parents,
-            "trusted": draft.sites.trusted,
+            "trusted": draft.spec.trust_sitelists,
             "open_seconds": wanted.open_seconds,
         }
     return numbers
@@ -167,15 +167,19 @@ def test_every_field_of_the_real_documents_is_in_a_table() -> None:
 def test_the_production_chain_is_accepted_with_its_own_numbers() -> None:
     draft = read(filled(real_document("SC_ProdPsi.json")))
 
-    made = draft.work.generation
+    made = draft.spec.generation
     assert made is not None
     assert (made.first_event, made.first_lumi, made.events, made.run) == (10_001, 101, 10_000, 1)
     assert (made.events_per_job, made.events_per_lumi) == (1_100, 100)  # 43200 s / 40 s = 1080, to whole lumis
-    assert (draft.resources.cores, draft.resources.memory_mb) == (8, 16_000)
+    assert (draft.spec.resources.cores, draft.spec.resources.memory_mb) == (8, 16_000)
     assert [step.spec.keep_output for step in draft.steps] == [True, False, True]
     assert [step.spec.input_step for step in draft.steps] == [None, "GenSimFull", "Digi_2021noPU"]
-    assert draft.request_name == "Integ"
-    assert [warning.split(":")[0] for warning in draft.warnings] == ["EnableHarvesting", "CustodialSites", "NonCustodialSites"]
+    assert draft.spec.request_name == "Integ"
+    assert [warning.split(":")[0] for warning in draft.spec.warnings] == [
+        "EnableHarvesting",
+        "CustodialSites",
+        "NonCustodialSites",
+    ]
 
 
 def test_the_production_chain_means_the_same_as_one_document() -> None:

@@ -12,7 +12,7 @@ from tests.support.intake import WINDOW, chain, problems, read
 
 @pytest.mark.parametrize("listed", ["T1_US_FNAL", ["T1_US_FNAL"], ["T1_US_FNAL", "T1_US_FNAL"]])
 def test_a_site_list_may_be_one_text_and_holds_each_site_once(listed: Any) -> None:
-    assert read(chain(SiteWhitelist=listed)).sites.whitelist == ("T1_US_FNAL",)
+    assert read(chain(SiteWhitelist=listed)).spec.site_whitelist == ("T1_US_FNAL",)
 
 
 @pytest.mark.parametrize("listed", [..., [], "", None])
@@ -32,12 +32,12 @@ def test_unknown_sites_are_named() -> None:
 def test_sites_are_not_compared_when_none_are_known() -> None:
     draft = parse(chain(SiteWhitelist=["T2_XX_Nowhere"]), request_name=None, window=WINDOW, known_sites=None)
 
-    assert draft.sites.whitelist == ("T2_XX_Nowhere",)
+    assert draft.spec.site_whitelist == ("T2_XX_Nowhere",)
 
 
 def test_a_white_list_that_is_all_banned_is_refused() -> None:
     assert "every site" in problems(chain(SiteBlacklist=["T2_CH_CERN", "T1_US_FNAL"]))["SiteWhitelist"]
-    assert read(chain(SiteBlacklist=["T2_CH_CERN"])).sites.blacklist == ("T2_CH_CERN",)
+    assert read(chain(SiteBlacklist=["T2_CH_CERN"])).spec.site_blacklist == ("T2_CH_CERN",)
 
 
 @pytest.mark.parametrize("site", ["T2_CH", "T5_CH_CERN", "t2_ch_cern", "T2_CH_CERN/../x", "T2_CH_CERN ", 7, None, ["T2_CH_CERN"]])

@@ -98,7 +98,7 @@ def test_memory_and_cores_are_the_largest_of_the_steps() -> None:
     with_step(2, document, Multicore=4, Memory=9000)
     with_step(3, document, Multicore=8)
 
-    resources = read(document).resources
+    resources = read(document).spec.resources
 
     assert (resources.cores, resources.memory_mb) == (8, 16_000)  # 9000 MB on 8 cores, raised to the default per core
 
@@ -116,7 +116,7 @@ def test_memory_and_cores_are_the_largest_of_the_steps() -> None:
     ],
 )
 def test_memory_is_brought_into_the_window(memory: Any, cores: int, granted: int) -> None:
-    assert read(chain(Memory=memory, Multicore=cores)).resources.memory_mb == granted
+    assert read(chain(Memory=memory, Multicore=cores)).spec.resources.memory_mb == granted
 
 
 def test_more_memory_per_core_than_sites_offer_is_refused_with_the_reason() -> None:
@@ -130,8 +130,8 @@ def test_more_memory_per_core_than_sites_offer_is_refused_with_the_reason() -> N
 def test_the_window_is_the_installations() -> None:
     wide = MemoryWindow(default_per_core_mb=4000, max_per_core_mb=8000)
 
-    assert read(chain(Memory=8000, Multicore=1), window=wide).resources.memory_mb == 8000
-    assert read(chain(Memory=1000, Multicore=2), window=wide).resources.memory_mb == 8000
+    assert read(chain(Memory=8000, Multicore=1), window=wide).spec.resources.memory_mb == 8000
+    assert read(chain(Memory=1000, Multicore=2), window=wide).spec.resources.memory_mb == 8000
 
 
 @pytest.mark.parametrize("field", ["Memory", "TimePerEvent", "SizePerEvent"])
@@ -141,7 +141,7 @@ def test_impossible_resources_are_refused(field: str, value: Any) -> None:
 
 
 def test_reqmgr2s_defaults_hold_where_the_document_is_silent() -> None:
-    resources = read(chain(TimePerEvent=..., SizePerEvent=...)).resources
+    resources = read(chain(TimePerEvent=..., SizePerEvent=...)).spec.resources
 
     assert (resources.time_per_event_seconds, resources.size_per_event_kb) == (12.0, 512.0)
 
@@ -165,4 +165,4 @@ def test_an_illegal_architecture_is_refused(arch: Any) -> None:
 
 def test_merged_sizes_must_fit_each_other() -> None:
     assert "MinMergeSize" in problems(chain(MinMergeSize=100, MaxMergeSize=10))
-    assert read(chain(MinMergeSize="10", MaxMergeSize=100.0)).merge.max_bytes == 100
+    assert read(chain(MinMergeSize="10", MaxMergeSize=100.0)).spec.max_merge_bytes == 100

@@ -100,7 +100,7 @@ def test_a_later_task_keeps_its_own_algorithm_and_number() -> None:
     assert (third.algorithm, third.files_per_job) == (SplittingAlgo.FILE_BASED, 4)
     *_, third = _tasks(with_task(3, SplittingAlgo=..., EventsPerJob=1250, EventsPerLumi=300))
     assert (third.algorithm, third.events_per_job) == (SplittingAlgo.EVENT_AWARE_LUMI_BASED, 1200)
-    assert read(tasks()).warnings == ()
+    assert read(tasks()).spec.warnings == ()
 
 
 def test_outputs_are_named_by_task_and_transient_modules_are_not_merged() -> None:

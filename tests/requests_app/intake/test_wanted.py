@@ -14,7 +14,7 @@ _BLOCKS = [f"{_DATASET}#{n}" for n in (1, 2, 3)]
 
 
 def _input(document: Document) -> InputSpec:
-    wanted = read(document).work.input
+    wanted = read(document).spec.input
     assert wanted is not None
     return wanted
 
@@ -88,7 +88,7 @@ def test_a_generation_with_a_list_is_refused(field: str) -> None:
 
 
 def test_time_to_grow_has_no_effect_on_a_generation() -> None:
-    assert read(chain(OpenRunningTimeout=60)).warnings == (
+    assert read(chain(OpenRunningTimeout=60)).spec.warnings == (
         "OpenRunningTimeout: has no effect: the request reads no input dataset",
     )
 

@@ -12,7 +12,7 @@ from tests.support.intake import Document, chain, problems, read, reprocessing, 
 
 
 def _made(document: Document) -> GenerationSpec:
-    made = read(document).work.generation
+    made = read(document).spec.generation
     assert made is not None
     return made
 
@@ -73,7 +73,7 @@ def test_generation_is_never_mapped_to_event_based(algorithm: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", ["LumiBased", "FileBased", "EventBased", "Nonsense"])
 def test_the_algorithm_of_a_later_step_is_not_used(algorithm: str) -> None:
-    assert read(with_step(2, SplittingAlgo=algorithm, LumisPerJob=3)).work == read(chain()).work
+    assert read(with_step(2, SplittingAlgo=algorithm, LumisPerJob=3)).spec == read(chain()).spec
 
 
 @pytest.mark.parametrize("field", ["RequestNumEvents", "EventsPerJob", "EventsPerLumi"])
@@ -119,41 +119,41 @@ def test_more_jobs_than_anybody_means_are_refused() -> None:
 def test_work_at_the_top_of_a_chain_is_refused_unless_the_first_step_says_the_same() -> None:
     assert "Step1.EventsPerJob" in problems(chain(EventsPerJob=5))["EventsPerJob"]
     assert "InputDataset" in problems(chain(InputDataset="/MuonEG/Run2024C-v1/RAW"))
-    assert read(chain(EventsPerJob=1_000, ConfigCacheID=None, InputDataset="")).work == read(chain()).work
+    assert read(chain(EventsPerJob=1_000, ConfigCacheID=None, InputDataset="")).spec == read(chain()).spec
 
 
 def test_a_reprocessing_is_cut_by_files() -> None:
-    found = read(reprocessing()).work
+    found = read(reprocessing()).spec
 
     assert found.generation is None
     assert found.input is not None
     assert found.input.dataset == "/MuonEG/Run2024C-v1/RAW"
     assert (found.splitting.algorithm, found.splitting.files_per_job) == (SplittingAlgo.FILE_BASED, 2)
-    assert read(reprocessing(FilesPerJob=...)).work.splitting.files_per_job == 1
+    assert read(reprocessing(FilesPerJob=...)).spec.splitting.files_per_job == 1
 
 
 def test_a_reprocessing_is_cut_by_events_of_which_twelve_hours_are_the_default() -> None:
-    splitting = read(reprocessing(SplittingAlgo="EventBased")).work.splitting
+    splitting = read(reprocessing(SplittingAlgo="EventBased")).spec.splitting
 
     assert (splitting.algorithm, splitting.events_per_job) == (SplittingAlgo.EVENT_BASED, 5400)
-    assert read(reprocessing(SplittingAlgo="EventBased", EventsPerJob="700")).work.splitting.events_per_job == 700
+    assert read(reprocessing(SplittingAlgo="EventBased", EventsPerJob="700")).spec.splitting.events_per_job == 700
 
 
 def test_events_per_lumi_do_not_round_a_reprocessing() -> None:
-    splitting = read(reprocessing(SplittingAlgo="EventBased", EventsPerJob=1250, EventsPerLumi=300)).work.splitting
+    splitting = read(reprocessing(SplittingAlgo="EventBased", EventsPerJob=1250, EventsPerLumi=300)).spec.splitting
 
     assert (splitting.events_per_job, splitting.events_per_lumi) == (1250, 0)
 
 
 @pytest.mark.parametrize("algorithm", SplittingAlgo)
 def test_every_algorithm_cuts_an_input(algorithm: SplittingAlgo) -> None:
-    splitting = read(reprocessing(SplittingAlgo=algorithm.value, LumisPerJob=7)).work.splitting
+    splitting = read(reprocessing(SplittingAlgo=algorithm.value, LumisPerJob=7)).spec.splitting
 
     assert (splitting.algorithm, splitting.lumis_per_job) == (algorithm, 7)
 
 
 def test_the_default_algorithm_is_by_lumis_with_an_eye_on_events() -> None:
-    splitting = read(reprocessing(SplittingAlgo=...)).work.splitting
+    splitting = read(reprocessing(SplittingAlgo=...)).spec.splitting
 
     assert (splitting.algorithm, splitting.events_per_job) == (SplittingAlgo.EVENT_AWARE_LUMI_BASED, 5400)
 
@@ -183,7 +183,7 @@ def test_a_chain_reads_an_input_dataset_in_its_first_step() -> None:
         RequestNumEvents=...,
     )
 
-    found = read(document).work
+    found = read(document).spec
 
     assert found.generation is None
     assert found.input is not None
@@ -192,7 +192,7 @@ def test_a_chain_reads_an_input_dataset_in_its_first_step() -> None:
 
 
 def test_numbers_of_a_generation_are_warned_of_when_there_is_input() -> None:
-    warnings = read(reprocessing(RequestNumEvents=500, FirstEvent=1, EventsPerLumi=5)).warnings
+    warnings = read(reprocessing(RequestNumEvents=500, FirstEvent=1, EventsPerLumi=5)).spec.warnings
 
     assert warnings == (
         "RequestNumEvents: not used: the request reads an input dataset",

@@ -39,7 +39,7 @@ def _parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def parse(*args: Any, **more: Any) -> intake.Draft:
         draft = real(*args, **more)
-        names.append(draft.request_name)
+        names.append(draft.spec.request_name)
         return draft
 
     real = intake.parse
