@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dags_app.planning.gpus import version_of
 from dags_app.planning.specs import GpuSpec
-from requests_app.intake.chain import StepView
+from requests_app.intake.chain import Part
 from requests_app.intake.findings import Findings
 from requests_app.intake.values import Unreadable, mapping, shown, whole
 
@@ -21,23 +22,13 @@ _MAX_CAPABILITIES = 100
 _PARAMS = ("GPUMemoryMB", "CUDARuntime", "CUDACapabilities", "GPUName", "CUDADriverVersion", "CUDARuntimeVersion")
 
 
-def read_gpu(view: StepView, findings: Findings) -> GpuSpec | None:
+def read_gpu(part: Part) -> GpuSpec | None:
     """What one step or task asks of GPUs; None when it asks for none."""
-    choice = findings.read(*view.inherited("RequiresGPU"), _choice, _CHOICES[0])
+    choice = part.read_inherited("RequiresGPU", _choice, _CHOICES[0])
     if choice == _CHOICES[0]:
         return None
-    field, value = view.value("GPUParams")
-    if value in (None, "", "null"):
-        field, value = "GPUParams", view.top.get("GPUParams")
-    spec = findings.read(field, value, _params, GpuSpec(required=False))
-    return GpuSpec(
-        required=choice == "required",
-        memory_mb=spec.memory_mb,
-        runtime=spec.runtime,
-        capabilities=spec.capabilities,
-        name=spec.name,
-        driver_version=spec.driver_version,
-    )
+    holder = part.document if part.own.get("GPUParams") in (None, "", "null") else part
+    return replace(holder.read("GPUParams", _params, GpuSpec(required=False)), required=choice == "required")
 
 
 def together(found: Sequence[GpuSpec | None], findings: Findings) -> GpuSpec | None:

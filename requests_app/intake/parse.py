@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from dags_app.planning.specs import SplittingAlgo, SplittingSpec, WorkflowSpec
 from requests_app.intake import lexicon
-from requests_app.intake.chain import CHAINS, StepView, chain_steps, reprocessing_step
+from requests_app.intake.chain import CHAINS, Part, chain_steps, reprocessing_step
 from requests_app.intake.documents import merge_document
 from requests_app.intake.draft import Draft, MemoryWindow, Work
 from requests_app.intake.features import (
@@ -57,30 +57,35 @@ def parse(raw: object, *, request_name: str | None, window: MemoryWindow, known_
     Raises:
         DocumentRefused: with every problem that can be seen without a service, by field.
     """
-    findings = Findings()
-    document = merge_document(raw)
-    named = read_request_name(document, request_name, findings)
-    request_type = read_type(document, findings)
-    sweep_all_features(document, findings)
-    refuse_plan_only(document, findings)
-    check_sites(document, *read_sites(document, lexicon.SITE, findings), known_sites, findings)
+    document = whole_document(raw)
+    named = read_request_name(document, request_name)
+    request_type = read_type(document)
+    sweep_all_features(document)
+    refuse_plan_only(document)
+    check_sites(document, *read_sites(document, lexicon.SITE), known_sites)
     if request_type not in SUPPORTED_TYPES:
-        read_identity(document, request_type, findings)
-        raise DocumentRefused(findings.problems)
-    views = read_views(document, request_type, findings)
-    sweep_fields(document, views, findings)
-    return _draft(document, named, request_type, views, window, findings)
+        read_identity(document, request_type)
+        raise DocumentRefused(document.findings.problems)
+    parts = read_parts(document, request_type)
+    sweep_fields(document, parts)
+    return _draft(document, named, request_type, parts, window)
 
 
-def read_type(document: Mapping[str, object], findings: Findings) -> str:
+def whole_document(raw: object) -> Part:
+    """A document in any accepted form, with nothing found in it yet."""
+    document = merge_document(raw)
+    return Part(document, document, Findings())
+
+
+def read_type(document: Part) -> str:
     """The request type; whatever is not supported is a problem and comes back as text all the same."""
-    value = document.get("RequestType")
+    value = document.own.get("RequestType")
     if value is None or value == "":
-        findings.problem("RequestType", f"is missing; {_supported()} are supported")
+        document.problem("RequestType", f"is missing; {_supported()} are supported")
     elif isinstance(value, str) and value in OTHER_TYPES:
-        findings.problem("RequestType", f"WMS2 does not run {value}: {OTHER_TYPES[value]}")
+        document.problem("RequestType", f"WMS2 does not run {value}: {OTHER_TYPES[value]}")
     elif value not in SUPPORTED_TYPES:
-        findings.problem("RequestType", f"unknown request type {shown(value)}; {_supported()} are supported")
+        document.problem("RequestType", f"unknown request type {shown(value)}; {_supported()} are supported")
     return value if isinstance(value, str) else ""
 
 
@@ -88,65 +93,52 @@ def _supported() -> str:
     return f"{', '.join(SUPPORTED_TYPES[:-1])} and {SUPPORTED_TYPES[-1]}"
 
 
-def read_views(document: Mapping[str, object], request_type: str, findings: Findings) -> tuple[StepView, ...]:
-    """The steps or tasks, as views."""
+def read_parts(document: Part, request_type: str) -> tuple[Part, ...]:
+    """The steps or tasks."""
     kind = CHAINS.get(request_type)
-    return reprocessing_step(document, findings) if kind is None else chain_steps(document, kind, findings)
+    return reprocessing_step(document) if kind is None else chain_steps(document, kind)
 
 
-def has_input(views: tuple[StepView, ...]) -> bool:
+def has_input(parts: tuple[Part, ...]) -> bool:
     """Whether the first step reads a dataset; a ReReco always does."""
-    return bool(views) and (not views[0].prefix or is_set(views[0].own.get("InputDataset")))
+    return bool(parts) and (not parts[0].prefix or is_set(parts[0].own.get("InputDataset")))
 
 
-def read_work(
-    document: Mapping[str, object], views: tuple[StepView, ...], time_per_event_seconds: float, findings: Findings
-) -> Work:
+def read_work(parts: tuple[Part, ...], time_per_event_seconds: float) -> Work:
     """What the first step does; without a first step (a problem already) a value nobody sees."""
-    if not views or views[0].number != 1:
+    if not parts or parts[0].number != 1:
         return Work(splitting=SplittingSpec(algorithm=SplittingAlgo.EVENT_BASED), generation=None, input=None)
-    refuse_lists_of_later_parts(views[1:], findings)
-    if has_input(views):
-        warn_of_generation_fields(document, views[0], findings)
-        return _checked(read_input(document, views[0], time_per_event_seconds, findings), findings)
-    return read_generation(document, views[0], time_per_event_seconds, findings)
-
-
-def _checked(work: Work, findings: Findings) -> Work:
-    """Refuse now what no planner can do later."""
+    first = parts[0]
+    refuse_lists_of_later_parts(parts[1:])
+    if not has_input(parts):
+        return read_generation(first, time_per_event_seconds)
+    warn_of_generation_fields(first)
+    work = read_input(first, time_per_event_seconds)
     if work.input is not None and work.input.lumi_list and work.splitting.algorithm is SplittingAlgo.EVENT_BASED:
-        findings.problem("LumiList", "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased")
+        told = "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased"  # no planner can do it later
+        first.document.problem("LumiList", told)
     return work
 
 
-def _draft(
-    document: Mapping[str, object],
-    named: str,
-    request_type: str,
-    views: tuple[StepView, ...],
-    window: MemoryWindow,
-    findings: Findings,
-) -> Draft:
-    reads_input = has_input(views)
-    first_job = views[:1] if views and views[0].is_task else views
-    asked = read_resources(document, first_job, findings)
-    steps = read_steps(views, read_primaries(document, views, findings), findings)
-    tasks = read_tasks(document, views, steps, window, findings)
-    refuse_pileup_above_steps(document, views, findings)
-    check_lhe_input(document, views, reads_input=reads_input, findings=findings)
-    check_valid_status(document, findings)
-    trusted, pileup_trusted = read_trust(
-        document, reads_input=reads_input, reads_pileup=any(step.spec.pileup for step in steps), findings=findings
-    )
-    work = read_work(document, views, asked.time_per_event_seconds, findings)
-    white, black = read_sites(document, lexicon.SITE, findings)
-    min_bytes, max_bytes, max_events = read_merge_limits(document, findings)
+def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...], window: MemoryWindow) -> Draft:
+    reads_input = has_input(parts)
+    asked = read_resources(document, parts[:1] if parts and parts[0].is_task else parts)
+    steps = read_steps(parts, read_primaries(parts))
+    tasks = read_tasks(parts, steps, window)
+    refuse_pileup_above_steps(document, parts)
+    check_lhe_input(document, parts, reads_input=reads_input)
+    check_valid_status(document)
+    reads_pileup = any(step.spec.pileup for step in steps)
+    trusted, pileup_trusted = read_trust(document, reads_input=reads_input, reads_pileup=reads_pileup)
+    work = read_work(parts, asked.time_per_event_seconds)
+    white, black = read_sites(document, lexicon.SITE)
+    min_bytes, max_bytes, max_events = read_merge_limits(document)
     spec = WorkflowSpec(
         request_name=named,
-        campaign=read_campaign(document, steps, findings),
+        campaign=read_campaign(document, steps),
         steps=tuple(step.spec for step in steps),
         outputs=(),
-        resources=tasks[0].resources if tasks else fit_memory(asked, window, findings),
+        resources=tasks[0].resources if tasks else fit_memory(asked, window, document.findings),
         splitting=work.splitting,
         generation=work.generation,
         input=work.input,
@@ -154,36 +146,23 @@ def _draft(
         site_blacklist=black,
         trust_sitelists=trusted,
         trust_pileup_sitelists=pileup_trusted,
-        extra_requirements=findings.read(
-            "JobExtraMatchRequirements", document.get("JobExtraMatchRequirements"), requirements, ""
-        ),
+        extra_requirements=document.read("JobExtraMatchRequirements", requirements, ""),
         tasks=tasks,
         min_merge_bytes=min_bytes,
         max_merge_bytes=max_bytes,
         max_merge_events=max_events,
-        block_closing=read_block_closing(document, findings),
+        block_closing=read_block_closing(document),
     )
     draft = Draft(
         spec=spec,
-        identity=read_identity(document, request_type, findings),
+        identity=read_identity(document, request_type),
         steps=steps,
-        dropped=read_dropped(document, "", findings) if views and views[0].prefix else (),
-        merged_lfn_base=_merged_base(document, reads_input, findings),
-        unmerged_lfn_base=findings.read(
-            "UnmergedLFNBase", document.get("UnmergedLFNBase"), name(lexicon.UNMERGED_BASE), DEFAULT_UNMERGED_BASE
-        ),
-        declared_outputs=findings.read("OutputDatasets", document.get("OutputDatasets"), names(lexicon.DATASET), ()),
-        config_url=findings.read("ConfigCacheUrl", document.get("ConfigCacheUrl"), name(lexicon.URL), DEFAULT_CONFIG_URL).rstrip(
-            "/"
-        ),
-        config_database=findings.read(
-            "CouchDBName", document.get("CouchDBName"), name(lexicon.COUCH_DB), DEFAULT_CONFIG_DATABASE
-        ),
+        dropped=read_dropped(document) if parts and parts[0].prefix else (),
+        merged_lfn_base=document.read("MergedLFNBase", name(lexicon.MERGED_BASE), "/store/data" if reads_input else "/store/mc"),
+        unmerged_lfn_base=document.read("UnmergedLFNBase", name(lexicon.UNMERGED_BASE), DEFAULT_UNMERGED_BASE),
+        declared_outputs=document.read("OutputDatasets", names(lexicon.DATASET), ()),
+        config_url=document.read("ConfigCacheUrl", name(lexicon.URL), DEFAULT_CONFIG_URL).rstrip("/"),
+        config_database=document.read("CouchDBName", name(lexicon.COUCH_DB), DEFAULT_CONFIG_DATABASE),
     )
-    findings.refuse_if_any()
-    return replace(draft, spec=replace(spec, warnings=findings.warnings))
-
-
-def _merged_base(document: Mapping[str, object], reads_input: bool, findings: Findings) -> str:
-    default = "/store/data" if reads_input else "/store/mc"
-    return findings.read("MergedLFNBase", document.get("MergedLFNBase"), name(lexicon.MERGED_BASE), default)
+    document.findings.refuse_if_any()
+    return replace(draft, spec=replace(spec, warnings=document.findings.warnings))

@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dags_app.planning.specs import InputFileSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
-from requests_app.intake.chain import CHAINS, RERECO_STEP, StepView
-from requests_app.intake.documents import merge_document
+from requests_app.intake.chain import CHAINS, RERECO_STEP, TASK_CHAIN, Part
 from requests_app.intake.features import misplaced_work
-from requests_app.intake.findings import Findings
 from requests_app.intake.known import PLAN_ONLY
 from requests_app.intake.lexicon import NameRule
-from requests_app.intake.parse import SUPPORTED_TYPES, read_type
+from requests_app.intake.parse import SUPPORTED_TYPES, read_type, whole_document
 from requests_app.intake.resources import read_resources, read_sites
 from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
 from requests_app.intake.tasks import with_splitting
@@ -41,27 +39,27 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
         DocumentRefused: with every problem, by field. ``SplittingParams`` may hold ``halt_job_on_file_boundaries`` and
             ``job_time_limit``.
     """
-    findings = Findings()
-    document = merge_document(raw)
-    first = _first_step(document, findings)
-    resources = read_resources(document, (first,), findings)
+    document = whole_document(raw)
+    findings = document.findings
+    first = _first_step(document)
+    resources = read_resources(document, (first,))
     if first.prefix and not is_set(first.own.get("InputDataset")):
-        work = read_generation(document, first, resources.time_per_event_seconds, findings)
+        work = read_generation(first, resources.time_per_event_seconds)
         if files_given:
             findings.problem("files", "the request generates its events and reads no files; give an empty list")
     else:
-        work = read_input(document, first, resources.time_per_event_seconds, findings)
+        work = read_input(first, resources.time_per_event_seconds)
         if not files_given:
             findings.warn("files", "none given, so there are no jobs: the request reads an input dataset")
-    for key, text in misplaced_work(document, first):
+    for key, text in misplaced_work(first):
         findings.warn(key, text)
-    white, black = read_sites(document, _ANY_SITE, findings)
-    trusted = findings.read("TrustSitelists", document.get("TrustSitelists"), flag, fallback=False)
-    splitting = _with_params(work.splitting, document, first, findings)
-    tasks = _tasks(document, first, findings)
+    white, black = read_sites(document, _ANY_SITE)
+    trusted = document.read("TrustSitelists", flag, fallback=False)
+    splitting = _with_params(work.splitting, first)
+    tasks = _tasks(document, first)
     findings.refuse_if_any()
     return WorkflowSpec(
-        request_name=str(document.get("RequestName") or document.get("RequestString") or ""),
+        request_name=str(document.own.get("RequestName") or document.own.get("RequestString") or ""),
         campaign="",
         steps=tuple(task.step for task in tasks),
         outputs=(),
@@ -77,20 +75,19 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
     )
 
 
-def _first_step(document: Mapping[str, object], findings: Findings) -> StepView:
+def _first_step(document: Part) -> Part:
     """The part that does the request's work. Without a type, the document that has a ``Step1`` or ``Task1`` is such a chain."""
-    if is_set(document.get("RequestType")):
-        request_type = read_type(document, findings)
+    if is_set(document.own.get("RequestType")):
+        request_type = read_type(document)
         if request_type not in SUPPORTED_TYPES:
-            raise DocumentRefused(findings.problems)  # nobody knows where such a document keeps the rest
+            raise DocumentRefused(document.findings.problems)  # nobody knows where such a document keeps the rest
         kind = CHAINS.get(request_type)
     else:
-        kind = next((kind for kind in CHAINS.values() if f"{kind.part}1" in document), None)
+        kind = next((kind for kind in CHAINS.values() if f"{kind.part}1" in document.own), None)
     if kind is None:
-        return StepView(number=1, name=RERECO_STEP, prefix="", own=document, top=document)
-    key = f"{kind.part}1"
-    own: Mapping[str, object] = findings.require(key, document.get(key), mapping, {})
-    return StepView(number=1, name=str(own.get(kind.name_field) or ""), prefix=f"{key}.", own=own, top=document, kind=kind)
+        return replace(document, number=1, name=RERECO_STEP)
+    own: Mapping[str, object] = document.require(f"{kind.part}1", mapping, {})
+    return document.part(kind, 1, own)
 
 
 def refuse_unknown_blocks(spec: WorkflowSpec, files: Sequence[InputFileSpec]) -> None:
@@ -114,55 +111,47 @@ class _PlannedTask:
     step: StepSpec
 
 
-def _tasks(document: Mapping[str, object], first: StepView, findings: Findings) -> tuple[_PlannedTask, ...]:
+def _tasks(document: Part, first: Part) -> tuple[_PlannedTask, ...]:
     """The tasks of a TaskChain that has more than one, each as one step; nothing for other documents."""
-    views = [first]
-    while first.is_task and isinstance(own := document.get(f"Task{len(views) + 1}"), dict):
-        name, key = str(own.get("TaskName") or ""), f"Task{len(views) + 1}"
-        views.append(StepView(number=len(views) + 1, name=name, prefix=f"{key}.", own=own, top=document, kind=first.kind))
-    if len(views) == 1:
+    parts = [first]
+    while first.kind is TASK_CHAIN and isinstance(own := document.own.get(f"Task{len(parts) + 1}"), dict):
+        parts.append(document.part(first.kind, len(parts) + 1, own))
+    if len(parts) == 1:
         return ()
     found: list[_PlannedTask] = []
-    for view in views:
-        resources = read_resources(document, (view,), findings)
-        reads = _input_task(view, [one.task.name for one in found], findings)
+    for part in parts:
+        resources = read_resources(document, (part,))
+        reads = _input_task(part, [one.task.name for one in found])
         step = StepSpec(
-            view.number, view.name, "", "", (), "", threads=1, event_streams=0, input_step=reads,
-            filter_efficiency=findings.read(*view.value("FilterEfficiency"), real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
+            part.number, part.name, "", "", (), "", threads=1, event_streams=0, input_step=reads,
+            filter_efficiency=part.read("FilterEfficiency", real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
         )  # fmt: skip
-        task = TaskSpec(view.number, view.name, (view.name,), resources, input_task=reads, input_step=reads)
-        found.append(_PlannedTask(task if view is first else with_splitting(task, view, findings), step))
+        task = TaskSpec(part.number, part.name, (part.name,), resources, input_task=reads, input_step=reads)
+        found.append(_PlannedTask(task if part is first else with_splitting(task, part), step))
     return tuple(found)
 
 
-def _input_task(view: StepView, earlier: list[str], findings: Findings) -> str | None:
+def _input_task(part: Part, earlier: list[str]) -> str | None:
     """The task that a later one reads; the first reads none."""
     if not earlier:
         return None
-    field, value = view.value("InputTask")
+    value = part.own.get("InputTask")
     if value not in earlier:
-        findings.problem(field, f"{shown(value)} is no earlier task (earlier: {', '.join(earlier)})")
-    if not view.name or view.name in earlier:
-        findings.problem(
-            f"{view.prefix}TaskName", "is missing" if not view.name else f"{view.name} is already the name of a task"
-        )
+        part.problem("InputTask", f"{shown(value)} is no earlier task (earlier: {', '.join(earlier)})")
+    if not part.name or part.name in earlier:
+        part.problem("TaskName", f"{part.name} is already the name of a task" if part.name else "is missing")
     return str(value)
 
 
-def _with_params(splitting: SplittingSpec, document: Mapping[str, object], first: StepView, findings: Findings) -> SplittingSpec:
-    field, value = first.value(PLAN_ONLY)
-    if not is_set(value):
-        field, value = PLAN_ONLY, document.get(PLAN_ONLY)
-    params: Mapping[str, object] = findings.read(field, value, mapping, {})
-    for key in params:
+def _with_params(splitting: SplittingSpec, first: Part) -> SplittingSpec:
+    holder = first if is_set(first.own.get(PLAN_ONLY)) else first.document
+    found: Mapping[str, object] = holder.read(PLAN_ONLY, mapping, {})
+    params = replace(first, own=found, prefix=f"{holder.prefix}{PLAN_ONLY}.")
+    for key in found:
         if key not in (_HALT, _TIME_LIMIT):
-            findings.problem(f"{field}.{key}", f"is not known; {_HALT} and {_TIME_LIMIT} are, the rest has fields of its own")
+            params.problem(key, f"is not known; {_HALT} and {_TIME_LIMIT} are, the rest has fields of its own")
     return replace(
         splitting,
-        halt_job_on_file_boundaries=findings.read(
-            f"{field}.{_HALT}", params.get(_HALT), flag, splitting.halt_job_on_file_boundaries
-        ),
-        job_time_limit_seconds=findings.read(
-            f"{field}.{_TIME_LIMIT}", params.get(_TIME_LIMIT), whole(1, BIGINT_MAX), splitting.job_time_limit_seconds
-        ),
+        halt_job_on_file_boundaries=params.read(_HALT, flag, splitting.halt_job_on_file_boundaries),
+        job_time_limit_seconds=params.read(_TIME_LIMIT, whole(1, BIGINT_MAX), splitting.job_time_limit_seconds),
     )

@@ -6,47 +6,36 @@ names its own or has that of the one it reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from requests_app.intake import lexicon
-from requests_app.intake.chain import StepView
-from requests_app.intake.findings import Findings
+from requests_app.intake.chain import Part
 from requests_app.intake.values import is_set, name, shown
 
 
-def read_primaries(document: Mapping[str, object], views: Sequence[StepView], findings: Findings) -> tuple[str, ...]:
-    """The primary dataset of each view; empty text where it cannot be known (a problem already)."""
-    if not views or views[0].number != 1:
-        return ("",) * len(views)
-    first = _read_first(document, views[0], findings)
-    return _of_parts(first, views, findings)
-
-
-def _read_first(document: Mapping[str, object], first: StepView, findings: Findings) -> str:
-    dataset = first.own.get("InputDataset")
-    primary = dataset.split("/")[1] if isinstance(dataset, str) and lexicon.DATASET.allows(dataset) else ""
-    if not first.prefix:
-        given = document.get("PrimaryDataset")
-        if is_set(given) and primary and given != primary:
-            findings.problem("PrimaryDataset", f"{shown(given)} differs from {primary}, the input's")
-        return primary
-    own = [
-        (field, value)
-        for field, value in (first.value("PrimaryDataset"), ("PrimaryDataset", document.get("PrimaryDataset")))
-        if value
-    ]
-    field, value = own[0] if own else (f"{first.prefix}PrimaryDataset", primary)
-    return findings.require(field, value, name(lexicon.PRIMARY), "")
-
-
-def _of_parts(first: str, views: Sequence[StepView], findings: Findings) -> tuple[str, ...]:
-    by_name = {views[0].name: first}
-    found = [first]
-    for view in views[1:]:
-        field, value = view.value("PrimaryDataset")
-        read = view.own.get(view.kind.input_field) if view.kind else None
+def read_primaries(parts: Sequence[Part]) -> tuple[str, ...]:
+    """The primary dataset of each part; empty text where it cannot be known (a problem already)."""
+    if not parts or parts[0].number != 1:
+        return ("",) * len(parts)
+    first = _read_first(parts[0])
+    by_name, found = {parts[0].name: first}, [first]
+    for part in parts[1:]:
+        read = part.own.get(part.kind.input_field) if part.kind else None
         above = by_name.get(read, first) if isinstance(read, str) else first
-        own = findings.read(field, value, name(lexicon.PRIMARY), above) if is_set(value) else above
-        by_name[view.name] = own
+        own = part.read("PrimaryDataset", name(lexicon.PRIMARY), above) if is_set(part.own.get("PrimaryDataset")) else above
+        by_name[part.name] = own
         found.append(own)
     return tuple(found)
+
+
+def _read_first(first: Part) -> str:
+    dataset, above = first.own.get("InputDataset"), first.top.get("PrimaryDataset")
+    primary = dataset.split("/")[1] if isinstance(dataset, str) and lexicon.DATASET.allows(dataset) else ""
+    if not first.prefix:
+        if is_set(above) and primary and above != primary:
+            first.problem("PrimaryDataset", f"{shown(above)} differs from {primary}, the input's")
+        return primary
+    field, value = first.value("PrimaryDataset")
+    if not value:
+        field, value = ("PrimaryDataset", above) if above else (field, primary)
+    return first.findings.require(field, value, name(lexicon.PRIMARY), "")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dags_app.planning.specs import StepSpec
 from requests_app.intake import lexicon
-from requests_app.intake.chain import StepView
+from requests_app.intake.chain import Part
 from requests_app.intake.draft import DroppedModules, Identity, StepDraft
-from requests_app.intake.findings import Findings
 from requests_app.intake.known import DROPPED, ENDED_STATES
 from requests_app.intake.pileup import read_deterministic, read_pileup
 from requests_app.intake.values import Unreadable, flag, is_set, name, names, real, shown, text, whole
@@ -24,119 +23,106 @@ _IGNORED = "IgnoredOutputModules"
 _SEEDINGS = ("AutomaticSeeding", "ReproducibleSeeding")
 
 
-def read_request_name(document: Mapping[str, object], given: str | None, findings: Findings) -> str:
+def read_request_name(document: Part, given: str | None) -> str:
     """The request's name: the one given by the caller, else ``RequestName``, else (a pair has none yet) ``RequestString``."""
-    own = document.get("RequestName")
+    own = document.own.get("RequestName")
     if given is not None:
         if is_set(own) and own != given:
-            findings.warn("RequestName", f"the document's {shown(own)} is not used; imported as {given[:150]}")
-        return findings.require("RequestName", given, name(lexicon.REQUEST_NAME), "")
-    field = "RequestName" if is_set(own) or not is_set(document.get("RequestString")) else "RequestString"
-    return findings.require(field, document.get(field), name(lexicon.REQUEST_NAME), "")
+            document.warn("RequestName", f"the document's {shown(own)} is not used; imported as {given[:150]}")
+        return document.findings.require("RequestName", given, name(lexicon.REQUEST_NAME), "")
+    field = "RequestName" if is_set(own) or not is_set(document.own.get("RequestString")) else "RequestString"
+    return document.require(field, name(lexicon.REQUEST_NAME), "")
 
 
-def read_identity(document: Mapping[str, object], request_type: str, findings: Findings) -> Identity:
+def read_identity(document: Part, request_type: str) -> Identity:
     """Who asks; also warns when ReqMgr2 says that the request is over."""
-
-    def words(key: str, length: int) -> str:
-        return findings.read(key, document.get(key), text(length), "")
-
-    state = words("RequestStatus", 50)
+    state = document.read("RequestStatus", text(50), "")
     if state in ENDED_STATES:
-        findings.warn("RequestStatus", f"ReqMgr2 has this request as {state}; WMS2 runs it from the start all the same")
+        document.warn("RequestStatus", f"ReqMgr2 has this request as {state}; WMS2 runs it from the start all the same")
     return Identity(
         request_type=request_type,
-        priority=findings.read("RequestPriority", document.get("RequestPriority"), whole(0, _MAX_PRIORITY), DEFAULT_PRIORITY),
-        requestor=words("Requestor", 100),
-        requestor_dn=words("RequestorDN", 500),
-        group=words("Group", 100),
-        prep_id=words("PrepID", 200),
+        priority=document.read("RequestPriority", whole(0, _MAX_PRIORITY), DEFAULT_PRIORITY),
+        requestor=document.read("Requestor", text(100), ""),
+        requestor_dn=document.read("RequestorDN", text(500), ""),
+        group=document.read("Group", text(100), ""),
+        prep_id=document.read("PrepID", text(200), ""),
     )
 
 
-def read_campaign(document: Mapping[str, object], steps: Sequence[StepDraft], findings: Findings) -> str:
+def read_campaign(document: Part, steps: Sequence[StepDraft]) -> str:
     """The campaign; without one the first step's era, as ReqMgr2 does."""
-    default = steps[0].acquisition_era if steps else ""
-    return findings.read("Campaign", document.get("Campaign"), name(lexicon.CAMPAIGN), default)
+    return document.read("Campaign", name(lexicon.CAMPAIGN), steps[0].acquisition_era if steps else "")
 
 
-def read_steps(views: Sequence[StepView], primaries: Sequence[str], findings: Findings) -> tuple[StepDraft, ...]:
+def read_steps(parts: Sequence[Part], primaries: Sequence[str]) -> tuple[StepDraft, ...]:
     """All steps or tasks, each with the names of its outputs; ``primaries`` are their primary datasets."""
     earlier: list[str] = []
     drafts = []
-    for view, primary in zip(views, primaries, strict=True):
-        spec = _read_step(view, earlier, is_last=view is views[-1], findings=findings)
-        era_field, era = view.inherited("AcquisitionEra")
-        string_field, string = view.inherited("ProcessingString")
-        version_field, version = view.inherited("ProcessingVersion")
+    for part, primary in zip(parts, primaries, strict=True):
         draft = StepDraft(
-            prefix=view.prefix,
-            spec=spec,
+            prefix=part.prefix,
+            spec=_read_step(part, earlier, is_last=part is parts[-1]),
             primary_dataset=primary,
-            acquisition_era=findings.require(era_field, era, name(lexicon.ERA), ""),
-            processing_string=findings.require(string_field, string, name(lexicon.PROCESSING_STRING), ""),
-            processing_version=findings.read(version_field, version, whole(1, 2**31 - 1), 1),
-            dropped=read_dropped(view.own, view.prefix, findings),
+            acquisition_era=part.require_inherited("AcquisitionEra", name(lexicon.ERA), ""),
+            processing_string=part.require_inherited("ProcessingString", name(lexicon.PROCESSING_STRING), ""),
+            processing_version=part.read_inherited("ProcessingVersion", whole(1, 2**31 - 1), 1),
+            dropped=read_dropped(part),
         )
         processed = f"{draft.acquisition_era}-{draft.processing_string}-v{draft.processing_version}"
         if draft.acquisition_era and draft.processing_string and not lexicon.PROCESSED.allows(processed):
-            findings.problem(string_field, f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}")
+            told = f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}"
+            part.findings.problem(part.inherited("ProcessingString")[0], told)
         drafts.append(draft)
-        earlier.append(view.name)
+        earlier.append(part.name)
     return tuple(drafts)
 
 
-def read_dropped(fields: Mapping[str, object], prefix: str, findings: Findings) -> tuple[DroppedModules, ...]:
+def read_dropped(part: Part) -> tuple[DroppedModules, ...]:
     """Output modules that are not to be merged; whether they exist only ConfigCache knows."""
     found = []
     for key in DROPPED:
-        labels: tuple[str, ...] = ()
-        if is_set(fields.get(key)):
-            labels = findings.read(prefix + key, fields.get(key), names(lexicon.MODULE), labels)
+        labels = part.read(key, names(lexicon.MODULE), ()) if is_set(part.own.get(key)) else ()
         if labels:
-            found.append(DroppedModules(field=prefix + key, labels=labels, ignored=key == _IGNORED))
+            found.append(DroppedModules(field=part.prefix + key, labels=labels, ignored=key == _IGNORED))
     return tuple(found)
 
 
-def _read_step(view: StepView, earlier: Sequence[str], is_last: bool, findings: Findings) -> StepSpec:
-    keep = findings.read(*view.value("KeepOutput"), flag, True)
-    if is_last and not keep and not view.is_task:
-        findings.problem(f"{view.prefix}KeepOutput", "the last step's output must be kept")
-    input_step, input_module = _read_input(view, earlier, findings)
+def _read_step(part: Part, earlier: Sequence[str], *, is_last: bool) -> StepSpec:
+    keep = part.read("KeepOutput", flag, fallback=True)
+    if is_last and not keep and not part.is_task:
+        part.problem("KeepOutput", "the last step's output must be kept")
+    input_step, input_module = _read_input(part, earlier)
     return StepSpec(
-        number=view.number,
-        name=view.name,
-        config_cache_id=findings.require(*view.value("ConfigCacheID"), name(lexicon.CONFIG_ID), ""),
-        cmssw_version=findings.require(*view.inherited("CMSSWVersion"), name(lexicon.CMSSW), ""),
-        scram_arch=findings.require(*view.inherited("ScramArch"), _architectures, ()),
-        global_tag=findings.require(*view.inherited("GlobalTag"), name(lexicon.GLOBAL_TAG), ""),
-        threads=findings.read(*view.inherited("Multicore"), whole(1, _MAX_CORES), 1),
-        event_streams=findings.read(*view.inherited("EventStreams"), whole(0, _MAX_CORES), 0),
+        number=part.number,
+        name=part.name,
+        config_cache_id=part.require("ConfigCacheID", name(lexicon.CONFIG_ID), ""),
+        cmssw_version=part.require_inherited("CMSSWVersion", name(lexicon.CMSSW), ""),
+        scram_arch=part.require_inherited("ScramArch", _architectures, ()),
+        global_tag=part.require_inherited("GlobalTag", name(lexicon.GLOBAL_TAG), ""),
+        threads=part.read_inherited("Multicore", whole(1, _MAX_CORES), 1),
+        event_streams=part.read_inherited("EventStreams", whole(0, _MAX_CORES), 0),
         input_step=input_step,
         input_module=input_module,
         keep_output=keep,
-        filter_efficiency=findings.read(*view.value("FilterEfficiency"), real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
-        seeding=findings.read(*view.value("Seeding"), _seeding, _SEEDINGS[0]),
-        pileup=read_pileup(view, findings),
-        deterministic_pileup=read_deterministic(view, findings),
+        filter_efficiency=part.read("FilterEfficiency", real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
+        seeding=part.read("Seeding", _seeding, _SEEDINGS[0]),
+        pileup=read_pileup(part),
+        deterministic_pileup=read_deterministic(part),
     )
 
 
-def _read_input(view: StepView, earlier: Sequence[str], findings: Findings) -> tuple[str | None, str | None]:
+def _read_input(part: Part, earlier: Sequence[str]) -> tuple[str | None, str | None]:
     """Which earlier step or task, and which of its output modules, one reads; nothing for the first."""
-    key, part = (view.kind.input_field, view.kind.part.lower()) if view.kind else ("InputStep", "step")
-    if view.number == 1:
+    key = part.kind.input_field if part.kind else "InputStep"
+    if part.number == 1:
         for field in (key, "InputFromOutputModule"):
-            if is_set(view.own.get(field)):
-                findings.problem(view.prefix + field, f"the first {part} reads no other {part}")
+            if is_set(part.own.get(field)):
+                part.problem(field, f"the first {part.word} reads no other {part.word}")
         return None, None
-    source = findings.require(*view.value(key), name(lexicon.STEP_NAME), "")
-    if source and source not in earlier and len(earlier) == view.number - 1:  # none is missing
-        findings.problem(
-            f"{view.prefix}{key}", f"{shown(source)} is no earlier {part} (earlier: {', '.join(filter(None, earlier))})"
-        )
-    module = findings.require(*view.value("InputFromOutputModule"), name(lexicon.MODULE), "")
-    return source, module
+    source = part.require(key, name(lexicon.STEP_NAME), "")
+    if source and source not in earlier and len(earlier) == part.number - 1:  # none is missing
+        part.problem(key, f"{shown(source)} is no earlier {part.word} (earlier: {', '.join(filter(None, earlier))})")
+    return source, part.require("InputFromOutputModule", name(lexicon.MODULE), "")
 
 
 def _architectures(value: object) -> tuple[str, ...]:

@@ -6,52 +6,42 @@ task. docs/design/model.md, Tasks of a chain; ADR 0043.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dags_app.planning.specs import TaskSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
-from requests_app.intake.chain import StepView
+from requests_app.intake.chain import Part
 from requests_app.intake.draft import MemoryWindow, StepDraft
-from requests_app.intake.findings import Findings
 from requests_app.intake.resources import fit_memory, read_resources
 from requests_app.intake.work import read_splitting
 
 
-def read_tasks(
-    document: Mapping[str, object],
-    views: Sequence[StepView],
-    steps: Sequence[StepDraft],
-    window: MemoryWindow,
-    findings: Findings,
-) -> tuple[TaskSpec, ...]:
-    """One task for each view of a TaskChain, in order; nothing for other documents."""
-    if not (views and views[0].is_task):
+def read_tasks(parts: Sequence[Part], steps: Sequence[StepDraft], window: MemoryWindow) -> tuple[TaskSpec, ...]:
+    """One task for each part of a TaskChain, in order; nothing for other documents."""
+    if not (parts and parts[0].is_task):
         return ()
-    _check_purpose(steps, findings)
-    return tuple(_read_task(document, view, step, window, findings) for view, step in zip(views, steps, strict=True))
+    _check_purpose(parts, steps)
+    return tuple(_read_task(part, step, window) for part, step in zip(parts, steps, strict=True))
 
 
-def _read_task(
-    document: Mapping[str, object], view: StepView, step: StepDraft, window: MemoryWindow, findings: Findings
-) -> TaskSpec:
-    asked = read_resources(document, (view,), findings)
-    memory_field, _ = view.inherited("Memory")
+def _read_task(part: Part, step: StepDraft, window: MemoryWindow) -> TaskSpec:
+    memory_field, _ = part.inherited("Memory")
     task = TaskSpec(
-        number=view.number,
-        name=view.name,
-        steps=(view.name,),
-        resources=fit_memory(asked, window, findings, field=memory_field),
+        number=part.number,
+        name=part.name,
+        steps=(part.name,),
+        resources=fit_memory(read_resources(part.document, (part,)), window, part.findings, field=memory_field),
         input_task=step.spec.input_step,
         input_step=step.spec.input_step,
         input_module=step.spec.input_module,
     )
-    return task if view.number == 1 else with_splitting(task, view, findings)
+    return task if part.number == 1 else with_splitting(task, part)
 
 
-def with_splitting(task: TaskSpec, view: StepView, findings: Findings) -> TaskSpec:
+def with_splitting(task: TaskSpec, part: Part) -> TaskSpec:
     """A later task with its own algorithm and numbers."""
-    cut = read_splitting(view, task.resources.time_per_event_seconds, findings)
+    cut = read_splitting(part, task.resources.time_per_event_seconds)
     return replace(
         task,
         algorithm=cut.algorithm,
@@ -61,9 +51,9 @@ def with_splitting(task: TaskSpec, view: StepView, findings: Findings) -> TaskSp
     )
 
 
-def _check_purpose(steps: Sequence[StepDraft], findings: Findings) -> None:
+def _check_purpose(parts: Sequence[Part], steps: Sequence[StepDraft]) -> None:
     """A task whose outputs are neither kept nor read would run for nothing."""
     read = {step.spec.input_step for step in steps}
-    for step in steps:
-        if step.spec.name and not step.spec.keep_output and step.spec.name not in read:
-            findings.problem(f"{step.prefix}KeepOutput", "no task reads the output of this one, so it must be kept")
+    for part, step in zip(parts, steps, strict=True):
+        if part.name and not step.spec.keep_output and part.name not in read:
+            part.problem("KeepOutput", "no task reads the output of this one, so it must be kept")
