@@ -81,7 +81,8 @@ def read_dropped(part: Part) -> tuple[DroppedModules, ...]:
     """Output modules that are not to be merged; whether they exist only ConfigCache knows."""
     found = []
     for key in DROPPED:
-        labels = part.read(key, names(lexicon.MODULE), ()) if is_set(part.own.get(key)) else ()
+        given = is_set(part.own.get(key))
+        labels: tuple[str, ...] = part.read(key, names(lexicon.MODULE), ()) if given else ()
         if labels:
             found.append(DroppedModules(field=part.prefix + key, labels=labels, ignored=key == _IGNORED))
     return tuple(found)
