@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -43,7 +44,7 @@ class AdmissionQueueView(ApiView):
         """A page of the queue in the order of admission."""
         pager, state = NumberedPages(), admission_state(queued=kept_counts().requests[RequestStatus.QUEUED])
         rows = pager.paginate_queryset(queue_rows(), request)
-        counts = {name: getattr(state, name) for name in state.__slots__}
+        counts = {each.name: getattr(state, each.name) for each in fields(state)}
         body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
         return Response(shown(AdmissionQueueSerializer, body))
 
@@ -104,5 +105,5 @@ class StatusView(ApiView):
         """Counts by status, and what waits for a person."""
         summary = system_summary()
         named = {"instance": conf().instance, "environment": conf().environment}
-        fields = {name: getattr(summary, name) for name in summary.__slots__}
-        return Response(shown(SummarySerializer, {**named, **fields}))
+        counts = {each.name: getattr(summary, each.name) for each in fields(summary)}
+        return Response(shown(SummarySerializer, {**named, **counts}))

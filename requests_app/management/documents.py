@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 from django.core.management.base import OutputWrapper
 
+from wms2.api.parsers import unique_keys
 from wms2.errors import DocumentRefused, Problem
 
 #: Exit code of a command whose document was refused; nothing was stored.
@@ -27,7 +27,7 @@ def read_json(option: str, path: str) -> Any:
         DocumentRefused: the file cannot be read, is no UTF-8, no JSON, nested too deep, or names a key twice in one object.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=_without_repeats)
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
     except OSError as error:
         problem = f"cannot be read: {path}: {error.strerror or error}"
     except UnicodeDecodeError as error:
@@ -37,14 +37,6 @@ def read_json(option: str, path: str) -> Any:
     except ValueError as error:
         problem = f"is no JSON document: {path}: {error}"
     raise DocumentRefused([Problem(option, problem)])
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"{', '.join(key[:60] for key in twice)}: given twice in one object")
-    return found
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Model, Q
+from django.db.models import Count, Q
 
 from dags_app import live
 from dags_app.counts import UnitTable
@@ -15,17 +15,14 @@ from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
 from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
 from outputs_app.selectors import STUCK
-from requests_app.models import Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
-from requests_app.selectors.account import Account, account_of
+from requests_app.selectors.account import account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
-from wms2.adapters.types import JobStatus
-from wms2.admin.verbs import verb_url
 from wms2.models import AuditEntry
-from wms2.verbs import buttons_of
 from wms2.words import duration
 
 #: Work units drawn one by one; the others are counted.
@@ -111,7 +108,7 @@ class Work:
     workflow: Workflow
     datasets: tuple[str, ...]
     standing: WorkflowProgress
-    account: Account
+    account: KeptAccount
     rounds: tuple[CountRow, ...]
     sites: tuple[CountRow, ...]
     cells: tuple[UnitCell, ...]
@@ -296,29 +293,3 @@ def _open_effects(request: Request) -> Any:
 def _effects_by_state(request: Request) -> dict[str, int]:
     rows = Effect.objects.filter(request=request).order_by().values_list("state").annotate(number=Count("id"))
     return dict(rows)
-
-
-@dataclass(frozen=True, slots=True)
-class VerbLink:
-    """One button."""
-
-    label: str
-    url: str
-    dangerous: bool
-
-
-def verb_links(request: Request) -> list[VerbLink]:
-    """In the order of their registration."""
-    return _links(request, {verb.name for verb in buttons_of(Request)}, back=request.get_absolute_url())
-
-
-def dag_verb_links(dag: DAG, back: str) -> list[VerbLink]:
-    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
-    held = dag.observed.get("job_status") == JobStatus.HELD
-    return _links(dag, {"release" if held else "hold"}, back)
-
-
-def _links(row: Model, names: set[str], back: str) -> list[VerbLink]:
-    model = type(row)
-    verbs = [verb for verb in buttons_of(model) if verb.name in names and not verb.refused(row)]
-    return [VerbLink(verb.label, verb_url(model, verb.name, [row.pk], back), verb.dangerous) for verb in verbs]

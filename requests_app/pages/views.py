@@ -14,11 +14,14 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from dags_app.models import DAG
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
-from requests_app.pages.request import dag_verb_links, request_page, verb_links
+from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
+from wms2.adapters.types import JobStatus
+from wms2.admin.verbs import Button, buttons
 from wms2.api.permissions import is_operator
 
 PART = "X-Wms2-Part"
@@ -48,10 +51,16 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     context = {
         "page": page,
         "lifecycle": lifecycle_state(),
-        "verbs": verb_links(row) if acts else [],
-        "dag_verbs": dag_verb_links(dag, row.get_absolute_url()) if acts and dag is not None else [],
+        "verbs": buttons(row, row.get_absolute_url()) if acts else [],
+        "dag_verbs": _dag_buttons(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }
     return _page(request, "requests/request", context)
+
+
+def _dag_buttons(dag: DAG, back: str) -> list[Button]:
+    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
+    held = dag.observed.get("job_status") == JobStatus.HELD
+    return buttons(dag, back, ["release" if held else "hold"])
 
 
 def _page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:

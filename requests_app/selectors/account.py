@@ -10,9 +10,7 @@ most ``MOST_KEPT_SECONDS`` old. The row holds nothing that cannot be counted; de
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import Count, Max
 from django.utils import timezone
@@ -28,22 +26,13 @@ QUICK_SECONDS, TIMES_KEPT, MOST_KEPT_SECONDS = 0.5, 10.0, 60.0
 _KEPT = ("basis", "numbers", "summary", "violation", "counted_at", "took_seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Numbers, one line about them, and what does not add up."""
-
-    numbers: dict[str, Any]
-    summary: str
-    violation: str
-
-
-def account_of(request: Request, workflow: Workflow, units: UnitCounts) -> Account:
-    """Where the work of a request with these units stands."""
+def account_of(request: Request, workflow: Workflow, units: UnitCounts) -> KeptAccount:
+    """Where the work of a request with these units stands: numbers, one line about them, and what does not add up."""
     basis = _basis(request, workflow, units)
     kept: KeptAccount | None = getattr(workflow, "kept_account", None)
     if kept is None or (kept.basis != basis and not _is_fresh(kept)):
         kept = _count(workflow, basis)
-    return Account(kept.numbers, kept.summary, kept.violation)
+    return kept
 
 
 def kept_seconds(took_seconds: float) -> float:
@@ -67,22 +56,13 @@ def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:
 
 def _count(workflow: Workflow, basis: str) -> KeptAccount:
     begun, now = time.monotonic(), timezone.now()
-    account = _counted(workflow)
-    row = KeptAccount(
-        workflow=workflow, basis=basis, numbers=account.numbers, summary=account.summary, violation=account.violation,
-        counted_at=now, took_seconds=time.monotonic() - begun,
-    )  # fmt: skip
-    KeptAccount.objects.bulk_create([row], update_conflicts=True, unique_fields=["workflow"], update_fields=_KEPT)
-    return row
-
-
-def _counted(workflow: Workflow) -> Account:
+    row = KeptAccount(workflow=workflow, basis=basis, counted_at=now, numbers={})
     try:
         ledger = ledger_of(workflow)
-    except LedgerViolation as error:
-        return Account({}, "", str(error))
-    try:
+        row.numbers, row.summary = ledger.as_dict(), ledger.summary()
         ledger_check(ledger)
     except LedgerViolation as error:
-        return Account(ledger.as_dict(), ledger.summary(), str(error))
-    return Account(ledger.as_dict(), ledger.summary(), "")
+        row.violation = str(error)
+    row.took_seconds = time.monotonic() - begun
+    KeptAccount.objects.bulk_create([row], update_conflicts=True, unique_fields=["workflow"], update_fields=_KEPT)
+    return row

@@ -13,8 +13,8 @@ from dags_app.models import DAG
 from dags_app.selectors import dag_last
 from outputs_app.models import OutputDataset
 from outputs_app.selectors import effects_open_counts
-from requests_app.models import Request, RequestStatus, RequestTransition, Workflow
-from requests_app.selectors.account import Account, account_of
+from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.selectors.account import account_of
 
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
@@ -34,7 +34,7 @@ class RequestPicture:
     workflow: Workflow | None
     transitions: list[RequestTransition]
     units: UnitCounts
-    account: Account | None
+    account: KeptAccount | None
     dag: DAG | None
     output_datasets: list[str]
     effects_open: Mapping[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from django.db import connection
@@ -24,22 +24,6 @@ SELECT status, (SELECT min(status_since) FROM requests WHERE requests.status = a
 
 
 @dataclass(frozen=True, slots=True)
-class SystemSummary:
-    """Counts; each mapping has every status, zeros included."""
-
-    requests: dict[str, int]
-    workflows: dict[str, int]
-    held: dict[str, int]
-    alerted_requests: int
-    dags_live: int
-    blocks: dict[str, int]
-    effects_open: dict[str, int]
-    sites: dict[str, int]
-    admission: AdmissionState
-    lifecycle: LifecycleState
-
-
-@dataclass(frozen=True, slots=True)
 class KeptCounts:
     """What the database keeps count of (``wms2.row_counts``); each mapping has every status, zeros included."""
 
@@ -48,6 +32,17 @@ class KeptCounts:
     alerted_requests: int
     workflows: dict[str, int]
     blocks: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSummary(KeptCounts):
+    """These, and what is counted beside them: what goes on, and sites."""
+
+    dags_live: int
+    effects_open: dict[str, int]
+    sites: dict[str, int]
+    admission: AdmissionState
+    lifecycle: LifecycleState
 
 
 def kept_counts() -> KeptCounts:
@@ -80,17 +75,13 @@ def longest_in_status(statuses: Sequence[str]) -> dict[str, datetime | None]:
 
 
 def system_summary() -> SystemSummary:
-    """A fixed number of queries; what is counted beside the kept counts is what goes on, and sites."""
+    """A fixed number of queries."""
     kept = kept_counts()
     effects = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("state")
     sites = Site.objects.order_by().values_list("status")
     return SystemSummary(
-        requests=kept.requests,
-        workflows=kept.workflows,
-        held=kept.held,
-        alerted_requests=kept.alerted_requests,
+        **{each.name: getattr(kept, each.name) for each in fields(kept)},
         dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
-        blocks=kept.blocks,
         effects_open=_of_all([state.value for state in OPEN_EFFECT], dict(effects.annotate(number=Count("*")))),
         sites=_of_all(SiteStatus.values, dict(sites.annotate(number=Count("*")))),
         admission=admission_state(queued=kept.requests[RequestStatus.QUEUED]),

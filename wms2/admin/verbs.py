@@ -54,6 +54,21 @@ class Concerned:
     acts: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A verb on a page."""
+
+    label: str
+    url: str
+    dangerous: bool
+
+
+def buttons(row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
+    """Of the verbs that apply to a row now, all or those of these names, in the order of their declaration."""
+    verbs = [verb for verb in buttons_of(type(row)) if (names is None or verb.name in names) and not verb.refused(row)]
+    return [Button(verb.label, verb_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
+
+
 def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
     """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
@@ -100,7 +115,7 @@ class VerbsMixin:
         row = None if "\0" in object_id else self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
         if row is None:  # also for keys that PostgreSQL would not take
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
-        own = {"verb_buttons": self._buttons(request, row), "row_links": self.row_links(row)}
+        own = {"verb_buttons": buttons(row) if is_operator(request.user) else [], "row_links": self.row_links(row)}
         found: HttpResponse = super().change_view(  # type: ignore[misc]
             request, object_id, form_url, {**(extra_context or {}), **own}
         )
@@ -238,14 +253,6 @@ class VerbsMixin:
 
     def _nouns(self) -> tuple[str, str]:
         return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
-
-    def _buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
-        verbs = buttons_of(self.model) if is_operator(request.user) else ()
-        return [
-            {"label": verb.label, "url": verb_url(self.model, verb.name, [row.pk]), "dangerous": verb.dangerous}
-            for verb in verbs
-            if not verb.refused(row)
-        ]
 
 
 def _go_to_page(verb: Verb, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:

@@ -32,7 +32,7 @@ class StrictJsonParser(JSONParser):
         if len(data) > MAX_BODY_BYTES:
             raise ProblemError(Problem(413, "too_large", f"the body is larger than {MAX_BODY_BYTES} bytes"))
         try:
-            value = json.loads(data.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_no_constant)
         except RecursionError:
             raise ParseError("the body is nested too deep") from None
         except ValueError as error:
@@ -42,7 +42,12 @@ class StrictJsonParser(JSONParser):
         return value
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, of which no key may be given twice: for ``json.loads``.
+
+    Raises:
+        ValueError: naming those that are.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)

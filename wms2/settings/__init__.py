@@ -8,20 +8,28 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from django.core.exceptions import ImproperlyConfigured
 from kombu import Queue  # type: ignore[attr-defined]
 
 from wms2.metrics_files import count_in_files
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
-from wms2.settings.required import required
 from wms2.settings.rest import REST_FRAMEWORK as REST_FRAMEWORK
 from wms2.settings.rest import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
 
+
+def _required(name: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise ImproperlyConfigured(f"{name} is not set. See docs/configuration.md; for the demo's values: make shell-env")
+    return value
+
+
 count_in_files()  # the apps that are imported after the settings make metrics
 BASE_DIR = Path(__file__).resolve().parents[2]
-ENVIRONMENT = required("WMS2_ENVIRONMENT")
+ENVIRONMENT = _required("WMS2_ENVIRONMENT")
 DEBUG = os.environ.get("WMS2_DEBUG", "0") == "1"
-SECRET_KEY = required("WMS2_SECRET_KEY")
+SECRET_KEY = _required("WMS2_SECRET_KEY")
 ALLOWED_HOSTS = [h for h in os.environ.get("WMS2_ALLOWED_HOSTS", "127.0.0.1,localhost").split(",") if h]
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("WMS2_CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 
@@ -79,7 +87,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": database_from_url(required("WMS2_DATABASE_URL"))}
+DATABASES = {"default": database_from_url(_required("WMS2_DATABASE_URL"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["wms2.sign_in.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
@@ -116,7 +124,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _TLS else None
 X_FRAME_OPTIONS = "DENY"
 
 # --- Celery carries hints; rows are the truth (spec 4.2; docs/design/control.md, Truth)
-CELERY_BROKER_URL = required("WMS2_BROKER_URL")
+CELERY_BROKER_URL = _required("WMS2_BROKER_URL")
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True

@@ -11,7 +11,7 @@ from dags_app.counts import unit_counts
 from dags_app.models import DAGStatus, WorkUnit, WorkUnitState
 from requests_app.models import InputFile, KeptAccount, Request, RequestStatus, Workflow
 from requests_app.selectors import account
-from requests_app.selectors.account import Account, account_of, kept_seconds
+from requests_app.selectors.account import account_of, kept_seconds
 from requests_app.states import transition
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 
@@ -37,7 +37,7 @@ def row(status: RequestStatus) -> Workflow:
     return workflow_row(request_row(status))
 
 
-def read(workflow: Workflow) -> Account:
+def read(workflow: Workflow) -> KeptAccount:
     """As a page does: from the rows as they are now."""
     fresh = Request.objects.select_related("workflow__kept_account").get(pk=workflow.request.pk)
     return account_of(fresh, fresh.workflow, unit_counts([workflow.pk])[workflow.pk])
