@@ -1,6 +1,7 @@
 """Reading a work unit's manifest (``merge_output.json``; docs/payload-contract.md). Typed at the edge, never trusted.
 
-Pure apart from reading the one file. Same major schema version accepted, unknown keys ignored, missing ones refused.
+Pure apart from reading the one file. Same major schema version accepted, unknown keys ignored, missing ones refused. What jobs
+measured is another matter: metrics that cannot be believed are dropped, all of the unit's, and its files count all the same.
 """
 
 from __future__ import annotations
@@ -8,13 +9,25 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ValidatorFunctionWrapHandler as Read
 
 from dags_app.payload.contract.layout import MANIFEST_SCHEMA
 
+log = structlog.get_logger(__name__)
+
 MAX_BYTES = 256 * 1024 * 1024
+
+# What no job can have measured: more than a year in a slot, 16 TB of memory, 1024 processes, 2^53 events or bytes.
+_MAX_SECONDS = 366 * 86400.0
+_Seconds = Annotated[FiniteFloat, Field(ge=0, le=_MAX_SECONDS)]
+_Megabytes = Annotated[FiniteFloat, Field(ge=0, le=16 * 1024 * 1024)]
+_Side = Annotated[int, Field(ge=1, le=1024)]
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_MEASURES_FROM = 2  # minor version
 
 
 class _Model(BaseModel):
@@ -88,6 +101,47 @@ class ManifestOutput(_Model):
     files: list[ManifestFile]
 
 
+class JobMetrics(_Model):
+    """One step as one processing job ran it. Memory in MB of 1024 x 1024 bytes.
+
+    ``wall_seconds`` of the step in the slot, ``cpu_seconds`` of all its processes; ``threads`` and ``peak_rss_mb`` of one
+    process, ``slot_rss_mb`` their peaks added up. ``cgroup_peak_mb`` is of the whole job, None where there was none to read.
+    ``bytes_written``: by output module, also of files that nobody keeps.
+    """
+
+    node: str
+    processes: _Side
+    threads: _Side
+    wall_seconds: _Seconds
+    cpu_seconds: Annotated[FiniteFloat, Field(ge=0, le=_MAX_SECONDS * 1024)]
+    peak_rss_mb: _Megabytes
+    slot_rss_mb: _Megabytes
+    cgroup_peak_mb: _Megabytes | None = None
+    events_read: _Count
+    events_written: _Count
+    bytes_written: dict[str, _Count]
+
+
+class StepMetrics(_Model):
+    """A step over the jobs of a unit; ``processes`` and ``threads`` are the most that any of them ran."""
+
+    processes: _Side
+    threads: _Side
+    jobs: tuple[JobMetrics, ...]
+
+    @model_validator(mode="after")
+    def _has_each_node_once(self) -> Self:
+        if len({job.node for job in self.jobs}) != len(self.jobs):
+            raise ValueError("a node is there twice")
+        return self
+
+
+class Metrics(_Model):
+    """What the unit's jobs measured, by step."""
+
+    steps: dict[str, StepMetrics] = Field(default_factory=dict)
+
+
 class Manifest(_Model):
     """A unit's whole account."""
 
@@ -101,12 +155,29 @@ class Manifest(_Model):
     rse: str
     jobs: list[ManifestJob] = Field(min_length=1)
     outputs: list[ManifestOutput]
-    metrics: dict[str, object] = Field(default_factory=dict)
+    metrics: Metrics = Field(default_factory=Metrics)  # from 1.2 on; older ones had sums in another form
+
+    @field_validator("metrics", mode="wrap")
+    @classmethod
+    def _drop_damaged(cls, value: object, read: Read, info: ValidationInfo) -> Metrics:
+        if _minor(info.data.get("schema_", "")) < _MEASURES_FROM:
+            return Metrics()
+        try:
+            return read(value)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            names = ("request_name", "dag_id", "unit")
+            log.warning("metrics_dropped", problem=str(error)[:300], **{name: info.data.get(name) for name in names})
+            return Metrics()
+
+    @property
+    def step_metrics(self) -> dict[str, tuple[JobMetrics, ...]]:
+        """The jobs that ran each step; empty when the manifest is older than metrics, or they were damaged."""
+        return {name: step.jobs for name, step in self.metrics.steps.items()}
 
     @property
     def tells_pieces(self) -> bool:
         """Whether merged files name their pieces: from 1.1 on. DAGs of an older payload may still run."""
-        return int(self.schema_.rpartition("/")[2].partition(".")[2] or 0) >= 1
+        return _minor(self.schema_) >= 1
 
     @model_validator(mode="after")
     def _has_pieces(self) -> Self:
@@ -118,6 +189,11 @@ class Manifest(_Model):
     def claimants(self) -> list[ManifestJob]:
         """The jobs that processed what the unit claims: those of the first task."""
         return [job for job in self.jobs if job.task == 1]
+
+
+def _minor(schema: str) -> int:
+    minor = schema.rpartition("/")[2].partition(".")[2]
+    return int(minor) if minor else 0
 
 
 class ManifestProblem(Exception):

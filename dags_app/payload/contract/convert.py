@@ -92,15 +92,19 @@ _KNOWN: dict[type, tuple[_Field, ...]] = {}
 def _fields_of(kind: type) -> tuple[_Field, ...]:
     if kind not in _KNOWN:
         if dataclasses.is_dataclass(kind):
-            defaults = {
-                each.name: _NEEDED if each.default is dataclasses.MISSING else each.default for each in dataclasses.fields(kind)
-            }
+            defaults = {each.name: _default(each) for each in dataclasses.fields(kind)}
         else:
             some = getattr(kind, "_field_defaults", {})
             defaults = {name: some.get(name, _NEEDED) for name in getattr(kind, "_fields", ())}
         hints = get_type_hints(kind, include_extras=True)
         _KNOWN[kind] = tuple(_field(name, hints[name], default) for name, default in defaults.items())
     return _KNOWN[kind]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()  # one for all: nothing that was read is changed
+    return _NEEDED if field.default is dataclasses.MISSING else field.default
 
 
 def _field(name: str, hint: Any, default: Any) -> _Field:

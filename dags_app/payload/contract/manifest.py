@@ -15,6 +15,12 @@ from .documents import JobDocument, Origins, Output, UnitDocument
 from .layout import MANIFEST_VERSION, utc_now
 from .reports import NodeReport, OutputRecord, Slot, StepRecord
 
+#: Of a step's record, what its metrics name.
+_MEASURED = (
+    "processes", "threads", "wall_seconds", "cpu_seconds", "peak_rss_mb", "slot_rss_mb", "events_read", "events_written",
+    "bytes_written",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class MergedFile:
@@ -93,24 +99,20 @@ def _file(file: MergedFile, pieces: Pieces) -> dict[str, Any]:
 
 
 def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
-    """Per step over the unit's jobs. CPU efficiency = CPU time / (wall time x threads), over all jobs together."""
-    by_step: dict[str, list[StepRecord]] = {}
+    """Every job that ran a step, by the step's name; nothing is averaged here."""
+    by_step: dict[str, list[tuple[NodeReport, StepRecord]]] = {}
     for report in reports:
         for step in report.steps:
-            by_step.setdefault(step.name, []).append(step)
-    return {name: _step_metrics(steps) for name, steps in by_step.items()}
+            by_step.setdefault(step.name, []).append((report, step))
+    return {name: _step_metrics(ran) for name, ran in by_step.items()}
 
 
-def _step_metrics(steps: list[StepRecord]) -> dict[str, Any]:
-    wall, cpu = sum(s.wall_seconds for s in steps), sum(s.cpu_seconds for s in steps)
-    core_seconds = sum(s.wall_seconds * s.threads for s in steps)
-    events = sum(s.events_read for s in steps)
+def _step_metrics(ran: list[tuple[NodeReport, StepRecord]]) -> dict[str, Any]:
     return {
-        "jobs": len(steps),
-        "cpu_efficiency": round(cpu / core_seconds, 4) if core_seconds > 0 else 0.0,
-        "peak_rss_mb": [s.peak_rss_mb for s in steps],
-        "wall_seconds_per_event": round(wall / events, 6) if events else 0.0,
-        "threads": max(s.threads for s in steps),
-        "wall_seconds": round(wall, 3),
-        "cpu_seconds": round(cpu, 3),
+        "processes": max(step.processes for _, step in ran),
+        "threads": max(step.threads for _, step in ran),
+        "jobs": [
+            {"node": report.node, "cgroup_peak_mb": report.cgroup_peak_mb, **{name: written[name] for name in _MEASURED}}
+            for report, written in ((report, to_json(step)) for report, step in ran)
+        ],
     }

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -62,7 +62,12 @@ class Processed:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One cmsRun (or merge command) as it ended. Memory in MB of 1024 x 1024 bytes."""
+    """One step (or merge command) as it ended. Memory in MB of 1024 x 1024 bytes.
+
+    Of several cmsRun side by side: ``wall_seconds`` until the last one ended, ``cpu_seconds`` of all, ``threads`` of each,
+    ``peak_rss_mb`` the largest of one, ``slot_rss_mb`` their peaks added up. ``undivided``: why fewer ran than the step profile
+    says, empty when it was obeyed.
+    """
 
     number: int
     name: str
@@ -75,6 +80,10 @@ class StepRecord:
     events_written: int
     skipped_files: tuple[str, ...] = ()
     input_files: tuple[str, ...] = ()
+    processes: int = 1
+    slot_rss_mb: _Megabytes = 0.0
+    bytes_written: dict[str, int] = field(default_factory=dict)  # by output module, kept or not
+    undivided: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,7 @@ class NodeReport:
     steps: tuple[StepRecord, ...]
     outputs: tuple[UnmergedFile, ...]
     task: int = 1
+    cgroup_peak_mb: Optional[int] = None
 
     @property
     def idle(self) -> bool:

@@ -96,7 +96,7 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     )
     report = fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT)
     code = exit_code_of(finished, report)
-    context.attempt.steps.append(_record(step, finished, report, code))
+    context.attempt.steps.append(_record(step, finished, report, code, directory))
     if upstream is None:
         context.attempt.processed = _processed(context, report)
     if code != codes.SUCCESS:
@@ -130,17 +130,21 @@ def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
     return codes.SUCCESS if report.complete else codes.NO_FRAMEWORK_REPORT
 
 
-def _record(step: Step, finished: Finished, report: FrameworkReport, code: int) -> StepRecord:
-    """Memory and CPU are cmsRun's own figures where it gave them, else what the payload measured."""
+def _record(step: Step, finished: Finished, report: FrameworkReport, code: int, directory: Path) -> StepRecord:
+    """Times and memory are cmsRun's own figures where it gave them, else what the payload measured."""
     done = checks.processed_by(report)
+    peak_rss_mb = report.metric("ApplicationMemory", "PeakValueRss") or finished.peak_rss_mb
+    paths = {file.module: DoneStep(step, directory, report).output_path(file.module) for file in report.outputs}
     return StepRecord(
         number=step.number,
         name=step.name,
         exit_code=code,
-        wall_seconds=finished.wall_seconds,
+        wall_seconds=report.metric("Timing", "TotalJobTime") or finished.wall_seconds,
         cpu_seconds=report.metric("Timing", "TotalJobCPU") or finished.cpu_seconds,
         threads=step.threads,
-        peak_rss_mb=report.metric("ApplicationMemory", "PeakValueRss") or finished.peak_rss_mb,
+        peak_rss_mb=peak_rss_mb,
+        slot_rss_mb=peak_rss_mb,
+        bytes_written={module: path.stat().st_size for module, path in paths.items() if path.is_file()},
         events_read=done.events,
         events_written=max((file.events for file in report.outputs), default=0),
         skipped_files=report.skipped_files,

@@ -106,7 +106,17 @@ def test_the_manifest_names_what_every_node_processed_and_what_the_steps_took(un
     assert [job["processed"]["events"] for job in manifest["jobs"]] == [EVENTS] * NODES
     assert manifest["jobs"][1]["processed"]["lumis"] == {"1": [[10, 12]]}
     assert set(manifest["metrics"]["steps"]) == {"GenSim", "Digi", "Reco"}
-    assert len(manifest["metrics"]["steps"]["Reco"]["peak_rss_mb"]) == NODES
+    for name, metrics in manifest["metrics"]["steps"].items():
+        assert [job["node"] for job in metrics["jobs"]] == [f"proc_{index:06d}" for index in range(NODES)], name
+    typed = read_manifest(unit.place / "merge_output.json")[0].step_metrics
+    assert {name: [job.model_dump() for job in jobs] for name, jobs in typed.items()} == {
+        name: metrics["jobs"] for name, metrics in manifest["metrics"]["steps"].items()
+    }
+    digi, reco = typed["Digi"][0], typed["Reco"][0]
+    assert (reco.processes, reco.threads, reco.peak_rss_mb, reco.slot_rss_mb) == (1, 1, 64.0, 64.0)
+    assert (reco.events_read, reco.events_written, reco.wall_seconds > 0) == (EVENTS, EVENTS, True)
+    assert set(reco.bytes_written) == {"AODSIMoutput", "MINIAODSIMoutput"}
+    assert digi.bytes_written["FEVTDEBUGHLToutput"] > 0, "what nobody keeps is counted too"
     assert manifest["fence"] == unit.fence and manifest["rse"] == "T1_US_FNAL_Disk"
 
 
