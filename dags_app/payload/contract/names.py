@@ -20,9 +20,10 @@ def directory_number(unit: UnitDocument) -> str:
     return f"{unit.index // UNITS_PER_DIRECTORY:05d}"
 
 
-def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Staged, execution: str) -> str:
-    """LFN of the file that one start of ``node`` writes for ``output``."""
+def unmerged_lfn(job: JobDocument, unit: UnitDocument, node: str, output: Staged, execution: str, number: int = 0) -> str:
+    """LFN of the file that the ``number``-th (from 0) cmsRun of one start of ``node`` writes for ``output``."""
     what = f"unmerged/{job.round_index}/{unit.unit}/{node}/{output.step}/{output.module}/{execution}"
+    what += f"/{number}" if number else ""
     return f"{output.unmerged_lfn_base}/{directory_number(unit)}/{uuid5(job.workflow_id, what)}.root"
 
 

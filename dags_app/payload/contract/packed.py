@@ -26,8 +26,9 @@ _MOST_PACKED_BYTES = 32 * 1024 * 1024
 _MOST_UNPACKED_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024
 _MOST_MEMBERS = 500
-_REPORT = re.compile(r"step(\d+)_(\w+)/FrameworkJobReport\.xml")
-_STDERR = re.compile(r"\w+/[\w.-]+\.stderr")
+#: Of a step's directory; several cmsRun side by side have one each, ``step1_Gen.0`` and on.
+_REPORT = re.compile(r"step(\d+)_(\w+)(?:\.\d+)?/FrameworkJobReport\.xml")
+_STDERR = re.compile(r"[\w.]+/[\w.-]+\.stderr")
 _CLUSTER = re.compile(r"^ClusterId = (\d+)$", re.MULTILINE)
 _PROC = re.compile(r"^ProcId = (\d+)$", re.MULTILINE)
 

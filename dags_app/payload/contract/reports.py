@@ -152,6 +152,10 @@ class NodeReport:
         """Whether the node had nothing to do: one of a later task whose share of its upstream file is empty."""
         return self.task > 1 and not self.processed.get("files")
 
+    def processes_of(self, step: str) -> int:
+        """How many cmsRun ran a step side by side, each with a file of every output module."""
+        return next((each.processes for each in self.steps if each.name == step), 1)
+
 
 def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | None) -> tuple[Value, NodeReport]:
     """The report that a node's POST script accepted, as it was written and as values.

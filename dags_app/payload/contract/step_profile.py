@@ -44,6 +44,6 @@ class StepProfile:
 
 def read_step_profile(directory: Path) -> StepProfile:
     """Read it; PayloadError names the field that is wrong. A DAG of an older payload has none: nothing is changed then."""
-    if not (directory / STEP_PROFILE_FILE).exists():
+    if not (directory / STEP_PROFILE_FILE).is_file() or not (directory / STEP_PROFILE_FILE).stat().st_size:
         return StepProfile()
     return read(load_document(directory / STEP_PROFILE_FILE, STEP_PROFILE_SCHEMA), StepProfile)

@@ -37,15 +37,17 @@ class MergeGroup:
 
 
 def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
-    """The files of one output, exactly one of every node of the task that writes it and had something to do."""
+    """The files of one output: of every node of the task that writes it and had something to do, one of each of its processes."""
     found = []
     for report in (each for each in reports if each.task == task and not each.idle):
         mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
-        if len(mine) != 1:
+        expected = report.processes_of(output.step)
+        if len(mine) != expected:
             raise PayloadError(
-                codes.INVALID_DOCUMENT, f"{report.node} reports {len(mine)} files of {output.step}/{output.module}, expected one"
+                codes.INVALID_DOCUMENT,
+                f"{report.node} reports {len(mine)} files of {output.step}/{output.module}, expected {expected}",
             )
-        found.append(mine[0])
+        found += mine
     return found
 
 
@@ -66,23 +68,27 @@ def check_read_once(tasks: Iterable[Task], reports: Sequence[NodeReport]) -> Non
 
 
 def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[MergeGroup]:
-    """Fill merged files in lumi order up to ``max_bytes`` and ``max_events``; a file above the limits stays alone.
+    """Fill merged files in lumi order up to ``max_bytes`` and ``max_events``; a node's files above the limits stay alone.
 
-    The last one takes files from the one before until it has ``min_bytes``, as long as that one keeps as many. A unit's
-    files never leave the unit, so a small unit gives a small file.
+    What a node's processes wrote stays together, as if it were one file: a merged file names the pieces of whole nodes. The last
+    one takes from the one before until it has ``min_bytes``, as long as that one keeps as many. A unit's files never leave the
+    unit, so a small unit gives a small file.
     """
-    groups: list[list[UnmergedFile]] = []
+    nodes: dict[str, list[UnmergedFile]] = {}
     for file in sorted(files, key=_position):
-        if groups and _fits([*groups[-1], file], limits):
-            groups[-1].append(file)
+        nodes.setdefault(file.node, []).append(file)
+    groups: list[list[list[UnmergedFile]]] = []
+    for mine in nodes.values():
+        if groups and _fits([*groups[-1], mine], limits):
+            groups[-1].append(mine)
         else:
-            groups.append([file])
+            groups.append([mine])
     if len(groups) > 1:
         _fill_last(groups[-2], groups[-1], limits)
-    return [MergeGroup(tuple(group)) for group in groups]
+    return [MergeGroup(tuple(file for mine in group for file in mine)) for group in groups]
 
 
-def _fill_last(before: list[UnmergedFile], last: list[UnmergedFile], limits: MergeLimits) -> None:
+def _fill_last(before: list[list[UnmergedFile]], last: list[list[UnmergedFile]], limits: MergeLimits) -> None:
     while (
         _bytes(last) < limits.min_bytes
         and len(before) > 1
@@ -92,12 +98,12 @@ def _fill_last(before: list[UnmergedFile], last: list[UnmergedFile], limits: Mer
         last.insert(0, before.pop())
 
 
-def _bytes(files: list[UnmergedFile]) -> int:
-    return sum(file.size_bytes for file in files)
+def _bytes(nodes: list[list[UnmergedFile]]) -> int:
+    return sum(file.size_bytes for files in nodes for file in files)
 
 
-def _fits(files: list[UnmergedFile], limits: MergeLimits) -> bool:
-    return _bytes(files) <= limits.max_bytes and sum(f.events for f in files) <= limits.max_events
+def _fits(nodes: list[list[UnmergedFile]], limits: MergeLimits) -> bool:
+    return _bytes(nodes) <= limits.max_bytes and sum(file.events for files in nodes for file in files) <= limits.max_events
 
 
 def _position(file: UnmergedFile) -> tuple[tuple[int, int], str]:

@@ -9,7 +9,9 @@ fail() { echo "cmssw_run.sh: $*" >&2; exit 97; }
 export SCRAM_ARCH=$arch
 source "${VO_CMS_SW_DIR:-/cvmfs/cms.cern.ch}/cmsset_default.sh" || fail "cmsset_default.sh failed"
 mkdir -p "$area" && cd "$area" || fail "cannot use $area"
-[ -d "$release" ] || scramv1 project CMSSW "$release" || fail "no release $release for $arch"
+exec 9>.lock && flock 9 || fail "cannot lock $area"  # others may want the same release at the same time
+[ -d "$release" ] || scramv1 project CMSSW "$release" 9>&- || fail "no release $release for $arch"
+exec 9>&-
 cd "$release" || fail "scram made no $release"
 environment=$(scramv1 runtime -sh) || fail "scram runtime failed in $release"
 eval "$environment"

@@ -5,7 +5,7 @@ cmsRun ends with 0 after skipping a file or reading nothing; here both are failu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..contract import codes
@@ -13,7 +13,7 @@ from ..contract.codes import PayloadError
 from ..contract.documents import UnitJob
 from ..contract.lumis import LumiSet, describe, lumi_set
 from ..contract.reports import Processed, ReadFile
-from .fjr import FrameworkReport, OutputFileReport
+from .fjr import FrameworkReport, InputFileReport
 from .gathering import GatheredFile
 
 
@@ -23,18 +23,29 @@ def _read_file(lfn: str, events: int, first_event: int | None = None) -> ReadFil
     return ReadFile(lfn, events, first_event, last_event)
 
 
-def processed_by(report: FrameworkReport) -> Processed:
-    """What the first step of a job processed.
+def processed_by(reports: Sequence[FrameworkReport]) -> Processed:
+    """What the first step of a job processed, by the reports of all its processes.
 
     Generation has no input file: its events are cmsRun's own count (before any filter), its lumis those of the outputs.
     """
-    inputs = report.primary_inputs
-    if inputs:
-        lumis = {lumi for file in inputs for lumi in lumi_set(file.lumis)}
-        return Processed(sum(f.events_read for f in inputs), lumis, tuple(_read_file(f.lfn, f.events_read) for f in inputs))
+    if any(report.primary_inputs for report in reports):
+        return _read([(file, file.lfn) for report in reports for file in report.primary_inputs])
+    lumis = {lumi for report in reports for file in report.outputs for lumi in lumi_set(file.lumis)}
+    return Processed(sum(_generated(report) for report in reports), lumis, ())
+
+
+def _generated(report: FrameworkReport) -> int:
     counted = report.metric("ProcessingSummary", "NumberEvents")
-    events = int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
-    return Processed(events, {lumi for file in report.outputs for lumi in lumi_set(file.lumis)}, ())
+    return int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
+
+
+def _read(inputs: Sequence[tuple[InputFileReport, str]], starts: Mapping[str, int | None] | None = None) -> Processed:
+    """Input files by their LFNs; of one that several processes read a part of, the parts together."""
+    events: dict[str, int] = {}
+    for file, lfn in inputs:
+        events[lfn] = events.get(lfn, 0) + file.events_read
+    files = tuple(_read_file(lfn, number, (starts or {}).get(lfn)) for lfn, number in events.items())
+    return Processed(sum(events.values()), {lumi for file, _ in inputs for lumi in lumi_set(file.lumis)}, files)
 
 
 def with_ranges(done: Processed, job: UnitJob) -> Processed:
@@ -43,20 +54,16 @@ def with_ranges(done: Processed, job: UnitJob) -> Processed:
     return replace(done, files=tuple(_read_file(file.lfn, file.events, starts.get(file.lfn)) for file in done.files))
 
 
-def read_gathered(report: FrameworkReport, gathered: Sequence[GatheredFile]) -> Processed:
-    """What the first step of a later task read. cmsRun opened paths; the files go by their LFNs here."""
+def read_gathered(reports: Sequence[FrameworkReport], gathered: Sequence[GatheredFile]) -> Processed:
+    """What a step read of files of an earlier one. cmsRun opened paths; the files go by their LFNs here."""
     lfns = {str(file.path.resolve()): file.lfn for file in gathered}
     starts = {file.lfn: file.part.first_event for file in gathered if file.part is not None}
-    inputs = report.primary_inputs
-    files = []
-    for file in inputs:
-        lfn = lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)
-        files.append(_read_file(lfn, file.events_read, starts.get(lfn)))
-    return Processed(sum(f.events for f in files), {lumi for f in inputs for lumi in lumi_set(f.lumis)}, tuple(files))
+    inputs = [file for report in reports for file in report.primary_inputs]
+    return _read([(file, lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)) for file in inputs], starts)
 
 
 def check_gathered(gathered: Sequence[GatheredFile], done: Processed, step: str) -> None:
-    """Refuse a first step of a later task that did not read each file, or its part of one, or read another one."""
+    """Refuse a step that did not read each file of an earlier one, or its part of one, or read another one."""
     _same_files(step, {file.lfn for file in gathered}, {file.lfn for file in done.files})
     wanted = {file.lfn: file for file in gathered}
     for file in done.files:
@@ -99,12 +106,6 @@ def check_first_step(job: UnitJob, done: Processed, step: str) -> None:
     else:
         _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
         _same_events(step, sum(_events_of(file.first_event, file.last_event, file.events) for file in job.files), done.events)
-
-
-def check_next_step(source: OutputFileReport, done: Processed, step: str) -> None:
-    """Refuse a later step that did not read exactly the file of the step before it."""
-    _same_events(step, source.events, done.events)
-    _same_lumis(step, lumi_set(source.lumis), done.lumis)
 
 
 def _events_of(first: int | None, last: int | None, events: int) -> int:

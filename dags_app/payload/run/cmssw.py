@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..contract import codes
 from ..contract.codes import PayloadError
 from . import processes
-from .processes import Finished
+from .processes import Command, Finished
 from .psets import copy_program
 
 CVMFS = Path("/cvmfs/cms.cern.ch")
@@ -27,10 +28,19 @@ def run_in_release(
 
     PayloadError when neither CVMFS nor PATH has the program, or when the release cannot be set up.
     """
+    return run_side_by_side(command, release, scram_arch, [directory], work, variables)[0]
+
+
+def run_side_by_side(
+    command: list[str],
+    release: str,
+    scram_arch: tuple[str, ...],
+    directories: Sequence[Path],
+    work: Path,
+    variables: dict[str, str],
+) -> tuple[Finished, ...]:
+    """Run ``command`` in each of ``directories`` at the same time, as ``run_in_release`` does; one that fails ends the others."""
     program = command[0]
-    scratch = work / "tmp"
-    scratch.mkdir(exist_ok=True)
-    environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
     from_cvmfs = CVMFS.is_dir()
     if from_cvmfs:
         script = work / "cmssw_run.sh"
@@ -41,8 +51,14 @@ def run_in_release(
             codes.EXECUTABLE_NOT_FOUND,
             f"{program} was not found: {CVMFS} is not mounted, and no {program} is on PATH ({os.environ.get('PATH', '')})",
         )
-    finished = processes.run_measured(command, directory, environment, directory / Path(program).name)
-    if from_cvmfs and finished.exit_code == _SETUP_FAILED:
+    commands = []
+    for directory in directories:
+        scratch = work / "tmp" / directory.name
+        scratch.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
+        commands.append(Command(command, directory, environment, directory / Path(program).name))
+    finished = processes.run_measured(commands)
+    if from_cvmfs and any(each.exit_code == _SETUP_FAILED for each in finished):
         raise PayloadError(codes.CMSSW_SETUP_FAILED, f"{release} could not be set up: see {program}.stderr")
     return finished
 

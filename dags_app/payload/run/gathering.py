@@ -6,6 +6,7 @@ does for the merge. The file is transferred to the job.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -18,7 +19,7 @@ from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import Counts
 from ..contract.reading import Value, load_document
 from ..contract.reports import accepted_report
-from .shares import Part, part_of
+from .shares import Held, Part, parts_of
 from .storage import Volume
 
 
@@ -38,36 +39,35 @@ class GatheredFile:
 def gather(directory: Path, node: str) -> int:
     """Write ``<node>.input.json`` in the unit's ``directory``; 0.
 
-    PayloadError when an upstream node has no accepted report, one from another site, or not exactly one file to read. Only a
-    node that had nothing to do itself left none.
+    PayloadError when an upstream node has no accepted report, one from another site, or not as many files to read as its step
+    ran processes. Only a node that had nothing to do itself left none.
     """
     job, unit = documents.read_job(directory.parent), documents.read_unit(directory)
     unit_job, site = unit.job(node), scripts.elected_site(directory)
     task = job.task(unit_job.task)
     found, idle = [], []
     for upstream in unit_job.reads:
-        file = _file_of(directory, unit, task, upstream, site)
-        if file is None:
-            idle.append(upstream)
-        else:
-            found.append(file)
+        files_of_node = _files_of(directory, unit, task, upstream, site)
+        found += files_of_node
+        idle += [] if files_of_node else [upstream]
     document = {"schema": NODE_INPUT_SCHEMA, "unit": unit.unit, "node": node, "files": found, "idle": idle}
     files.write_json(directory / node_input_name(node), document)
     return 0
 
 
-def _file_of(directory: Path, unit: UnitDocument, task: Task, node: str, site: str | None) -> dict[str, Any] | None:
+def _files_of(directory: Path, unit: UnitDocument, task: Task, node: str, site: str | None) -> list[dict[str, Any]]:
     report, accepted = accepted_report(directory, unit, node, site)
     if accepted.idle:
-        return None
+        return []
     mine = [item for item in report["outputs"].items() if (item["step"].text(), item["module"].text()) == _read_by(task)]
-    if len(mine) != 1:
+    expected = accepted.processes_of(task.input_step or "")
+    if len(mine) != expected:
         raise PayloadError(
             codes.INVALID_DOCUMENT,
-            f"{node} reports {len(mine)} files of {task.input_step}/{task.input_module} for task {task.name}, expected one",
+            f"{node} reports {len(mine)} files of {task.input_step}/{task.input_module}, task {task.name} reads {expected}",
         )
     copied = ("lfn", "size_bytes", "adler32", "events", "lumis", "parents")
-    return {"node": node, **{name: mine[0][name].raw for name in copied}}
+    return [{"node": node, **{name: item[name].raw for name in copied}} for item in mine]
 
 
 def _read_by(task: Task) -> tuple[str, str]:
@@ -75,23 +75,34 @@ def _read_by(task: Task) -> tuple[str, str]:
 
 
 def read_node_input(directory: Path, unit: UnitDocument, job: UnitJob, volume: Volume) -> tuple[GatheredFile, ...]:
-    """The files that a job is to read, at their places in the site's storage: one of each upstream node, in order.
+    """The files that a job is to read, at their places in the site's storage: those of each upstream node, in order.
 
     None at all when its share is empty, or the upstream nodes had nothing to do: then the job has nothing to do.
     """
     document = load_document(directory / node_input_name(job.node), NODE_INPUT_SCHEMA)
     if (document["unit"].text(), document["node"].text()) != (unit.unit, job.node):
         raise document["node"].refuse(f"expected {unit.unit}/{job.node}")
-    found = tuple(_gathered(item, job.share, volume) for item in document["files"].items())
+    found = tuple(_gathered(item, volume) for item in document["files"].items())
     idle = document.get("idle")
-    nodes = [*(file.node for file in found), *(idle.texts() if idle else ())]
+    nodes = [*dict.fromkeys(file.node for file in found), *(idle.texts() if idle else ())]
     if sorted(nodes) != sorted(job.reads):
-        raise document["files"].refuse(f"expected one file of each of {', '.join(job.reads)}")
-    return tuple(file for file in found if file.part is None or not file.part.is_empty)
+        raise document["files"].refuse(f"expected the files of each of {', '.join(job.reads)}")
+    if len({file.lfn for file in found}) != len(found):
+        raise document["files"].refuse("a file is there twice")
+    return found if job.share is None else _shared(found, job.share)
 
 
-def _gathered(item: Value, share: Share | None, volume: Volume) -> GatheredFile:
-    file = read(item, GatheredFile, path=volume.path(item["lfn"].text()), part=None)
-    if share is None:
-        return file
-    return replace(file, part=part_of(file.events, file.lumis, share.part, share.parts, by_lumi=share.by_lumi))
+def _gathered(item: Value, volume: Volume) -> GatheredFile:
+    return read(item, GatheredFile, path=volume.path(item["lfn"].text()), part=None)
+
+
+def _shared(files: Sequence[GatheredFile], share: Share) -> tuple[GatheredFile, ...]:
+    """What the share is of each file, without those that it has nothing of."""
+    held = [Held(file.events, file.lumis) for file in files]
+    parts = parts_of(held, share.part, share.parts, by_lumi=share.by_lumi)
+    return in_order(replace(file, part=part) for file, part in zip(files, parts) if part is None or not part.is_empty)
+
+
+def in_order(files: Iterable[GatheredFile]) -> tuple[GatheredFile, ...]:
+    """Files without events first: cmsRun opens none after the last event that it is to read."""
+    return tuple(sorted(files, key=lambda file: file.events > 0))

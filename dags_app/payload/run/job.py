@@ -15,11 +15,12 @@ from ..contract.codes import PayloadError, exit_status
 from ..contract.journal import Journals
 from ..contract.layout import PROCESSING, SANDBOX_FILE
 from ..contract.reports import OutputRecord, Processed
+from ..contract.step_profile import read_step_profile
 from . import storage
 from .attempt import AttemptReport
 from .gathering import read_node_input
 from .processes import stop_requests_as_errors
-from .slot import read_slot
+from .slot import read_granted, read_slot
 from .steps import DoneStep, JobContext, run_chain
 
 WORK = "work"
@@ -39,7 +40,8 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
         if unit_job.reads and not gathered:
             report.processed = Processed(0, set(), ())
         else:
-            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered), volume)
+            profile, granted = read_step_profile(directory), read_granted()
+            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted), volume)
     shutil.rmtree(work, ignore_errors=True)
     return exit_status(report.exit_code)
 
@@ -75,16 +77,16 @@ def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, Done
     """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there; journal first."""
     job, report, parents = context.job, context.attempt, _parents(context)
     journals = Journals(volume.path(names.journals_lfn(job, context.unit, PROCESSING)), job.dag_id)
-    lfns = [lfn for step in done.values() for lfn in context.lfns_of(step.step).values()]
-    journal = journals.of(report.node, report.slot, lfns)
+    processes = [(step.step, number, each) for step in done.values() for number, each in enumerate(step.processes)]
+    journal = journals.of(
+        report.node, report.slot, [lfn for step, number, _ in processes for lfn in context.lfns_of(step, number).values()]
+    )
     journal.keep()
-    for step in done.values():
-        for output in job.staged_by(step.step.name).values():
-            written = step.report.output(output.module)
-            if written is None:  # steps.py has refused this already
-                raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {output.step}: no file of {output.module}")
-            lfn = context.lfns_of(step.step)[output.module]
-            stored = storage.stage_out(step.output_path(output.module), volume, lfn, report.slot.execution)
+    for step, number, process in processes:
+        lfns = context.lfns_of(step, number)
+        for module, output in job.staged_by(step.name).items():
+            written, path = process.output(module, step.name)
+            stored = storage.stage_out(path, volume, lfns[module], report.slot.execution)
             report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))
             journal.keep()
 

@@ -1,6 +1,7 @@
-"""Running a child process and measuring it: wall time, CPU and peak memory of its whole process group.
+"""Running child processes side by side and measuring each: wall time, CPU and peak memory of its whole process group.
 
-Owns the child's life: it gets its own process group, so that a payload that is told to stop takes all of it down.
+Owns the children's lives: each gets its own process group, so that a payload that is told to stop takes all of it down, and
+one that fails ends the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +30,24 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Finished:
-    """How a child ended. ``exit_code`` is 128 + the signal's number for a child that a signal ended."""
+    """How a child ended. ``exit_code`` is 128 + the signal's number for a child that a signal ended; ``stopped``: because
+    another one had failed."""
 
     exit_code: int
     wall_seconds: float
     cpu_seconds: float
     peak_rss_mb: float
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A child to run in ``directory``; its stdout goes to ``<output>.stdout``, its stderr to ``<output>.stderr``."""
+
+    words: list[str]
+    directory: Path
+    environment: dict[str, str]
+    output: Path
 
 
 @contextmanager
@@ -53,53 +66,73 @@ def stop_requests_as_errors() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run_measured(command: list[str], directory: Path, environment: dict[str, str], output: Path) -> Finished:
-    """Run ``command`` in ``directory``; its stdout goes to ``<output>.stdout``, its stderr to ``<output>.stderr``.
+def run_measured(commands: Sequence[Command]) -> tuple[Finished, ...]:
+    """Run commands side by side, and end the others as soon as one fails.
 
-    PayloadError(EXECUTABLE_NOT_FOUND) when it cannot be started. Any error raised while waiting ends the child first.
+    PayloadError(EXECUTABLE_NOT_FOUND) when one cannot be started. Any error raised while waiting ends all children first.
     """
     started = time.monotonic()
-    with Path(f"{output}.stdout").open("wb") as stdout, Path(f"{output}.stderr").open("wb") as stderr:
+    children: list[subprocess.Popen[bytes]] = []
+    sampler = _MemorySampler()
+    ended: dict[int, Finished] = {}
+    try:
+        for command in commands:
+            children.append(_start(command))
+            sampler.peaks[children[-1].pid] = 0
+        sampler.start()
+        while len(ended) < len(children):
+            pid, status, usage = os.wait4(-1, 0)
+            child = next((child for child in children if child.pid == pid), None)
+            if child is None:
+                continue  # nobody else's parent is left
+            code = os.waitstatus_to_exitcode(status)
+            child.returncode = code  # reaped above, so Popen must not wait for it
+            peak_rss_mb = max(sampler.peaks[pid], usage.ru_maxrss * 1024) / _MB
+            cpu_seconds = usage.ru_utime + usage.ru_stime
+            ended[pid] = Finished(codes.of_process(code), time.monotonic() - started, cpu_seconds, peak_rss_mb)
+            if code != 0:
+                for other in _end_groups(child for child in children if child.pid not in ended):
+                    wall, peak_rss_mb = time.monotonic() - started, sampler.peaks[other.pid] / _MB
+                    ended[other.pid] = Finished(codes.of_process(other.returncode), wall, 0.0, peak_rss_mb, stopped=True)
+    except BaseException:
+        _end_groups(child for child in children if child.pid not in ended)
+        raise
+    finally:
+        sampler.stop()
+    return tuple(ended[child.pid] for child in children)
+
+
+def _start(command: Command) -> subprocess.Popen[bytes]:
+    with Path(f"{command.output}.stdout").open("wb") as stdout, Path(f"{command.output}.stderr").open("wb") as stderr:
         try:
-            child = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=environment,
+            return subprocess.Popen(
+                command.words,
+                cwd=command.directory,
+                env=command.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
             )
         except OSError as error:
-            raise PayloadError(codes.EXECUTABLE_NOT_FOUND, f"{command[0]} cannot be started: {error}") from error
-    sampler = _MemorySampler(child.pid)
-    try:
-        sampler.start()
-        _, status, usage = os.wait4(child.pid, 0)
-    except BaseException:
-        _end_group(child)
-        raise
-    finally:
-        sampler.stop()
-    code = os.waitstatus_to_exitcode(status)
-    child.returncode = code  # reaped above, so Popen must not wait for it
-    return Finished(
-        exit_code=code if code >= 0 else 128 - code,
-        wall_seconds=time.monotonic() - started,
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
-        peak_rss_mb=max(sampler.peak_bytes, usage.ru_maxrss * 1024) / _MB,
-    )
+            raise PayloadError(codes.EXECUTABLE_NOT_FOUND, f"{command.words[0]} cannot be started: {error}") from error
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the child's process group: SIGTERM, a grace period, SIGKILL."""
-    _signal_group(child.pid, signal.SIGTERM)
-    try:
-        child.wait(STOP_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    _signal_group(child.pid, signal.SIGKILL)
-    child.wait()
+def _end_groups(children: Iterable[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
+    """End the process groups of children: SIGTERM to all, a grace period, SIGKILL; the children, reaped."""
+    ending = list(children)
+    for child in ending:
+        _signal_group(child.pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_GRACE_SECONDS
+    for child in ending:
+        try:
+            child.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+    for child in ending:
+        _signal_group(child.pid, signal.SIGKILL)
+        child.wait()
+    return ending
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
@@ -110,28 +143,29 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 class _MemorySampler(threading.Thread):
-    """Samples the resident memory of a process group; short processes are sampled soon, long ones rarely."""
+    """Samples the resident memory of process groups; short processes are sampled soon, long ones rarely."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.peak_bytes = 0
-        self._group = group
+        self.peaks: dict[int, int] = {}  # bytes
         self._ended = threading.Event()
 
     def run(self) -> None:
         step = 0
         while not self._ended.wait(_SAMPLE_SECONDS[min(step, len(_SAMPLE_SECONDS) - 1)]):
-            self.peak_bytes = max(self.peak_bytes, group_rss_bytes(self._group))
+            for group, size_bytes in group_rss_bytes(self.peaks).items():
+                self.peaks[group] = max(self.peaks[group], size_bytes)
             step += 1
 
     def stop(self) -> None:
         self._ended.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
 
-def group_rss_bytes(group: int) -> int:
-    """Resident memory of all processes in a process group, by ``/proc``."""
-    total = 0
+def group_rss_bytes(groups: Iterable[int]) -> dict[int, int]:
+    """Resident memory of all processes in process groups, by ``/proc``."""
+    total = dict.fromkeys(groups, 0)
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -139,6 +173,6 @@ def group_rss_bytes(group: int) -> int:
             fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue  # ended while we looked
-        if int(fields[2]) == group:
-            total += int(fields[21]) * _PAGE_BYTES
+        if int(fields[2]) in total:
+            total[int(fields[2])] += int(fields[21]) * _PAGE_BYTES
     return total

@@ -9,6 +9,7 @@ import json
 import pkgutil
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +17,27 @@ from ..contract import codes, lumis
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
+from .division import Work
+from .gathering import GatheredFile
 from .pileup import Mixing
-from .shares import Part
 
 CONFIGURATION = "PSet.py"
 FRAMEWORK_REPORT = "FrameworkJobReport.xml"
 
 
-def write_step(
-    directory: Path,
-    sandbox: Path,
-    job: JobDocument,
-    unit: UnitDocument,
-    unit_job: UnitJob,
-    step: Step,
-    sources: Sequence[Path],
-    lfns: Mapping[str, str],
-    mixing: tuple[Mixing, ...] = (),
-    part: Part | None = None,
-) -> None:
-    """Fill ``directory`` for ``step``; ``sources`` are the files of the step it reads, none for the job's own input, ``lfns``
-    those of the outputs that are staged out, by module.
+@dataclass(frozen=True)
+class Settings:
+    """How a cmsRun runs beside what it does. ``lfns``: of the outputs that are staged out, by module."""
 
-    ``part`` says what of the one source is read, None all of it.
+    threads: int
+    streams: int
+    seed: str
+    lfns: Mapping[str, str]
+    mixing: tuple[Mixing, ...] = ()
+
+
+def write_step(directory: Path, sandbox: Path, step: Step, work: Work, settings: Settings) -> None:
+    """Fill ``directory`` for one cmsRun of ``step``.
 
     PayloadError when the sandbox lacks the step's configuration.
     """
@@ -48,19 +47,17 @@ def write_step(
     shutil.copyfile(original, directory / "original.py")
     copy_program("cmssw_tweak.py", directory / "cmssw_tweak.py")
     copy_program("step_pset.py", directory / CONFIGURATION)
-    tweak = _chained_tweak(sources, part) if sources else _input_tweak(unit_job)
+    tweak = _chained_tweak(work.sources) if work.sources else _input_tweak(work.unit_job)
     tweak.update(
         {
-            "outputs": dict(lfns),
+            "outputs": {**dict.fromkeys(step.output_modules, ""), **settings.lfns},
             "global_tag": step.global_tag,
-            "threads": step.threads,
-            "streams": step.event_streams,
-            "seed": seed_of(job, unit, unit_job, step),
-            "pileup": [to_json(each) for each in mixing],
+            "threads": settings.threads,
+            "streams": settings.streams,
+            "seed": settings.seed,
+            "pileup": [to_json(each) for each in settings.mixing],
         }
     )
-    for module in step.output_modules:
-        tweak["outputs"].setdefault(module, "")
     (directory / "tweak.json").write_text(json.dumps(tweak, indent=1), encoding="utf-8")
 
 
@@ -77,13 +74,18 @@ def copy_program(name: str, target: Path) -> None:
     target.write_bytes(data)
 
 
-def _chained_tweak(sources: Sequence[Path], part: Part | None) -> dict[str, Any]:
-    files = [f"file:{source.resolve()}" for source in sources]
-    if part is None:
+def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
+    """Files of an earlier step: whole, one stretch of the events of all of them, or some of their lumis."""
+    files = [f"file:{source.path.resolve()}" for source in sources]
+    parts = [source.part for source in sources if source.part is not None]
+    if not parts:
         return _tweak(files=files)
-    if part.first_event is not None:
-        return _tweak(files=files, skip_events=part.first_event, max_events=part.events)
-    ranges = lumis.compact(part.lumis or ())
+    if any(part.first_event is not None for part in parts):
+        first = next(source for source in sources if source.events)  # those without events come before
+        events = sum(source.events if source.part is None else source.part.events or 0 for source in sources)
+        return _tweak(files=files, skip_events=first.part.first_event or 0 if first.part else 0, max_events=events)
+    wanted = {lumi for each in sources for lumi in (lumis.lumi_set(each.lumis) if each.part is None else each.part.lumis or ())}
+    ranges = lumis.compact(wanted)
     return _tweak(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -39,6 +40,25 @@ def read_slot() -> Slot:
         fence=int(_need(job, FENCE_ATTRIBUTE, "job ad: fence.dag.inc must be included by the DAG")),
         execution=uuid4().hex,
     )
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What the slot has for the job; None: the ads do not say."""
+
+    cores: int | None = None
+    memory_mb: int | None = None
+
+
+def read_granted() -> Granted:
+    """The slot's cores and memory, or what the job asked for where that is less: HTCondor limits a job by either."""
+    job, machine = _ad("_CONDOR_JOB_AD"), _ad("_CONDOR_MACHINE_AD")
+    return Granted(_least(machine.get("Cpus"), job.get("RequestCpus")), _least(machine.get("Memory"), job.get("RequestMemory")))
+
+
+def _least(*texts: str | None) -> int | None:
+    """The smallest of those that are whole numbers; a job may ask by an expression."""
+    return min((int(text) for text in texts if text and text.isdigit()), default=None)
 
 
 def ads() -> list[tuple[str, bytes]]:

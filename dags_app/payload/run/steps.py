@@ -1,25 +1,31 @@
-"""Running the steps of a job, one cmsRun after the other. Owns the order of checks after each, and the step's exit code.
+"""Running the steps of a job, one after the other, each as one cmsRun or as several side by side. Owns the order of checks
+after each, and the step's exit code.
 
-After a step, in this order: did cmsRun end well, is its report whole, was a file skipped, was exactly the work done, are
-the outputs there. The first that fails ends the job.
+After a step, in this order: did every cmsRun end well, is its report whole, was a file skipped, was exactly its work done, are
+its outputs there; and last, did all of them together do the step's work. The first that fails ends the job.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, files, names
 from ..contract.codes import PayloadError
 from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
 from ..contract.reports import Processed, StepRecord
+from ..contract.step_profile import StepProfile, StepRun
 from . import checks, fjr, psets
 from .attempt import AttemptReport
-from .cmssw import run_in_release
+from .cmssw import run_side_by_side
+from .division import Division, Work, divide
 from .fjr import FrameworkReport, OutputFileReport
 from .gathering import GatheredFile
-from .pileup import Mixing, mixing_of
+from .pileup import mixing_of
 from .processes import Finished
+from .slot import Granted
 
 _ERROR_LINES = 40
 
@@ -28,17 +34,39 @@ _UNREPORTED = {code & 0xFF: code for code in (codes.CONFIG_NOT_FOUND, codes.CONF
 
 
 @dataclass(frozen=True)
-class DoneStep:
-    """A step that ended well: its directory and its report."""
+class Process:
+    """A cmsRun that has ended: what it was to do, where it ran, and its report."""
 
-    step: Step
+    work: Work
     directory: Path
+    finished: Finished
     report: FrameworkReport
 
     def output_path(self, module: str) -> Path:
         """The file an output module wrote."""
         written = self.report.output(module)
         return self.directory / (written.pfn.rpartition("file:")[2] if written and written.pfn else f"{module}.root")
+
+    def output(self, module: str, step: str) -> tuple[OutputFileReport, Path]:
+        """What an output module wrote, and where; PayloadError when the report has no such file."""
+        written = self.report.output(module)
+        if written is None:
+            text = f"step {step}: the framework report has no file of output module {module}"
+            raise PayloadError(codes.OUTPUT_NOT_REPORTED, text)
+        return written, self.output_path(module)
+
+
+@dataclass(frozen=True)
+class DoneStep:
+    """A step that ended well, by its processes."""
+
+    step: Step
+    processes: tuple[Process, ...]
+
+    def as_sources(self, module: str) -> tuple[GatheredFile, ...]:
+        """The files of an output module, for a step that reads them."""
+        found = [process.output(module, self.step.name) for process in self.processes]
+        return tuple(GatheredFile("", str(path), path, written.events, written.lumis, ()) for written, path in found)
 
 
 @dataclass(frozen=True)
@@ -51,13 +79,15 @@ class JobContext:
     sandbox: Path
     work: Path
     attempt: AttemptReport
-    gathered: tuple[GatheredFile, ...] = ()  # what a job of a later task reads
+    gathered: tuple[GatheredFile, ...]  # what a job of a later task reads
+    profile: StepProfile
+    granted: Granted
 
-    def lfns_of(self, step: Step) -> dict[str, str]:
-        """LFNs of what a step stages out, by module; of this start of the job only."""
+    def lfns_of(self, step: Step, number: int) -> dict[str, str]:
+        """LFNs of what the ``number``-th process of a step stages out, by module; of this start of the job only."""
         execution = self.attempt.slot.execution
         return {
-            module: names.unmerged_lfn(self.job, self.unit, self.unit_job.node, output, execution)
+            module: names.unmerged_lfn(self.job, self.unit, self.unit_job.node, output, execution, number)
             for module, output in self.job.staged_by(step.name).items()
         }
 
@@ -77,44 +107,54 @@ def run_chain(context: JobContext) -> dict[str, DoneStep]:
 
 
 def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> DoneStep:
-    directory = context.attempt.steps_directory / f"step{step.number}_{step.name}"
-    directory.mkdir(parents=True)
-    if upstream is not None:
-        sources = [upstream.output_path(step.input_module or "")]
-    else:
-        sources = [file.path for file in context.gathered]
-    part = context.gathered[0].part if upstream is None and context.gathered else None  # only a single file is divided
-    lfns, mixing = context.lfns_of(step), _mixing(context, step)
-    psets.write_step(directory, context.sandbox, context.job, context.unit, context.unit_job, step, sources, lfns, mixing, part)
-    finished = run_in_release(
-        ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION],
-        step.cmssw_version,
-        step.scram_arch,
-        directory,
-        context.work,
-        {"WMS2_NODE": context.attempt.node, "WMS2_ATTEMPT": str(context.attempt.attempt), "WMS2_STEP": step.name},
-    )
-    report = fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT)
-    code = exit_code_of(finished, report)
-    context.attempt.steps.append(_record(step, finished, report, code, directory))
+    sources = context.gathered if upstream is None else upstream.as_sources(step.input_module or "")
+    work = Work(context.unit_job, sources)
+    run = context.profile.steps.get(step.name) or StepRun(1, step.threads)
+    division = divide(context.job, step, work, run, context.granted)
+    processes = _run_processes(context, step, run.threads, division)
+    ended = [(exit_code_of(each.finished, each.report), each) for each in processes if not each.finished.stopped]
+    failed = [(code, each) for code, each in ended if code != codes.SUCCESS]
+    code, process = min(failed, key=lambda pair: pair[1].finished.exit_code == 0, default=(codes.SUCCESS, processes[0]))
+    context.attempt.steps.append(_record(step, run.threads, processes, code, division.undivided))
     if upstream is None:
-        context.attempt.processed = _processed(context, report)
+        context.attempt.processed = _processed(processes, work)
     if code != codes.SUCCESS:
-        raise PayloadError(code, f"step {step.name}: {_explain(finished, report, directory)}")
-    _check(context, step, upstream, report, directory)
-    return DoneStep(step, directory, report)
+        raise PayloadError(code, f"step {step.name}: {_explain(process)}")
+    for each in processes:
+        _check(context, step, each)
+    if len(processes) > 1:
+        _check_work(work, _processed(processes, work), step)
+    return DoneStep(step, processes)
 
 
-def _processed(context: JobContext, report: FrameworkReport) -> Processed:
-    if context.gathered:
-        return checks.read_gathered(report, context.gathered)
-    return checks.with_ranges(checks.processed_by(report), context.unit_job)
+def _run_processes(context: JobContext, step: Step, threads: int, division: Division) -> tuple[Process, ...]:
+    """Run the parts of a step's work side by side, each in a directory of its own."""
+    attempt, count = context.attempt, len(division.works)
+    directories = []
+    for number, work in enumerate(division.works):
+        directory = attempt.steps_directory / f"step{step.number}_{step.name}{f'.{number}' if count > 1 else ''}"
+        directory.mkdir(parents=True)
+        directories.append(directory)
+        seed = psets.seed_of(context.job, context.unit, context.unit_job, step) + (f"/{number}/{count}" if count > 1 else "")
+        mixing = mixing_of(attempt.directory, context.job, work.unit_job, step, site=attempt.slot.site, seed=seed)
+        streams = step.event_streams if threads == step.threads else min(step.event_streams, threads)
+        settings = psets.Settings(threads, streams, seed, context.lfns_of(step, number), mixing)
+        psets.write_step(directory, context.sandbox, step, work, settings)
+    command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
+    variables = {"WMS2_NODE": attempt.node, "WMS2_ATTEMPT": str(attempt.attempt), "WMS2_STEP": step.name}
+    finished = run_side_by_side(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
+    return tuple(
+        Process(work, directory, each, fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT))
+        for work, directory, each in zip(division.works, directories, finished)
+    )
 
 
-def _mixing(context: JobContext, step: Step) -> tuple[Mixing, ...]:
-    attempt = context.attempt
-    seed = psets.seed_of(context.job, context.unit, context.unit_job, step)
-    return mixing_of(attempt.directory, context.job, context.unit_job, step, site=attempt.slot.site, seed=seed)
+def _processed(processes: Sequence[Process], work: Work) -> Processed:
+    """What processes did of some work."""
+    reports = [process.report for process in processes]
+    if work.sources:
+        return checks.read_gathered(reports, work.sources)
+    return checks.with_ranges(checks.processed_by(reports), work.unit_job)
 
 
 def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
@@ -130,55 +170,75 @@ def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
     return codes.SUCCESS if report.complete else codes.NO_FRAMEWORK_REPORT
 
 
-def _record(step: Step, finished: Finished, report: FrameworkReport, code: int, directory: Path) -> StepRecord:
+def _record(step: Step, threads: int, processes: Sequence[Process], code: int, undivided: str) -> StepRecord:
     """Times and memory are cmsRun's own figures where it gave them, else what the payload measured."""
-    done = checks.processed_by(report)
-    peak_rss_mb = report.metric("ApplicationMemory", "PeakValueRss") or finished.peak_rss_mb
-    paths = {file.module: DoneStep(step, directory, report).output_path(file.module) for file in report.outputs}
+    measured = [_Measured.of(process) for process in processes]
+    done = checks.processed_by([process.report for process in processes])
+    written: dict[str, int] = {}
+    for process in processes:
+        for module in (file.module for file in process.report.outputs if process.output_path(file.module).is_file()):
+            written[module] = written.get(module, 0) + process.output_path(module).stat().st_size
     return StepRecord(
         number=step.number,
         name=step.name,
         exit_code=code,
-        wall_seconds=report.metric("Timing", "TotalJobTime") or finished.wall_seconds,
-        cpu_seconds=report.metric("Timing", "TotalJobCPU") or finished.cpu_seconds,
-        threads=step.threads,
-        peak_rss_mb=peak_rss_mb,
-        slot_rss_mb=peak_rss_mb,
-        bytes_written={module: path.stat().st_size for module, path in paths.items() if path.is_file()},
+        wall_seconds=max(each.wall_seconds for each in measured),
+        cpu_seconds=sum(each.cpu_seconds for each in measured),
+        threads=threads,
+        peak_rss_mb=max(each.peak_rss_mb for each in measured),
         events_read=done.events,
-        events_written=max((file.events for file in report.outputs), default=0),
-        skipped_files=report.skipped_files,
-        input_files=tuple(file.lfn or file.pfn for file in report.read_files),
+        events_written=sum(max((file.events for file in process.report.outputs), default=0) for process in processes),
+        skipped_files=_once(lfn for process in processes for lfn in process.report.skipped_files),
+        input_files=_once(file.lfn or file.pfn for process in processes for file in process.report.read_files),
+        processes=len(processes),
+        slot_rss_mb=sum(each.peak_rss_mb for each in measured),
+        bytes_written=written,
+        undivided=undivided,
     )
 
 
-def _explain(finished: Finished, report: FrameworkReport, directory: Path) -> str:
+class _Measured(NamedTuple):
+    """What one process took. cmsRun counts its time from when it has read its configuration."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_rss_mb: float
+
+    @classmethod
+    def of(cls, process: Process) -> _Measured:
+        report, finished = process.report, process.finished
+        return cls(
+            report.metric("Timing", "TotalJobTime") or finished.wall_seconds,
+            report.metric("Timing", "TotalJobCPU") or finished.cpu_seconds,
+            report.metric("ApplicationMemory", "PeakValueRss") or finished.peak_rss_mb,
+        )
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _explain(process: Process) -> str:
+    report = process.report
     if report.errors:
         return f"{report.errors[0].kind}: {report.errors[0].text}"
-    tail = files.tail_text(directory / "cmsRun.stderr", _ERROR_LINES)
-    return f"cmsRun ended with {finished.exit_code}; {report.problem or 'its report names no error'}\n{tail}"
+    tail = files.tail_text(process.directory / "cmsRun.stderr", _ERROR_LINES)
+    return f"cmsRun ended with {process.finished.exit_code}; {report.problem or 'its report names no error'}\n{tail}"
 
 
-def _check(context: JobContext, step: Step, upstream: DoneStep | None, report: FrameworkReport, directory: Path) -> None:
-    checks.check_not_skipped(report, step.name)
-    done = checks.processed_by(report)
-    if upstream is None and context.gathered:
-        checks.check_gathered(context.gathered, checks.read_gathered(report, context.gathered), step.name)
-    elif upstream is None:
-        checks.check_first_step(context.unit_job, done, step.name)
-    else:
-        checks.check_next_step(_need_output(upstream.report, step.input_module or "", step.name), done, step.name)
+def _check(context: JobContext, step: Step, process: Process) -> None:
+    checks.check_not_skipped(process.report, step.name)
+    _check_work(process.work, _processed([process], process.work), step)
     needed = set(context.job.staged_by(step.name))
     needed.update(s.input_module for s in context.job.steps if s.input_step == step.name and s.input_module)
     for module in sorted(needed):
-        _need_output(report, module, step.name)
-        path = DoneStep(step, directory, report).output_path(module)
+        _, path = process.output(module, step.name)
         if not path.is_file() or path.stat().st_size == 0:
             raise PayloadError(codes.OUTPUT_NOT_FOUND, f"step {step.name}: output {path.name} of {module} is missing or empty")
 
 
-def _need_output(report: FrameworkReport, module: str, step: str) -> OutputFileReport:
-    written = report.output(module)
-    if written is None:
-        raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"step {step}: the framework report has no file of output module {module}")
-    return written
+def _check_work(work: Work, done: Processed, step: Step) -> None:
+    if work.sources:
+        checks.check_gathered(work.sources, done, step.name)
+    else:
+        checks.check_first_step(work.unit_job, done, step.name)
