@@ -141,7 +141,8 @@ def _run_processes(context: JobContext, step: Step, threads: int, division: Divi
         settings = psets.Settings(threads, streams, seed, context.lfns_of(step, number), mixing)
         psets.write_step(directory, context.sandbox, step, work, settings)
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
-    variables = {"WMS2_NODE": attempt.node, "WMS2_ATTEMPT": str(attempt.attempt), "WMS2_STEP": step.name}
+    told = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}
+    variables = {f"WMS2_{name}": str(value) for name, value in told.items()}
     finished = run_side_by_side(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
     return tuple(
         Process(work, directory, each, fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT))

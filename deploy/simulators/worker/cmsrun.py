@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -65,8 +66,13 @@ def _run(plan: Plan, started: float, report: Path | None) -> Outcome:
     if failure is not None:
         events = events.take(slice(0, failure.at_event))
     print(f"{time.strftime('%d-%b-%Y %H:%M:%S')} simulated {plan.process_name}: {len(events)} events", flush=True)
-    taken = profile.run_loop(plan.profile, len(events), plan.threads)
-    outcome = Outcome(plan, given.inputs, given.skipped, (), len(events), taken, init_seconds, pileup=pileup)
+    wanted = profile.demand(plan.profile, len(events), plan.threads, plan.seed)
+    taken = profile.run_loop(wanted, plan.threads)
+    outcome = Outcome(plan, given.inputs, given.skipped, (), len(events), taken, init_seconds, wanted.memory_mb, pileup=pileup)
+    if profile.is_over_memory(wanted):
+        if report:
+            write_report(report, render_cut_report(outcome))
+        os.kill(os.getpid(), signal.SIGKILL)
     if failure is not None and failure.kind != "exception":
         if report:
             write_report(report, render_cut_report(outcome))

@@ -36,6 +36,7 @@ class Outcome:
     events: int
     taken: Taken
     init_seconds: float
+    memory_mb: float = 0.0  # at its peak
     error: CmsException | None = None
     pileup: tuple[InputRead, ...] = ()
 
@@ -118,9 +119,9 @@ def _framework_error(error: CmsException) -> str:
 
 
 def _performance(outcome: Outcome) -> dict[str, dict[str, str]]:
-    memory, taken, events = outcome.plan.profile.memory_mb, outcome.taken, max(1, outcome.events)
+    memory, taken, events = outcome.memory_mb or outcome.plan.profile.memory_mb, outcome.taken, max(1, outcome.events)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    init_cpu = max(0.0, usage.ru_utime + usage.ru_stime - taken.cpu_seconds / max(1, outcome.plan.threads))
+    init_cpu = max(0.0, usage.ru_utime + usage.ru_stime - taken.burned_seconds)
     return {
         "ApplicationMemory": {"PeakValueRss": f"{memory:g}", "PeakValueVsize": f"{memory * 1.4:g}"},
         "Timing": {

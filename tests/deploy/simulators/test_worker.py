@@ -176,6 +176,72 @@ def test_time_and_cpu_follow_the_profile_and_the_speed(programs: Programs) -> No
     assert report.metric("ApplicationMemory", "PeakValueRss") == 700
 
 
+def measured(programs: Programs, profile: dict[str, float], threads: int = 1, **environment: str) -> tuple[float, float, float]:
+    """Wall and CPU seconds of the event loop and memory in MB of 25 events, by the simulated clock."""
+    (programs.here / "profile.json").write_text(json.dumps({"*": profile}))
+    more = f"process.options.numberOfThreads = cms.untracked.uint32({threads})"
+    clock = {"CMSSIM_CLOCK": "simulated", "CMSSIM_SPEED": "1e9", "CMSSIM_PROFILE_FILE": str(programs.here / "profile.json")}
+    status, report = programs.cmsrun(configuration("memoryMB = cms.untracked.double(1)", more), **clock, **environment)
+    assert status == 0, report.errors
+    found = report.metric("Timing", "TotalLoopTime"), report.metric("Timing", "TotalLoopCPU")
+    assert None not in found
+    return (*found, report.metric("ApplicationMemory", "PeakValueRss"))  # type: ignore[return-value]
+
+
+def machine(programs: Programs, **values: int) -> dict[str, str]:
+    (programs.here / "machine.ad").write_text("".join(f"{name} = {value}\n" for name, value in values.items()))
+    return {"_CONDOR_MACHINE_AD": str(programs.here / "machine.ad")}
+
+
+def test_threads_divide_all_but_the_serial_part_and_the_cpu_time_stays(programs: Programs) -> None:
+    profile = {"timePerEvent": 1000, "serialFraction": 0.2, "cpuEfficiency": 1.0}
+    assert [measured(programs, profile, threads)[:2] for threads in (1, 4, 8)] == [
+        (25000, 25000),
+        (10000, 25000),
+        (7500, 25000),
+    ]
+
+
+def test_more_threads_than_cores_gain_only_what_the_others_wait(programs: Programs) -> None:
+    profile, slot = {"timePerEvent": 1000, "cpuEfficiency": 0.5}, machine(programs, Cpus=4)
+    walls = [measured(programs, profile, threads, **slot)[0] for threads in (4, 8, 16)]
+    assert walls == [6250, 3125, 3125]
+    assert measured(programs, profile, 4, WMS2_PROCESSES="4", **slot)[0] == 12500, "one core for each of four processes"
+
+
+def test_memory_grows_with_threads_events_and_hours(programs: Programs) -> None:
+    profile = {"memoryMB": 500, "memoryPerThreadMB": 100, "leakPerEventMB": 2, "leakPerHourMB": 10, "timePerEvent": 288}
+    assert measured(programs, profile, 2)[2] == 500 + 2 * 100 + 25 * 2 + 10
+
+
+def test_jobs_spread_and_each_is_the_same_again(programs: Programs) -> None:
+    profile = {"timePerEvent": 100, "timeSpread": 0.3, "timeTailShare": 0.5, "memoryMB": 1000, "memorySpread": 0.2}
+    runs = [[measured(programs, profile, WMS2_NODE=f"proc_{n}") for n in range(4)] for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert len({wall for wall, *_ in runs[0]}) == len({memory for *_, memory in runs[0]}) == 4
+
+
+def test_a_run_over_the_slots_memory_is_killed_when_it_is_to_be(programs: Programs) -> None:
+    text, slot = configuration("memoryMB = cms.untracked.double(600)"), machine(programs, Memory=1000)
+    assert programs.cmsrun(text, **slot)[0] == 0
+    limit = {"CMSSIM_KILL_OVER_MEMORY": "1", **slot}
+    assert programs.cmsrun(text, **limit)[0] == 0
+    assert programs.cmsrun(text, WMS2_PROCESSES="2", **limit)[0] == -9
+
+
+def test_a_hidden_profile_goes_by_step_and_is_refused_when_it_says_nonsense(programs: Programs) -> None:
+    (programs.here / "truth.json").write_text(json.dumps({"Sim": {"memoryMB": 900}, "TEST": {"memoryMB": 800}, "*": {"pace": 1}}))
+    text, truth = (
+        configuration("memoryMB = cms.untracked.double(600)"),
+        {"CMSSIM_PROFILE_FILE": str(programs.here / "truth.json")},
+    )
+    for step, memory in (("Sim", 900), ("Reco", 800)):
+        _, report = programs.cmsrun(text, WMS2_STEP=step, **truth)
+        assert report.metric("ApplicationMemory", "PeakValueRss") == memory
+    status, report = programs.cmsrun(text.replace('"TEST"', '"OTHER"'), **truth)
+    assert status == 8009 % 256 and "unknown parameters ['pace']" in report.errors[0].text
+
+
 @pytest.mark.parametrize(
     ("failure", "status"),
     [
