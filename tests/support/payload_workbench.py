@@ -134,6 +134,8 @@ class Workbench:
     variables: dict[str, str] = field(default_factory=dict)
     clusters: int = 100
     limits: Limits = LIMITS
+    cores: int = 1
+    memory_mb: int = 4000
 
     @property
     def dag(self) -> Path:
@@ -188,6 +190,11 @@ class Workbench:
             (directory / "storage.json").write_text(json.dumps(volumes))
             (self.root / "storage" / rse).mkdir(parents=True, exist_ok=True)
 
+    def profile(self, **steps: tuple[int, ...]) -> None:
+        """How steps run from now on: processes, threads and MB of one."""
+        named = {step: dict(zip(("processes", "threads", "rss_mb"), each, strict=False)) for step, each in steps.items()}
+        (self.dag / "step_profile.json").write_text(json.dumps({"schema": "wms2.step_profile/1", "version": 1, "steps": named}))
+
     def copy_to(self, root: Path) -> Workbench:
         """The same directory and storage somewhere else."""
         shutil.copytree(self.root, root, dirs_exist_ok=True)
@@ -225,13 +232,16 @@ class Workbench:
         }[command]
         if command == "job" and (self.dag / "pileup.json").is_file():
             inputs.append("../pileup.json")
+        if command == "job" and (self.dag / "step_profile.json").is_file():
+            inputs.append("../step_profile.json")
         if (self.place / f"{node}.input.json").exists():
             inputs.append(f"{node}.input.json")
         for name in inputs:
             shutil.copy(self.place / name, scratch)
         job_ad = f'ClusterId = {cluster}\nProcId = 0\nGlobalJobId = "schedd@test#{cluster}.0#1"\n'
         (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n')
-        (scratch / ".machine.ad").write_text(f'GLIDEIN_CMSSite = "{self.site}"\nCpus = 1\n')
+        machine_ad = f'GLIDEIN_CMSSite = "{self.site}"\nCpus = {self.cores}\nMemory = {self.memory_mb}\n'
+        (scratch / ".machine.ad").write_text(machine_ad)
         stderr = (self.place / f"{node}.{attempt}.err").open("wb")
         with stderr:
             process = subprocess.Popen(
