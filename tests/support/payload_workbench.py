@@ -20,6 +20,7 @@ from dags_app.payload.contract.codes import POST_CALL_AGAIN
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Limits, Rule, rule_from, rules_document
 from tests.support.payload_psets import GENERATE, READ, pset
+from tests.support.payload_schemas import validate
 from tests.support.places import ROOT
 
 SHIPPED_RULES = ROOT / "dags_app/data/failure_rules.json"
@@ -193,7 +194,9 @@ class Workbench:
     def profile(self, **steps: tuple[int, ...]) -> None:
         """How steps run from now on: processes, threads and MB of one."""
         named = {step: dict(zip(("processes", "threads", "rss_mb"), each, strict=False)) for step, each in steps.items()}
-        (self.dag / "step_profile.json").write_text(json.dumps({"schema": "wms2.step_profile/1", "version": 1, "steps": named}))
+        document = {"schema": "wms2.step_profile/1", "version": 1, "steps": named}
+        validate("step_profile", document)
+        (self.dag / "step_profile.json").write_text(json.dumps(document))
 
     def copy_to(self, root: Path) -> Workbench:
         """The same directory and storage somewhere else."""
@@ -356,3 +359,43 @@ def event_numbers(path: Path) -> list[tuple[int, int, int]]:
     with uproot.open(path) as file:
         columns = file["Events"].arrays(["run", "luminosityBlock", "event"], library="np")
     return [tuple(map(int, row)) for row in zip(columns["run"], columns["luminosityBlock"], columns["event"], strict=True)]
+
+
+SHARING_DIGI, SHARING_RECO = [f"t2_{index:06d}" for index in range(3)], [f"t3_{index:06d}" for index in range(2)]
+
+
+def _part(name: str, number: int, reads: str, share: tuple[int, int, str]) -> dict[str, Any]:
+    cut = dict(zip(("part", "parts", "by"), share, strict=True))
+    return {
+        "node": name, "task": number, "events": 7, "reads": [reads], "share": cut, "generate": None, "files": [], "mask": None,
+    }  # fmt: skip
+
+
+def chain_of_shares(bench: Workbench, filter_text: str = "") -> None:
+    """One GenSim job (kept) of five lumis; three Digi nodes read it by lumi (handed on); two Reco nodes the first by events."""
+    sim, digi = ("GenSim", "SIMoutput"), ("Digi", "DIGIoutput")
+    job = job_document(
+        [
+            step(1, "GenSim", ["SIMoutput"]),
+            step(2, "Digi", ["DIGIoutput"], sim, keep_output=False),
+            step(3, "Reco", ["AODoutput"], digi),
+        ],
+        [output("GenSim", "SIMoutput", "GEN-SIM"), output("Reco", "AODoutput", "AOD")],
+    )
+    job["tasks"] = [task(1, "GenSim"), task(2, "Digi", sim), task(3, "Reco", digi)]
+    base = "/store/unmerged/Era/Primary/DIGIoutput/Proc-v1"
+    job["transient"] = [{"step": "Digi", "module": "DIGIoutput", "unmerged_lfn_base": base}]
+    nodes = [generating_node(0, 20, 4) | {"task": 1}]
+    nodes += [_part(node, 2, "proc_000000", (index, 3, "lumis")) for index, node in enumerate(SHARING_DIGI)]
+    nodes += [_part(node, 3, SHARING_DIGI[0], (index, 2, "events")) for index, node in enumerate(SHARING_RECO)]
+    whole = {"node": "t3_000002", "task": 3, "events": 7, "reads": SHARING_DIGI[1:], "generate": None, "files": [], "mask": None}
+    bench.prepare(
+        job,
+        [*nodes, whole],
+        {
+            "step1_GenSim.py": pset("SIM", GENERATE, {"SIMoutput": "GEN-SIM"}, filter_text),
+            "step2_Digi.py": pset("DIGI", READ, {"DIGIoutput": "DIGI"}),
+            "step3_Reco.py": pset("RECO", READ, {"AODoutput": "AOD"}),
+        },
+    )
+    validate("unit", bench.read("unit.json"))

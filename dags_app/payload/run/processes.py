@@ -84,7 +84,7 @@ def run_measured(commands: Sequence[Command]) -> tuple[Finished, ...]:
             pid, status, usage = os.wait4(-1, 0)
             child = next((child for child in children if child.pid == pid), None)
             if child is None:
-                continue  # nobody else's parent is left
+                continue  # an orphan that came to this process: the first one of a container
             code = os.waitstatus_to_exitcode(status)
             child.returncode = code  # reaped above, so Popen must not wait for it
             peak_rss_mb = max(sampler.peaks[pid], usage.ru_maxrss * 1024) / _MB

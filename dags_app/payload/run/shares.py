@@ -42,11 +42,6 @@ class Held(NamedTuple):
 NOTHING = Part(events=0, lumis=set())
 
 
-def part_of(events: int, counts: LumiCounts, part: int, parts: int, *, by_lumi: bool) -> Part | None:
-    """Part ``part`` (from 0) of ``parts`` of a file; None: all of it. When nothing can be divided, that is the first part."""
-    return parts_of([Held(events, counts)], part, parts, by_lumi=by_lumi)[0]
-
-
 def parts_of(files: Sequence[Held], part: int, parts: int, *, by_lumi: bool) -> list[Part | None]:
     """What part ``part`` (from 0) of ``parts`` of some files, taken one after the other, is of each of them; None: all of it.
 

@@ -102,5 +102,8 @@ def cgroup_peak_mb() -> int | None:
         base, name = ("/sys/fs/cgroup", "memory.peak") if unified else ("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes")
         file = Path(base + path) / name
         if (unified or "memory" in controllers.split(",")) and file.is_file():
-            return int(file.read_text(encoding="utf-8")) // (1024 * 1024)
+            try:
+                return int(file.read_text(encoding="utf-8")) // (1024 * 1024)
+            except (OSError, ValueError):
+                return None  # no reason to lose the report
     return None

@@ -209,10 +209,14 @@ class _Measured(NamedTuple):
     def of(cls, process: Process) -> _Measured:
         report, finished = process.report, process.finished
         return cls(
-            report.metric("Timing", "TotalJobTime") or finished.wall_seconds,
-            report.metric("Timing", "TotalJobCPU") or finished.cpu_seconds,
-            report.metric("ApplicationMemory", "PeakValueRss") or finished.peak_rss_mb,
+            _positive(report.metric("Timing", "TotalJobTime")) or finished.wall_seconds,
+            _positive(report.metric("Timing", "TotalJobCPU")) or finished.cpu_seconds,
+            _positive(report.metric("ApplicationMemory", "PeakValueRss")) or finished.peak_rss_mb,
         )
+
+
+def _positive(metric: float | None) -> float | None:
+    return metric if metric is not None and metric > 0 else None
 
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:

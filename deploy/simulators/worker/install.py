@@ -14,8 +14,9 @@ PROGRAMS = {"cmsRun": "cmsrun", "hadd": "hadd"}
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LAUNCHER = """#!/bin/sh
-# Simulated {program}. PYTHONPATH leads to the simulator.
+# Simulated {program}. PYTHONPATH leads to the simulator; cmssim.env beside this file may set its CMSSIM_ variables.
 unset PYTHONHOME
+if [ -f '{directory}/cmssim.env' ]; then set -a; . '{directory}/cmssim.env'; set +a; fi
 export PYTHONPATH='{root}'
 exec '{python}' -s -m deploy.simulators.worker.start {module} "$@"
 """
@@ -29,6 +30,8 @@ def install(directory: Path, python: Path) -> None:
     compileall.compile_dir(Path(__file__).parent, quiet=2)  # jobs may not be able to write beside the source
     for program, module in PROGRAMS.items():
         part = directory / f".{program}.{os.getpid()}.tmp"
-        part.write_text(_LAUNCHER.format(program=program, root=_ROOT, python=python, module=module), encoding="utf-8")
+        part.write_text(
+            _LAUNCHER.format(program=program, root=_ROOT, python=python, module=module, directory=directory), encoding="utf-8"
+        )
         part.chmod(0o755)
         part.replace(directory / program)

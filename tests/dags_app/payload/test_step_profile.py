@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from dags_app.manifest import read_manifest
-from tests.dags_app.payload.test_task_shares import DIGI, RECO
-from tests.dags_app.payload.test_task_shares import chain as chain_of_tasks
 from tests.support.payload_psets import GENERATE, READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import (
     HALF,
+    SHARING_DIGI,
+    SHARING_RECO,
     Workbench,
     chain,
+    chain_of_shares,
     event_numbers,
     generating_node,
     input_file,
@@ -110,14 +111,14 @@ def test_filtered_events_and_lumis_without_any_go_on_once(bench: Workbench, filt
 @pytest.mark.slow
 @pytest.mark.parametrize("filter_text", ["", HALF])
 def test_later_tasks_read_what_several_processes_left_and_divide_it_again(bench: Workbench, filter_text: str) -> None:
-    chain_of_tasks(bench, filter_text)
+    chain_of_shares(bench, filter_text)
     bench.profile(GenSim=(3, 1), Digi=(2, 1), Reco=(3, 1))
     bench.process("job", "proc_000000")
-    for node in (*DIGI, *RECO, "t3_000002"):
+    for node in (*SHARING_DIGI, *SHARING_RECO, "t3_000002"):
         assert bench.script("gather", node) == 0
         validate("node_input", bench.read(f"{node}.input.json"))
         bench.process("job", node)
-    assert len({file["lfn"] for file in bench.read(f"{DIGI[0]}.input.json")["files"]}) == 3
+    assert len({file["lfn"] for file in bench.read(f"{SHARING_DIGI[0]}.input.json")["files"]}) == 3
     assert bench.script("collect") == 0
     bench.process("merge", "merge")
     validate("manifest", bench.read("merge_output.json"))

@@ -8,52 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.payload_psets import GENERATE, READ, pset
 from tests.support.payload_schemas import validate
-from tests.support.payload_workbench import HALF, Workbench, event_numbers, generating_node, job_document, output, step, task
+from tests.support.payload_workbench import HALF, Workbench, event_numbers
+from tests.support.payload_workbench import SHARING_DIGI as DIGI
+from tests.support.payload_workbench import SHARING_RECO as RECO
+from tests.support.payload_workbench import chain_of_shares as chain
 
-EVENTS, PER_LUMI = 20, 4
+EVENTS = 20
+
 NOTHING = HALF.replace("0.5", "0.0")
-DIGI, RECO = [f"t2_{index:06d}" for index in range(3)], [f"t3_{index:06d}" for index in range(2)]
 
 pytestmark = pytest.mark.slow
-
-
-def part(name: str, number: int, reads: str, share: tuple[int, int, str]) -> dict[str, Any]:
-    cut = dict(zip(("part", "parts", "by"), share, strict=True))
-    return {
-        "node": name, "task": number, "events": 7, "reads": [reads], "share": cut, "generate": None, "files": [], "mask": None,
-    }  # fmt: skip
-
-
-def chain(bench: Workbench, filter_text: str = "") -> None:
-    """One GenSim job (kept) of five lumis; three Digi nodes read it by lumi (handed on); two Reco nodes the first by events."""
-    sim, digi = ("GenSim", "SIMoutput"), ("Digi", "DIGIoutput")
-    job = job_document(
-        [
-            step(1, "GenSim", ["SIMoutput"]),
-            step(2, "Digi", ["DIGIoutput"], sim, keep_output=False),
-            step(3, "Reco", ["AODoutput"], digi),
-        ],
-        [output("GenSim", "SIMoutput", "GEN-SIM"), output("Reco", "AODoutput", "AOD")],
-    )
-    job["tasks"] = [task(1, "GenSim"), task(2, "Digi", sim), task(3, "Reco", digi)]
-    base = "/store/unmerged/Era/Primary/DIGIoutput/Proc-v1"
-    job["transient"] = [{"step": "Digi", "module": "DIGIoutput", "unmerged_lfn_base": base}]
-    nodes = [generating_node(0, EVENTS, PER_LUMI) | {"task": 1}]
-    nodes += [part(node, 2, "proc_000000", (index, 3, "lumis")) for index, node in enumerate(DIGI)]
-    nodes += [part(node, 3, DIGI[0], (index, 2, "events")) for index, node in enumerate(RECO)]
-    whole = {"node": "t3_000002", "task": 3, "events": 7, "reads": DIGI[1:], "generate": None, "files": [], "mask": None}
-    bench.prepare(
-        job,
-        [*nodes, whole],
-        {
-            "step1_GenSim.py": pset("SIM", GENERATE, {"SIMoutput": "GEN-SIM"}, filter_text),
-            "step2_Digi.py": pset("DIGI", READ, {"DIGIoutput": "DIGI"}),
-            "step3_Reco.py": pset("RECO", READ, {"AODoutput": "AOD"}),
-        },
-    )
-    validate("unit", bench.read("unit.json"))
 
 
 def run(bench: Workbench) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Share
-from dags_app.payload.run.shares import part_of
+from dags_app.payload.run.shares import Held, parts_of
 from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
 from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, task_resources
@@ -113,7 +113,7 @@ def test_every_event_and_lumi_that_is_really_there_is_read_by_exactly_one_of_the
 ) -> None:
     """Whatever the level before was expected to make: filters leave fewer events, and none in some lumis."""
     events = sum(number or 0 for _, number in held) + (unknown if any(number is None for _, number in held) else 0)
-    dealt = [part_of(events, {1: dict(held)}, part, parts, by_lumi=by_lumi) for part in range(parts)]
+    dealt = [parts_of([Held(events, {1: dict(held)})], part, parts, by_lumi=by_lumi)[0] for part in range(parts)]
     if None in dealt:  # nothing to divide: the first takes the file whole
         assert dealt[0] is None and (not by_lumi or not held)
         assert all(part is not None and part.is_empty for part in dealt[1:])
@@ -133,7 +133,8 @@ def test_equal_lumis_are_dealt_out_as_the_planner_counted_on(lumis: int, per_job
     plan = LevelPlan(2, 1, SplittingAlgo.LUMI_BASED, per_job, Fraction(1))
     (level,) = unit([100 * lumis], (plan,), lumis).levels
     parts = len(level.nodes)
-    dealt = [part_of(100 * lumis, {1: dict.fromkeys(range(lumis), 100)}, part, parts, by_lumi=True) for part in range(parts)]
+    file = Held(100 * lumis, {1: dict.fromkeys(range(lumis), 100)})
+    dealt = [parts_of([file], part, parts, by_lumi=True)[0] for part in range(parts)]
     assert parts == -(-lumis // per_job)
     if parts > 1:
         assert [node.events for node in level.nodes] == [part.events for part in dealt if part is not None]

@@ -229,6 +229,14 @@ def test_a_run_over_the_slots_memory_is_killed_when_it_is_to_be(programs: Progra
     assert programs.cmsrun(text, WMS2_PROCESSES="2", **limit)[0] == -9
 
 
+def test_a_file_beside_the_programs_sets_their_variables_while_a_pool_runs(programs: Programs, tmp_path: Path) -> None:
+    own = Programs(tmp_path / "bin", programs.here)
+    install(own.bin, Path(sys.executable))
+    (own.bin / "cmssim.env").write_text("CMSSIM_CLOCK=simulated\nCMSSIM_SPEED=1e9\n")
+    _, report = own.cmsrun(configuration("timePerEvent = cms.untracked.double(3600)"))
+    assert report.metric("Timing", "TotalLoopTime") == 25 * 3600
+
+
 def test_a_hidden_profile_goes_by_step_and_is_refused_when_it_says_nonsense(programs: Programs) -> None:
     (programs.here / "truth.json").write_text(json.dumps({"Sim": {"memoryMB": 900}, "TEST": {"memoryMB": 800}, "*": {"pace": 1}}))
     text, truth = (
