@@ -1,0 +1,501 @@
+"""How a round or a rescue is sized from what earlier jobs measured: slots, splitting, work units, how steps run inside a slot.
+
+Pure: a sizing follows from the request's own figures and all measurements, never from the sizing before it. A task of which too
+few jobs were measured keeps the request's figures. ``step_model`` says what a step is expected to take. Spec 5; ADR 0070.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, log2, prod, sqrt
+from typing import Any, NamedTuple
+
+from dags_app.payload.contract.step_profile import StepProfile, StepRun
+from dags_app.planning.levels import FIRST_TASK, level_plans
+from dags_app.planning.measured import Decision, Pins, Sizing, SizingLimits, StepMeasured
+from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
+from dags_app.planning.splitters.rounding import round_to_lumis
+from dags_app.planning.step_model import THREAD_MB, Layout, StepModel
+
+#: Part of the longest wall time that the p95 job may be expected to take.
+WALL_ROOM = 0.9
+#: A leak that nobody has seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
+#: only get longer while that fits what is asked for: five lengths, where nothing but the margin of 20 % is to spare.
+_UNSEEN_LEAK = 0.05
+#: A step that is split stays so until its undivided efficiency is clearly above the limit.
+_STAYS_SPLIT = 1.2
+#: More processes have to bring at least this much more.
+_WORTH_SPLITTING = 1.05
+#: From here on a step has no bubbles that more threads would fill (spec 5.4).
+_SATURATED = 0.9
+
+NO_PINS = Pins()
+
+#: Step -> how it runs.
+Layouts = Mapping[str, Layout]
+
+
+class _Events(NamedTuple):
+    """Events of a job: how many it should have (infinite: not known) and may have, and what bounds each of these."""
+
+    goal: float
+    bound: str
+    most: float
+    most_by: str
+    seconds: float  # of one
+
+
+def size_round(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits, pins: Pins = NO_PINS) -> Sizing:
+    """Size the next round of a request.
+
+    Args:
+        workflow: as the request specified it, without any sizing.
+        measured: of all its rounds.
+    """
+    known = _models(measured, limits)
+    tasks = _tasks(workflow, known, limits, pins)
+    workflow, decisions = _filters(workflow, known)
+    runs: dict[str, StepRun] = {}
+    for task in tasks:
+        if not task.measured:
+            workflow = _unmeasured(workflow, task, decisions)
+            continue
+        cores = _cores(task, decisions)
+        layouts = _layouts(task, cores)
+        memory_mb = _memory(task, layouts, cores, decisions)
+        events = _events(task, layouts, cores, memory_mb)
+        sized = _resources(task, layouts, cores, memory_mb, decisions)
+        workflow = _with_task(workflow, task, sized, cores)
+        workflow = _split(workflow, task, events, decisions)
+        runs |= _runs(task, layouts, cores, memory_mb, decisions)
+    sizes = _bytes_per_event(workflow, known)
+    units = _jobs_per_work_unit(workflow, known, sizes, limits, pins)
+    return Sizing(workflow, int(units.chosen), sizes, StepProfile(steps=runs), (*decisions, units))
+
+
+def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits, pins: Pins = NO_PINS) -> Sizing:
+    """Size another submission of a DAG: only memory, inside the window of its cores, and how steps run may change.
+
+    Args:
+        workflow: as the DAG's round was planned with.
+        measured: of all rounds, also of this one.
+    """
+    known = _models(measured, limits)
+    decisions: list[Decision] = []
+    runs: dict[str, StepRun] = {}
+    for task in _tasks(workflow, known, limits, pins):
+        if task.measured:
+            cores = task.spec.resources.cores
+            task = replace(task, as_long_as_before=True)
+            layouts = _layouts(task, cores)
+            memory_mb = _memory(task, layouts, cores, decisions)
+            workflow = _with_task(workflow, task, replace(task.spec.resources, memory_mb=memory_mb), cores)
+            runs |= _runs(task, layouts, cores, memory_mb, decisions)
+    return Sizing(
+        workflow, limits.jobs_per_work_unit, _bytes_per_event(workflow, known), StepProfile(steps=runs), tuple(decisions)
+    )
+
+
+def _models(measured: Sequence[StepMeasured], limits: SizingLimits) -> dict[str, StepModel]:
+    """Step -> what is known of it, for steps of which enough jobs were measured."""
+    found: dict[str, list[StepMeasured]] = {}
+    for row in measured:
+        if row.events_read > 0 and row.wall_seconds > 0 and row.jobs > 0:
+            found.setdefault(row.step, []).append(row)
+    models = {step: StepModel(tuple(rows), limits.min_jobs) for step, rows in found.items()}
+    return {step: model for step, model in models.items() if model.jobs >= limits.min_jobs}
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task with what is known of its steps. ``most_events``: more than that no job of it can get."""
+
+    spec: TaskSpec
+    steps: tuple[StepSpec, ...]
+    models: Mapping[str, StepModel]
+    limits: SizingLimits
+    pins: Pins
+    most_events: float
+    as_long_as_before: bool = False  # a rescue: its jobs are cut already
+
+    @property
+    def measured(self) -> bool:
+        """Enough to size it."""
+        return all(step.name in self.models for step in self.steps)
+
+    @property
+    def first(self) -> StepModel:
+        return self.models[self.steps[0].name]
+
+    def reads(self, step: str) -> float:
+        """Events that a step reads of each that the first one reads."""
+        return self.models[step].events_read / self.first.events_read
+
+    def layout(self, step: StepSpec, cores: int, processes: int = 1) -> Layout:
+        """One that uses the cores, as far as the step has threads."""
+        whole = self.spec.resources.cores
+        return Layout(processes, max(min(cores // processes, cores if step.threads >= whole else step.threads), 1))
+
+    def whole(self, cores: int) -> dict[str, Layout]:
+        """No step is split."""
+        return {step.name: self.layout(step, cores) for step in self.steps}
+
+    def seconds(self, layouts: Layouts, cores: int) -> dict[str, float]:
+        """Wall seconds of each step for an event that the first one reads."""
+        return {step: self.reads(step) * self.models[step].seconds_per_event(layout, cores) for step, layout in layouts.items()}
+
+    def slow_seconds(self, layouts: Layouts, cores: int) -> float:
+        """For an event, of the p95 job."""
+        return sum(each * self.models[step].slowness() for step, each in self.seconds(layouts, cores).items())
+
+    def most(self, slow_seconds: float) -> tuple[float, str]:
+        """Events that a job may have at most."""
+        longest = WALL_ROOM * self.limits.max_wall_seconds / slow_seconds
+        return min((self.most_events, "the whole request"), (longest, "max_wall_seconds"))
+
+    def events(self, layouts: Layouts, cores: int) -> _Events:
+        """Of a job that takes as long as it should, or as pinned."""
+        seconds = sum(self.seconds(layouts, cores).values())
+        most = self.most(self.slow_seconds(layouts, cores))
+        pinned = self.pins.events_per_job if self.spec.number == FIRST_TASK else None
+        goal = min((pinned or self.limits.target_wall_seconds / seconds, ""), most)
+        return _Events(*goal, *most, seconds)
+
+    def events_per(self, what: str) -> float:
+        """Events of each piece that a splitting counts by ``what``; 0 when that is not known."""
+        if what == "events_per_job":
+            return 1.0
+        return self.first.events_per(what) if self.steps[0].name in self.models else 0.0
+
+    def lengths(self, layouts: Layouts, cores: int) -> dict[str, float]:
+        """How long each step will run in a job."""
+        if self.as_long_as_before:
+            return {step: max(self.models[step].lengths()) for step in layouts}
+        events = self.events(layouts, cores).goal
+        return {step: events * each for step, each in self.seconds(layouts, cores).items()}
+
+    def rss(self, layouts: Layouts, cores: int) -> dict[str, float]:
+        """p95 of the memory of all processes of each step."""
+        lengths = self.lengths(layouts, cores)
+        return {step: self.models[step].slot_rss(layout, lengths[step]) for step, layout in layouts.items()}
+
+    def most_mb(self, cores: int) -> float:
+        """What a job may ask for."""
+        ceiling = self.limits.max_memory_per_core_mb * cores
+        return min(max(self.pins.memory_mb or ceiling, self.limits.default_memory_per_core_mb * cores), ceiling)
+
+    def fits(self, step: str, layouts: Layouts, cores: int) -> bool:
+        """Whether the step's memory has its margin; half of it will do where just this was measured."""
+        margin = self.limits.memory_margin / (2 if self.models[step].ran(layouts[step]) else 1)
+        return self.rss(layouts, cores)[step] * (1 + margin) <= self.most_mb(cores)
+
+
+def _tasks(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: SizingLimits, pins: Pins) -> list[_Task]:
+    steps = {step.name: step for step in workflow.steps}
+    whole = TaskSpec(FIRST_TASK, "", tuple(steps), workflow.resources)
+    return [
+        _Task(
+            task,
+            tuple(steps[name] for name in task.steps),
+            {name: known[name] for name in task.steps if name in known},
+            limits,
+            pins,
+            workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf,
+        )
+        for task in workflow.tasks or (whole,)
+    ]
+
+
+def _filters(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> tuple[WorkflowSpec, list[Decision]]:
+    """The specification with the filter efficiencies that were measured."""
+    steps, decisions = [], list[Decision]()
+    for step in workflow.steps:
+        model, hinted = known.get(step.name), step.filter_efficiency
+        passes = float(f"{model.passes(hinted):.4g}") if model else hinted
+        if passes != hinted:
+            why = "events written of those read"
+            decisions.append(Decision("filter_efficiency", hinted, passes, passes, why, _task_of(workflow, step.name), step.name))
+        steps.append(replace(step, filter_efficiency=passes))
+    return replace(workflow, steps=tuple(steps)), decisions
+
+
+def _task_of(workflow: WorkflowSpec, step: str) -> int:
+    return next((task.number for task in workflow.tasks if step in task.steps), FIRST_TASK)
+
+
+def _unmeasured(workflow: WorkflowSpec, task: _Task, decisions: list[Decision]) -> WorkflowSpec:
+    """The request's own figures, but for what is pinned."""
+    given, limits, pins = task.spec.resources, task.limits, task.pins
+    least = min(task.models[step.name].jobs if step.name in task.models else 0 for step in task.steps)
+    why = f"the request's own: fewer than {limits.min_jobs} jobs measured" + (f" ({least})" if least else "")
+    cores = pins.cores or given.cores
+    floor, ceiling = limits.default_memory_per_core_mb * cores, limits.max_memory_per_core_mb * cores
+    asked = pins.memory_mb or given.memory_mb
+    memory_mb = min(max(asked, floor), ceiling)
+    bound = "" if memory_mb == asked else "default_memory_per_core_mb" if memory_mb > asked else "max_memory_per_core_mb"
+    number = task.spec.number
+    decisions += [
+        Decision("cores", given.cores, None, cores, why, number, pinned=bool(pins.cores)),
+        Decision("memory_mb", given.memory_mb, None, memory_mb, why, number, bound=bound, pinned=bool(pins.memory_mb)),
+    ]
+    workflow = _with_task(workflow, task, replace(given, cores=cores, memory_mb=memory_mb), cores)
+    if number == FIRST_TASK and (pins.events_per_job or pins.lumis_per_job):
+        events = _Events(inf, "", *task.most(given.time_per_event_seconds), given.time_per_event_seconds)
+        return _split(workflow, task, events, decisions)
+    return workflow
+
+
+def _cores(task: _Task, decisions: list[Decision]) -> int:
+    """A power of two by what the steps together keep busy, raised when their memory needs more of them."""
+    hint, pinned = task.spec.resources.cores, task.pins.cores
+    whole = task.whole(hint)
+    cpu = sum(task.reads(step) * model.cpu_per_event for step, model in task.models.items())
+    busy = cpu / sum(task.seconds(whole, hint).values())
+    cores, bound = 2 ** max(round(log2(max(busy, 0.1))), 0), ""
+    floor = min(task.limits.min_request_cpus, hint)
+    if not floor <= cores <= hint:
+        cores, bound = min(max(cores, floor), hint), "min_request_cpus" if cores < floor else "Multicore"
+    while cores < hint and not _window_holds(task, cores):
+        cores, bound = min(2 * cores, hint), "max_memory_per_core_mb"
+    why = f"{busy:.2f} of {hint} cores are kept busy"
+    decisions.append(
+        Decision("cores", hint, busy, pinned or cores, why, task.spec.number, bound="" if pinned else bound, pinned=bool(pinned))
+    )
+    return pinned or cores
+
+
+def _window_holds(task: _Task, cores: int) -> bool:
+    if task.pins.memory_mb:
+        return task.pins.memory_mb <= task.limits.max_memory_per_core_mb * cores
+    whole = task.whole(cores)
+    return all(task.fits(step, whole, cores) for step in whole)
+
+
+def _layouts(task: _Task, cores: int) -> dict[str, Layout]:
+    """How each step runs: whole, or split where it would leave most of the cores idle, as far as memory allows (spec 5.4)."""
+    chosen = task.whole(cores)
+    if task.spec.resources.gpu is not None:
+        return chosen
+    for step in task.steps:
+        model, base = task.models[step.name], chosen[step.name]
+        limit = task.limits.split_below * (_STAYS_SPLIT if model.split_before else 1)
+        if min(model.busy(base.threads), cores) / cores >= limit:
+            continue
+        layouts = [task.layout(step, cores, 2**power) for power in range(1, int(log2(cores)) + 1)]
+        fitting = [base, *(each for each in layouts if task.fits(step.name, {**chosen, step.name: each}, cores))]
+        best = fitting[-1]
+        if len(model.thread_counts) > 1:  # what splitting brings is known by now
+            seconds = {layout: model.seconds_per_event(layout, cores) for layout in fitting}
+            best = next(each for each in fitting if seconds[each] <= _WORTH_SPLITTING * min(seconds.values()))
+        chosen[step.name] = best
+    return chosen
+
+
+def _memory(task: _Task, layouts: Layouts, cores: int, decisions: list[Decision]) -> int:
+    limits, pinned = task.limits, task.pins.memory_mb
+    rss = task.rss(layouts, cores)
+    most = max(rss, key=lambda step: rss[step])
+    asked = pinned or ceil(rss[most] * (1 + limits.memory_margin))
+    floor, ceiling = limits.default_memory_per_core_mb * cores, limits.max_memory_per_core_mb * cores
+    memory_mb = min(max(asked, floor), ceiling)
+    bound = "" if memory_mb == asked else "default_memory_per_core_mb" if memory_mb > asked else "max_memory_per_core_mb"
+    why = f"p95 of {most} + {limits.memory_margin:.0%}, {memory_mb // cores} MB a core"
+    before = task.spec.resources.memory_mb
+    decisions.append(
+        Decision("memory_mb", before, round(rss[most]), memory_mb, why, task.spec.number, most, bound, pinned is not None)
+    )
+    return memory_mb
+
+
+def _events(task: _Task, layouts: Layouts, cores: int, memory_mb: int) -> _Events:
+    """Events of a job: few enough also for a leak, one that is known and one that nobody has seen yet."""
+    events = task.events(layouts, cores)
+    bounds = [(events.goal, events.bound)]
+    for step, seconds in task.seconds(layouts, cores).items():
+        model, layout = task.models[step], layouts[step]
+        longest, shortest = max(model.lengths()), min(model.lengths())
+        within = model.seconds_within(layout, memory_mb / (1 + task.limits.memory_margin / 2))
+        spare = memory_mb / model.slot_rss(layout, longest) - 1
+        bounds += [
+            (max(within, shortest) / seconds, f"memory of {step}, which grows"),
+            (longest * max(1 + spare / _UNSEEN_LEAK, 1) / seconds, "the longest job measured"),
+        ]
+    goal, bound = min(bounds)
+    return events._replace(goal=goal, bound=bound)
+
+
+def _resources(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> ResourceSpec:
+    given, number = task.spec.resources, task.spec.number
+    seconds = task.slow_seconds(layouts, cores)
+    disk = sum(task.reads(step) * model.bytes_per_event() for step, model in task.models.items()) / 1024
+    size = disk * (1 + task.limits.memory_margin) or given.size_per_event_kb
+    mean = sum(task.seconds(layouts, cores).values())
+    decisions += [
+        Decision("time_per_event_seconds", given.time_per_event_seconds, mean, seconds, "of the p95 job", number),
+        Decision("size_per_event_kb", given.size_per_event_kb, disk, size, "all outputs of all steps, with a margin", number),
+    ]
+    return replace(given, cores=cores, memory_mb=memory_mb, time_per_event_seconds=seconds, size_per_event_kb=size)
+
+
+def _with_task(workflow: WorkflowSpec, task: _Task, resources: ResourceSpec, cores: int) -> WorkflowSpec:
+    """With the resources of a task, and the threads that its steps have on that many cores."""
+    threads = {name: layout.threads for name, layout in task.whole(cores).items()}
+    steps = tuple(replace(step, threads=threads.get(step.name, step.threads)) for step in workflow.steps)
+    tasks = tuple(replace(each, resources=resources) if each.number == task.spec.number else each for each in workflow.tasks)
+    first = resources if task.spec.number == FIRST_TASK else workflow.resources
+    return replace(workflow, steps=steps, tasks=tasks, resources=first)
+
+
+def _split(workflow: WorkflowSpec, task: _Task, events: _Events, decisions: list[Decision]) -> WorkflowSpec:
+    """With jobs of so many events, as the task's algorithm counts them."""
+    number = task.spec.number
+    if number != FIRST_TASK:
+        cut = _cut(task.spec, 0, task, events, decisions)
+        return replace(workflow, tasks=tuple(replace(each, **cut) if each.number == number else each for each in workflow.tasks))
+    if workflow.generation is not None:
+        return replace(workflow, generation=_generation(workflow.generation, task, events, decisions))
+    splitting = workflow.splitting
+    return replace(workflow, splitting=replace(splitting, **_cut(splitting, splitting.events_per_lumi, task, events, decisions)))
+
+
+def _cut(
+    spec: TaskSpec | SplittingSpec, per_lumi: int, task: _Task, events: _Events, decisions: list[Decision]
+) -> dict[str, Any]:
+    """The number that the algorithm cuts input by; it stays where nobody knows how many events a lumi or a file has."""
+    algorithm = spec.algorithm
+    what, before = algorithm.parameters[0], getattr(spec, algorithm.parameters[0])
+    each = task.events_per(what)
+    pin = {"events_per_job": task.pins.events_per_job, "lumis_per_job": task.pins.lumis_per_job}.get(what)
+    if task.spec.number != FIRST_TASK:
+        pin = None
+    bound, why = "", f"{events.goal:.0f} events take as long as a job should"
+    if not each or (pin is None and events.goal == inf):
+        chosen, why = pin or before, "how many events each has is not measured"
+    elif pin is None:
+        chosen, bound = max(int(events.goal / each), 1), events.bound
+    else:
+        chosen, why = max(min(pin, int(events.most / each)), 1), "as pinned"
+        bound = events.most_by if chosen < pin else ""
+    if what == "events_per_job" and per_lumi:
+        chosen = round_to_lumis(chosen, per_lumi)
+    decisions.append(Decision(what, before, each or None, chosen, why, task.spec.number, bound=bound, pinned=pin is not None))
+    return {what: chosen}
+
+
+def _generation(given: GenerationSpec, task: _Task, events: _Events, decisions: list[Decision]) -> GenerationSpec:
+    """Lumis that keep as many events after the filters as the request meant, and jobs of whole lumis, at least one."""
+    pins = task.pins
+    hinted = prod(step.filter_efficiency for step in task.steps)
+    passes = prod(task.models[step.name].passes(step.filter_efficiency) for step in task.steps) if task.measured else hinted
+    goal = min(pins.events_per_job or events.goal, events.most)
+    meant = given.events_per_lumi * hinted / passes
+    per_lumi = max(min(round(meant), int(goal if goal < inf else meant)), 1)
+    if pins.lumis_per_job and not pins.events_per_job:
+        goal = min(float(pins.lumis_per_job * per_lumi), events.most)
+    per_job = round_to_lumis(max(int(goal), 1), per_lumi)
+    if per_job > events.most:
+        per_job = max(int(events.most) // per_lumi, 1) * per_lumi
+    pinned = bool(pins.events_per_job or pins.lumis_per_job)
+    cut = pinned and goal == events.most
+    bound = (events.most_by if cut else "") if pinned else events.bound
+    lumi_bound = "one lumi a job" if per_lumi < round(meant) else ""
+    decisions += [
+        Decision(
+            "events_per_lumi",
+            given.events_per_lumi,
+            passes,
+            per_lumi,
+            f"{given.events_per_lumi * hinted:.3g} events of a lumi pass the filters",
+            bound=lumi_bound,
+        ),
+        Decision(
+            "events_per_job",
+            given.events_per_job,
+            events.seconds or None,
+            per_job,
+            f"{per_job * events.seconds / 3600:.1f} h, whole lumis",
+            bound=bound,
+            pinned=pinned,
+        ),
+    ]
+    return replace(given, events_per_job=per_job, events_per_lumi=per_lumi)
+
+
+def _runs(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> dict[str, StepRun]:
+    """How each step runs in the slot, with more threads than cores where that fills bubbles and memory allows (spec 5.4)."""
+    runs, rss, margin = {}, task.rss(layouts, cores), 1 + task.limits.memory_margin
+    for step in task.steps:
+        model, (processes, threads) = task.models[step.name], layouts[step.name]
+        needed, busy = rss[step.name], min(processes * model.busy(threads), cores) / cores
+        if processes > 1:
+            why = f"as one process it keeps {min(model.busy(task.layout(step, cores).threads), cores):.2f} of {cores} cores busy"
+            decisions.append(Decision("processes", 1, round(needed), processes, why, task.spec.number, step.name))
+        if task.limits.split_below <= busy < _SATURATED:
+            for more in range(int(threads * task.limits.overcommit_max), threads, -1):
+                filled = needed + processes * THREAD_MB * (more - threads)
+                if max(filled, model.slot_rss(Layout(processes, more), max(model.lengths()))) * margin <= memory_mb:
+                    why = f"{busy:.0%} of the cores are busy"
+                    decisions.append(Decision("threads", threads, busy, more, why, task.spec.number, step.name))
+                    threads, needed = more, filled
+                    break
+        runs[step.name] = StepRun(processes, threads, int(min(needed * margin, memory_mb) / processes))
+    return runs
+
+
+def _bytes_per_event(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> dict[str, float]:
+    """Dataset -> bytes for an event of the first task, where its step and the first one of its task were measured."""
+    shares = {FIRST_TASK: 1.0} | {plan.task: float(plan.share) for plan in level_plans(workflow)}
+    first = {name: (task.number, task.steps[0]) for task in workflow.tasks for name in task.steps}
+    sizes: dict[str, float] = {}
+    for output in workflow.outputs:
+        number, head = first.get(output.step, (FIRST_TASK, workflow.steps[0].name))
+        if output.step in known and head in known:
+            reads = known[output.step].events_read / known[head].events_read * shares[number]
+            size = known[output.step].bytes_per_event(output.module) * reads
+            sizes[output.dataset] = sizes.get(output.dataset, 0.0) + size
+    return {dataset: size for dataset, size in sizes.items() if size > 0}
+
+
+def _jobs_per_work_unit(
+    workflow: WorkflowSpec, known: Mapping[str, StepModel], sizes: Mapping[str, float], limits: SizingLimits, pins: Pins
+) -> Decision:
+    """So many that the largest kept output merges to files of the middle between its limits, as factors go."""
+    before, most = limits.jobs_per_work_unit, limits.max_jobs_per_work_unit
+    events = _events_of_a_job(workflow, known)
+    per_job = {dataset: size * events for dataset, size in sizes.items() if size * events > 0}
+    if not per_job:
+        wanted, why, measured = before, "the installation's: no output size is measured", None
+    else:
+        largest = max(per_job, key=lambda dataset: per_job[dataset])
+        measured = per_job[largest]
+        wanted = max(1, _nearest(sqrt(workflow.min_merge_bytes * workflow.max_merge_bytes) / measured))
+        others = ", ".join(f"{name} {_shown(size * wanted)}" for name, size in per_job.items() if name != largest)
+        why = f"{largest} merges to {_shown(measured * wanted)}" + (f"; {others}" if others else "")
+    asked = pins.jobs_per_work_unit or wanted
+    chosen = min(asked, most)
+    bound = "max_jobs_per_work_unit" if chosen < asked else ""
+    if measured and measured > workflow.max_merge_bytes and not bound:
+        bound = "a job writes more than a merged file holds"
+    return Decision("jobs_per_work_unit", before, measured, chosen, why, bound=bound, pinned=pins.jobs_per_work_unit is not None)
+
+
+def _nearest(factor: float) -> int:
+    """The whole number that is nearest as a factor."""
+    low = int(factor)
+    return low if low and factor * factor <= low * (low + 1) else low + 1
+
+
+def _shown(size: float) -> str:
+    return f"{size / 2**30:.2f} GiB"
+
+
+def _events_of_a_job(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> float:
+    """Of the first task, as planned."""
+    if workflow.generation is not None:
+        return min(workflow.generation.events_per_job, workflow.generation.events)
+    model, what = known.get(workflow.steps[0].name), workflow.splitting.algorithm.parameters[0]
+    each = model.events_per(what) if model else 0.0
+    if each:
+        return float(getattr(workflow.splitting, what) * each)
+    return model.events_read / model.jobs if model else 0.0
