@@ -6,6 +6,7 @@ few jobs were measured keeps the request's figures. ``step_model`` says what a s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2, prod, sqrt
@@ -16,21 +17,29 @@ from dags_app.planning.levels import FIRST_TASK, level_plans
 from dags_app.planning.measured import Decision, Pins, Sizing, SizingLimits, StepMeasured
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
-from dags_app.planning.step_model import THREAD_MB, Layout, StepModel
+from dags_app.planning.step_model import LENGTHS_DIFFER, THREAD_MB, Layout, StepModel
 
 #: Part of the longest wall time that the p95 job may be expected to take.
 WALL_ROOM = 0.9
 #: A leak that nobody has seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
-#: only get longer while that fits what is asked for: five lengths, where nothing but the margin of 20 % is to spare.
+#: only get longer while that fits what is asked for (five lengths, where nothing but the margin of 20 % is to spare), or by as
+#: much as it takes to see a leak.
 _UNSEEN_LEAK = 0.05
+#: A step is split only when idle cores during it are at least this part of the job's core-seconds.
+_WORTH_TRYING = 0.05
+#: Cores are changed only when an event does not take that much more core time after it than it took in the newest jobs.
+_WORTH_CHANGING = 1.05
 #: A step that is split stays so until its undivided efficiency is clearly above the limit.
 _STAYS_SPLIT = 1.2
-#: More processes have to bring at least this much more.
+#: Where several thread counts were measured, a step is split only when it is expected to be so much faster.
 _WORTH_SPLITTING = 1.05
 #: From here on a step has no bubbles that more threads would fill (spec 5.4).
 _SATURATED = 0.9
 
 NO_PINS = Pins()
+
+#: So many lumis in a job make up for their being whole; of fewer, each is cut to fit.
+_SMALL_LUMIS = 2.5
 
 #: Step -> how it runs.
 Layouts = Mapping[str, Layout]
@@ -53,7 +62,7 @@ def size_round(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits:
         workflow: as the request specified it, without any sizing.
         measured: of all its rounds.
     """
-    known = _models(measured, limits)
+    known = _models(workflow, measured, limits)
     tasks = _tasks(workflow, known, limits, pins)
     workflow, decisions = _filters(workflow, known)
     runs: dict[str, StepRun] = {}
@@ -81,7 +90,7 @@ def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
         workflow: as the DAG's round was planned with.
         measured: of all rounds, also of this one.
     """
-    known = _models(measured, limits)
+    known = _models(workflow, measured, limits)
     decisions: list[Decision] = []
     runs: dict[str, StepRun] = {}
     for task in _tasks(workflow, known, limits, pins):
@@ -97,14 +106,24 @@ def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
     )
 
 
-def _models(measured: Sequence[StepMeasured], limits: SizingLimits) -> dict[str, StepModel]:
+def _models(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits) -> dict[str, StepModel]:
     """Step -> what is known of it, for steps of which enough jobs were measured."""
-    found: dict[str, list[StepMeasured]] = {}
+    first = {name: task.steps[0] for task in workflow.tasks for name in task.steps}
+    read, jobs = defaultdict[tuple[str, int], float](float), defaultdict[tuple[str, int], int](int)
+    rows = defaultdict[str, list[StepMeasured]](list)
     for row in measured:
-        if row.events_read > 0 and row.wall_seconds > 0 and row.jobs > 0:
-            found.setdefault(row.step, []).append(row)
-    models = {step: StepModel(tuple(rows), limits.min_jobs) for step, rows in found.items()}
-    return {step: model for step, model in models.items() if model.jobs >= limits.min_jobs}
+        read[row.step, row.round_index] += row.events_read
+        jobs[row.step, row.round_index] += row.jobs
+        rows[row.step].append(row)
+    models = {}
+    for step, all_rows in rows.items():
+        head = first.get(step, workflow.steps[0].name)
+        used = [row for row in all_rows if row.jobs > 0 and row.wall_seconds > 0 and read[head, row.round_index] > 0]
+        events = tuple(row.jobs * read[head, row.round_index] / jobs[head, row.round_index] for row in used)
+        model = StepModel(tuple(used), events, limits.min_jobs)
+        if model.jobs >= limits.min_jobs:
+            models[step] = model
+    return models
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +143,19 @@ class _Task:
         """Enough to size it."""
         return all(step.name in self.models for step in self.steps)
 
-    @property
-    def first(self) -> StepModel:
-        return self.models[self.steps[0].name]
+    def last_cores(self) -> int:
+        """Of the newest jobs measured, as far as their threads tell; 0 when only one round was measured."""
+        rows = [row for model in self.models.values() for row in model.rows]
+        newest = max(row.round_index for row in rows)
+        if newest == min(row.round_index for row in rows):
+            return 0
+        threads = max(row.processes * row.threads for row in rows if row.round_index == newest)
+        hint = self.spec.resources.cores
+        return hint if threads >= hint else 2 ** int(log2(threads))
 
-    def reads(self, step: str) -> float:
-        """Events that a step reads of each that the first one reads."""
-        return self.models[step].events_read / self.first.events_read
+    def core_seconds(self, cores: int) -> float:
+        """For an event, as the steps would run."""
+        return cores * sum(self.seconds(_layouts(self, cores), cores).values())
 
     def layout(self, step: StepSpec, cores: int, processes: int = 1) -> Layout:
         """One that uses the cores, as far as the step has threads."""
@@ -143,7 +168,7 @@ class _Task:
 
     def seconds(self, layouts: Layouts, cores: int) -> dict[str, float]:
         """Wall seconds of each step for an event that the first one reads."""
-        return {step: self.reads(step) * self.models[step].seconds_per_event(layout, cores) for step, layout in layouts.items()}
+        return {step: self.models[step].seconds_per_event(layout, cores) for step, layout in layouts.items()}
 
     def slow_seconds(self, layouts: Layouts, cores: int) -> float:
         """For an event, of the p95 job."""
@@ -166,7 +191,7 @@ class _Task:
         """Events of each piece that a splitting counts by ``what``; 0 when that is not known."""
         if what == "events_per_job":
             return 1.0
-        return self.first.events_per(what) if self.steps[0].name in self.models else 0.0
+        return self.models[self.steps[0].name].events_per(what) if self.steps[0].name in self.models else 0.0
 
     def lengths(self, layouts: Layouts, cores: int) -> dict[str, float]:
         """How long each step will run in a job."""
@@ -186,8 +211,8 @@ class _Task:
         return min(max(self.pins.memory_mb or ceiling, self.limits.default_memory_per_core_mb * cores), ceiling)
 
     def fits(self, step: str, layouts: Layouts, cores: int) -> bool:
-        """Whether the step's memory has its margin; half of it will do where just this was measured."""
-        margin = self.limits.memory_margin / (2 if self.models[step].ran(layouts[step]) else 1)
+        """Whether the step's memory fits, with what of the margin it needs to."""
+        margin = self.models[step].margin(layouts[step], self.limits.memory_margin)
         return self.rss(layouts, cores)[step] * (1 + margin) <= self.most_mb(cores)
 
 
@@ -249,9 +274,10 @@ def _unmeasured(workflow: WorkflowSpec, task: _Task, decisions: list[Decision]) 
 def _cores(task: _Task, decisions: list[Decision]) -> int:
     """A power of two by what the steps together keep busy, raised when their memory needs more of them."""
     hint, pinned = task.spec.resources.cores, task.pins.cores
-    whole = task.whole(hint)
-    cpu = sum(task.reads(step) * model.cpu_per_event for step, model in task.models.items())
-    busy = cpu / sum(task.seconds(whole, hint).values())
+    cpu = {step: task.models[step].cpu_per_event for step in task.models}
+    busy = sum(cpu.values()) / sum(
+        cpu[step] / task.models[step].busy(layout.threads) for step, layout in task.whole(hint).items()
+    )
     cores, bound = 2 ** max(round(log2(max(busy, 0.1))), 0), ""
     floor = min(task.limits.min_request_cpus, hint)
     if not floor <= cores <= hint:
@@ -259,6 +285,13 @@ def _cores(task: _Task, decisions: list[Decision]) -> int:
     while cores < hint and not _window_holds(task, cores):
         cores, bound = min(2 * cores, hint), "max_memory_per_core_mb"
     why = f"{busy:.2f} of {hint} cores are kept busy"
+    last = task.last_cores()
+    if (
+        cores != last >= floor
+        and _window_holds(task, last)
+        and task.core_seconds(cores) > _WORTH_CHANGING * task.core_seconds(last)
+    ):
+        cores, why = last, f"{why}; jobs on {last} took less core time"
     decisions.append(
         Decision("cores", hint, busy, pinned or cores, why, task.spec.number, bound="" if pinned else bound, pinned=bool(pinned))
     )
@@ -277,17 +310,19 @@ def _layouts(task: _Task, cores: int) -> dict[str, Layout]:
     chosen = task.whole(cores)
     if task.spec.resources.gpu is not None:
         return chosen
+    seconds = task.seconds(chosen, cores)
     for step in task.steps:
         model, base = task.models[step.name], chosen[step.name]
         limit = task.limits.split_below * (_STAYS_SPLIT if model.split_before else 1)
-        if min(model.busy(base.threads), cores) / cores >= limit:
+        busy = min(model.busy(base.threads), cores) / cores
+        if busy >= limit or (1 - busy) * seconds[step.name] < _WORTH_TRYING * sum(seconds.values()):
             continue
         layouts = [task.layout(step, cores, 2**power) for power in range(1, int(log2(cores)) + 1)]
         fitting = [base, *(each for each in layouts if task.fits(step.name, {**chosen, step.name: each}, cores))]
         best = fitting[-1]
         if len(model.thread_counts) > 1:  # what splitting brings is known by now
-            seconds = {layout: model.seconds_per_event(layout, cores) for layout in fitting}
-            best = next(each for each in fitting if seconds[each] <= _WORTH_SPLITTING * min(seconds.values()))
+            walls = [model.seconds_per_event(layout, cores) for layout in (base, best)]
+            best = best if walls[0] > _WORTH_SPLITTING * walls[1] else base
         chosen[step.name] = best
     return chosen
 
@@ -319,7 +354,7 @@ def _events(task: _Task, layouts: Layouts, cores: int, memory_mb: int) -> _Event
         spare = memory_mb / model.slot_rss(layout, longest) - 1
         bounds += [
             (max(within, shortest) / seconds, f"memory of {step}, which grows"),
-            (longest * max(1 + spare / _UNSEEN_LEAK, 1) / seconds, "the longest job measured"),
+            (longest * max(1 + spare / _UNSEEN_LEAK, LENGTHS_DIFFER) / seconds, "the longest job measured"),
         ]
     goal, bound = min(bounds)
     return events._replace(goal=goal, bound=bound)
@@ -328,7 +363,7 @@ def _events(task: _Task, layouts: Layouts, cores: int, memory_mb: int) -> _Event
 def _resources(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> ResourceSpec:
     given, number = task.spec.resources, task.spec.number
     seconds = task.slow_seconds(layouts, cores)
-    disk = sum(task.reads(step) * model.bytes_per_event() for step, model in task.models.items()) / 1024
+    disk = sum(model.bytes_per_event() for model in task.models.values()) / 1024
     size = disk * (1 + task.limits.memory_margin) or given.size_per_event_kb
     mean = sum(task.seconds(layouts, cores).values())
     decisions += [
@@ -364,8 +399,10 @@ def _cut(
 ) -> dict[str, Any]:
     """The number that the algorithm cuts input by; it stays where nobody knows how many events a lumi or a file has."""
     algorithm = spec.algorithm
-    what, before = algorithm.parameters[0], getattr(spec, algorithm.parameters[0])
+    what = algorithm.parameters[0]
+    before = getattr(spec, what)
     each = task.events_per(what)
+    measured = events.seconds if what == "events_per_job" else each
     pin = {"events_per_job": task.pins.events_per_job, "lumis_per_job": task.pins.lumis_per_job}.get(what)
     if task.spec.number != FIRST_TASK:
         pin = None
@@ -379,7 +416,7 @@ def _cut(
         bound = events.most_by if chosen < pin else ""
     if what == "events_per_job" and per_lumi:
         chosen = round_to_lumis(chosen, per_lumi)
-    decisions.append(Decision(what, before, each or None, chosen, why, task.spec.number, bound=bound, pinned=pin is not None))
+    decisions.append(Decision(what, before, measured or None, chosen, why, task.spec.number, bound=bound, pinned=pin is not None))
     return {what: chosen}
 
 
@@ -390,16 +427,18 @@ def _generation(given: GenerationSpec, task: _Task, events: _Events, decisions: 
     passes = prod(task.models[step.name].passes(step.filter_efficiency) for step in task.steps) if task.measured else hinted
     goal = min(pins.events_per_job or events.goal, events.most)
     meant = given.events_per_lumi * hinted / passes
-    per_lumi = max(min(round(meant), int(goal if goal < inf else meant)), 1)
+    per_lumi = max(round(meant), 1)
+    if goal < inf and goal < _SMALL_LUMIS * per_lumi:  # so few of them would be far from the goal
+        per_lumi = max(int(goal / max(round(goal / meant), 1)), 1)
     if pins.lumis_per_job and not pins.events_per_job:
         goal = min(float(pins.lumis_per_job * per_lumi), events.most)
     per_job = round_to_lumis(max(int(goal), 1), per_lumi)
-    if per_job > events.most:
+    if per_job > max(events.most, per_lumi):
         per_job = max(int(events.most) // per_lumi, 1) * per_lumi
     pinned = bool(pins.events_per_job or pins.lumis_per_job)
     cut = pinned and goal == events.most
     bound = (events.most_by if cut else "") if pinned else events.bound
-    lumi_bound = "one lumi a job" if per_lumi < round(meant) else ""
+    lumi_bound = "events_per_job" if per_lumi != max(round(meant), 1) else ""
     decisions += [
         Decision(
             "events_per_lumi",
@@ -446,13 +485,10 @@ def _runs(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: 
 def _bytes_per_event(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> dict[str, float]:
     """Dataset -> bytes for an event of the first task, where its step and the first one of its task were measured."""
     shares = {FIRST_TASK: 1.0} | {plan.task: float(plan.share) for plan in level_plans(workflow)}
-    first = {name: (task.number, task.steps[0]) for task in workflow.tasks for name in task.steps}
     sizes: dict[str, float] = {}
     for output in workflow.outputs:
-        number, head = first.get(output.step, (FIRST_TASK, workflow.steps[0].name))
-        if output.step in known and head in known:
-            reads = known[output.step].events_read / known[head].events_read * shares[number]
-            size = known[output.step].bytes_per_event(output.module) * reads
+        if output.step in known:
+            size = known[output.step].bytes_per_event(output.module) * shares[_task_of(workflow, output.step)]
             sizes[output.dataset] = sizes.get(output.dataset, 0.0) + size
     return {dataset: size for dataset, size in sizes.items() if size > 0}
 
@@ -498,4 +534,4 @@ def _events_of_a_job(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> 
     each = model.events_per(what) if model else 0.0
     if each:
         return float(getattr(workflow.splitting, what) * each)
-    return model.events_read / model.jobs if model else 0.0
+    return sum(model.events) / model.jobs if model else 0.0

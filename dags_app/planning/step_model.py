@@ -6,10 +6,9 @@ that have not run yet. Pure. Memory in MB, times in seconds. Spec 5.4 to 5.6; AD
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from typing import NamedTuple
 
 from dags_app.planning.measured import StepMeasured
@@ -17,7 +16,9 @@ from dags_app.planning.measured import StepMeasured
 #: What one more thread of a CMSSW process takes at most, where only one thread count has been measured.
 THREAD_MB = 250
 #: Rounds tell of a leak only when their jobs differ that much in length: else noise would make slopes.
-_LENGTHS_DIFFER = 1.5
+LENGTHS_DIFFER = 1.5
+#: Part of its memory that a step has to have grown by; less is noise.
+_GROWTH = 0.03
 #: Events that a filter has to have passed, or should have, before its measured efficiency is believed.
 _FILTERED_EVENTS = 20
 _LEAST_BUSY = 0.01
@@ -54,9 +55,13 @@ def _line(points: Iterable[tuple[float, float, float]]) -> _Line:
 
 @dataclass(frozen=True, slots=True)
 class StepModel:
-    """One step; ``rows`` of all rounds, with at least one event read and one second of wall time."""
+    """One step; ``rows`` of all rounds, and of each the events that the first step of the task read in those jobs.
+
+    "Per event" is per event of the task, which its first step reads: a step behind a filter may read none in many jobs.
+    """
 
     rows: tuple[StepMeasured, ...]
+    events: tuple[float, ...]
     min_jobs: int
 
     @property
@@ -65,26 +70,21 @@ class StepModel:
         return sum(row.jobs for row in self.rows)
 
     @property
-    def events_read(self) -> int:
-        """By all of them."""
-        return sum(row.events_read for row in self.rows)
-
-    @property
     def cpu_per_event(self) -> float:
         """CPU seconds."""
-        return sum(row.cpu_seconds for row in self.rows) / self.events_read
+        return sum(row.cpu_seconds for row in self.rows) / sum(self.events)
 
     def passes(self, hinted: float) -> float:
         """Share of events that the step writes of those it reads; as hinted until enough have passed, or should have."""
-        written, read = sum(row.events_written for row in self.rows), self.events_read
+        written, read = sum(row.events_written for row in self.rows), sum(row.events_read for row in self.rows)
         if max(written, hinted * read) < _FILTERED_EVENTS:
             return hinted
         return min(max(written, 1) / read, 1.0)
 
     def bytes_per_event(self, module: str | None = None) -> float:
-        """Bytes that the step (or one of its output modules) writes for each event that it reads."""
+        """Bytes that the step (or one of its output modules) writes."""
         written = (size for row in self.rows for name, size in row.bytes_written.items() if module in (None, name))
-        return sum(written) / self.events_read
+        return sum(written) / sum(self.events)
 
     def events_per(self, what: str) -> float:
         """Events of an input lumi or file, as ``what`` (a splitting's parameter) counts; 0 when nobody told."""
@@ -104,9 +104,10 @@ class StepModel:
         rows = [row for row in self.rows if (row.processes, row.threads) == layout]
         return rows if self._enough(rows) else []
 
-    def ran(self, layout: Layout) -> bool:
-        """Enough jobs ran in this layout."""
-        return bool(self._alike(layout))
+    def margin(self, layout: Layout, margin: float) -> float:
+        """Margin that a layout must leave: little where just this ran, or has fewer threads than what was measured."""
+        known = self._alike(layout) or (len(self.thread_counts) == 1 and layout.threads < self.thread_counts[0])
+        return margin / 4 if known else margin
 
     @property
     def split_before(self) -> bool:
@@ -145,29 +146,34 @@ class StepModel:
         return [(count, [row for row in self.rows if row.threads == count]) for count in self.thread_counts]
 
     def seconds_per_event(self, layout: Layout, cores: int) -> float:
-        """Wall seconds of a job for each event that the step reads."""
-        rows = self._alike(layout)
-        if rows:
-            return sum(row.wall_seconds for row in rows) / sum(row.events_read for row in rows)
+        """Wall seconds of a job."""
+        alike = [at for at, row in enumerate(self.rows) if (row.processes, row.threads) == layout]
+        if self._enough([self.rows[at] for at in alike]):
+            return sum(self.rows[at].wall_seconds for at in alike) / sum(self.events[at] for at in alike)
         return self.cpu_per_event / min(layout.processes * self.busy(layout.threads), cores)
 
     def slowness(self) -> float:
-        """Seconds per event of the p95 job over those of all; long jobs, which spread less, weigh more."""
-        weights = sum(row.wall_seconds for row in self.rows)
-        return max(sum(row.seconds_per_event.p95 * row.events_read for row in self.rows) / weights, 1.0)
+        """Wall time of the p95 job over that of all, for as many events; long jobs, which spread less, weigh more."""
+        walls = sum(row.wall_seconds for row in self.rows)
+        by_event = sum(row.seconds_per_event.p95 * row.events_read for row in self.rows)
+        return max(min(by_event, sum(row.job_seconds.p95 * row.jobs for row in self.rows)) / walls, 1.0)
 
     def slot_rss(self, layout: Layout, seconds: float) -> float:
         """p95 of the memory of all processes of a layout, when the step runs that long in a job."""
-        level, leak = self._memory(layout)
-        return max(level.y + leak * (seconds - level.x), level.y / 2)
+        level, leak, surely = self._memory(layout)
+        longer = seconds - level.x
+        return max(level.y + leak * (longer if surely else max(longer, 0.0)), level.y / 2)
 
     def seconds_within(self, layout: Layout, memory_mb: float) -> float:
         """How long it may run until it takes this memory; infinite when it does not grow."""
-        level, leak = self._memory(layout)
+        level, leak, _ = self._memory(layout)
         return level.x + (memory_mb - level.y) / leak if leak > 0 else inf
 
-    def _memory(self, layout: Layout) -> tuple[_Line, float]:
-        """Memory over length at the middle of what was measured, and MB that a layout grows by in a second."""
+    def _memory(self, layout: Layout) -> tuple[_Line, float, bool]:
+        """Memory over length at the middle of what was measured, MB it grows by in a second, whether that is sure.
+
+        Where the layout itself ran at one length only, growth is at least what longer jobs of as few or fewer threads took more.
+        """
         processes, threads = layout
         alike = self._alike(layout)
         if alike:
@@ -175,27 +181,46 @@ class StepModel:
         else:
             of_one = [row for row in self.rows if row.threads == threads]
             rows = of_one if self._enough(of_one) else self.rows
-            points = [(row.job_seconds.p50, processes * self._carried(row, threads), row.jobs) for row in rows]
+            points = [
+                (row.job_seconds.p50, _together(row, processes) + processes * self._for_threads(row, threads), row.jobs)
+                for row in rows
+            ]
         level = _line(points)
-        if not _differ(points):  # fewer threads never take more: a longer job of fewer that takes more leaks
-            points = [(row.job_seconds.p50, processes * row.rss_mb.p95, row.jobs) for row in self.rows if row.threads >= threads]
-        return level, max(_line(points).slope, 0.0) if _differ(points) else 0.0
+        if _differ(points):
+            lengths = [length for length, _, _ in points]
+            grown = level.slope * (max(lengths) - min(lengths))
+            return level, level.slope if grown > _GROWTH * level.y else 0.0, True
+        slopes = (
+            (_together(long, processes) - _together(short, processes)) / (long.job_seconds.p50 - short.job_seconds.p50)
+            for long in self.rows
+            for short in self.rows
+            if long.job_seconds.p50 > LENGTHS_DIFFER * short.job_seconds.p50 and threads <= long.threads <= short.threads
+        )
+        leak = max((0.0, *slopes))
+        return level, leak if leak * level.x > _GROWTH * level.y else 0.0, False
 
-    def _carried(self, row: StepMeasured, threads: int) -> float:
-        """p95 of one process carried over to other threads: along a line, else up by a fixed step and down not at all."""
+    def _for_threads(self, row: StepMeasured, threads: int) -> float:
+        """MB that one process takes more with other threads: along a line, else up by a fixed step and down not at all."""
         more = threads - row.threads
-        by_count = [(count, _line((0.0, each.rss_mb.p95, each.jobs) for each in rows).y) for count, rows in self._by_threads()]
-        if len(by_count) > 1:
-            jobs = Counter[int]()
-            for each in self.rows:
-                jobs[each.threads] += each.jobs
-            return row.rss_mb.p95 + more * max(_line((count, rss, jobs[count]) for count, rss in by_count).slope, 0.0)
-        return row.rss_mb.p95 + THREAD_MB * max(more, 0)
+        points = [
+            (float(count), sum(_together(each, 1) * each.jobs for each in rows) / jobs, jobs)
+            for count, rows in self._by_threads()
+            if (jobs := sum(each.jobs for each in rows))
+        ]
+        if len(points) == 1:
+            return THREAD_MB * max(more, 0.0)
+        return max(more * max(_line(points).slope, 0.0), -_together(row, 1) / 2)
+
+
+def _together(row: StepMeasured, processes: int) -> float:
+    """p95 of the memory of so many of these processes side by side: they do not all peak high in the same job."""
+    typical, p95 = row.slot_rss_mb.p50, row.slot_rss_mb.p95
+    return typical * processes / row.processes + (p95 - typical) * sqrt(processes / row.processes)
 
 
 def _differ(points: Sequence[tuple[float, float, float]]) -> bool:
     lengths = [length for length, _, _ in points]
-    return bool(lengths) and max(lengths) >= _LENGTHS_DIFFER * min(lengths)
+    return bool(lengths) and max(lengths) >= LENGTHS_DIFFER * min(lengths)
 
 
 def _busy(rows: Sequence[StepMeasured]) -> float:
