@@ -1,26 +1,24 @@
 """How a round or a rescue is sized from what earlier jobs measured: slots, splitting, work units, how steps run inside a slot.
 
 Pure: a sizing follows from the request's own figures and all measurements, never from the sizing before it. A task of which too
-few jobs were measured keeps the request's figures. ``step_model`` says what a step is expected to take. Spec 5; ADR 0070.
+few jobs were measured keeps the request's figures. ``step_model`` and ``task_model`` say what is expected. Spec 5; ADR 0070.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, inf, log2, prod, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile, StepRun
 from dags_app.planning.levels import FIRST_TASK, level_plans
 from dags_app.planning.measured import Decision, Pins, Sizing, SizingLimits, StepMeasured
-from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
+from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, TaskSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from dags_app.planning.step_model import LENGTHS_DIFFER, THREAD_MB, Layout, StepModel
+from dags_app.planning.task_model import JobEvents, Layouts, TaskModel, step_models, task_models
 
-#: Part of the longest wall time that the p95 job may be expected to take.
-WALL_ROOM = 0.9
 #: A leak that nobody has seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
 #: only get longer while that fits what is asked for (five lengths, where nothing but the margin of 20 % is to spare), or by as
 #: much as it takes to see a leak.
@@ -41,19 +39,6 @@ NO_PINS = Pins()
 #: So many lumis in a job make up for their being whole; of fewer, each is cut to fit.
 _SMALL_LUMIS = 2.5
 
-#: Step -> how it runs.
-Layouts = Mapping[str, Layout]
-
-
-class _Events(NamedTuple):
-    """Events of a job: how many it should have (infinite: not known) and may have, and what bounds each of these."""
-
-    goal: float
-    bound: str
-    most: float
-    most_by: str
-    seconds: float  # of one
-
 
 def size_round(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits, pins: Pins = NO_PINS) -> Sizing:
     """Size the next round of a request.
@@ -62,8 +47,8 @@ def size_round(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits:
         workflow: as the request specified it, without any sizing.
         measured: of all its rounds.
     """
-    known = _models(workflow, measured, limits)
-    tasks = _tasks(workflow, known, limits, pins)
+    known = step_models(workflow, measured, limits)
+    tasks = task_models(workflow, known, limits, pins)
     workflow, decisions = _filters(workflow, known)
     runs: dict[str, StepRun] = {}
     for task in tasks:
@@ -90,146 +75,19 @@ def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
         workflow: as the DAG's round was planned with.
         measured: of all rounds, also of this one.
     """
-    known = _models(workflow, measured, limits)
+    known = step_models(workflow, measured, limits)
     decisions: list[Decision] = []
     runs: dict[str, StepRun] = {}
-    for task in _tasks(workflow, known, limits, pins):
+    for task in task_models(workflow, known, limits, pins):
+        cores, task = task.spec.resources.cores, replace(task, as_long_as_before=True)
+        layouts = _layouts(task, cores) if task.measured else {}
+        memory_mb = _memory(task, layouts, cores, decisions)
+        workflow = _with_task(workflow, task, replace(task.spec.resources, memory_mb=memory_mb), cores)
         if task.measured:
-            cores = task.spec.resources.cores
-            task = replace(task, as_long_as_before=True)
-            layouts = _layouts(task, cores)
-            memory_mb = _memory(task, layouts, cores, decisions)
-            workflow = _with_task(workflow, task, replace(task.spec.resources, memory_mb=memory_mb), cores)
             runs |= _runs(task, layouts, cores, memory_mb, decisions)
     return Sizing(
         workflow, limits.jobs_per_work_unit, _bytes_per_event(workflow, known), StepProfile(steps=runs), tuple(decisions)
     )
-
-
-def _models(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits) -> dict[str, StepModel]:
-    """Step -> what is known of it, for steps of which enough jobs were measured."""
-    first = {name: task.steps[0] for task in workflow.tasks for name in task.steps}
-    read, jobs = defaultdict[tuple[str, int], float](float), defaultdict[tuple[str, int], int](int)
-    rows = defaultdict[str, list[StepMeasured]](list)
-    for row in measured:
-        read[row.step, row.round_index] += row.events_read
-        jobs[row.step, row.round_index] += row.jobs
-        rows[row.step].append(row)
-    models = {}
-    for step, all_rows in rows.items():
-        head = first.get(step, workflow.steps[0].name)
-        used = [row for row in all_rows if row.jobs > 0 and row.wall_seconds > 0 and read[head, row.round_index] > 0]
-        events = tuple(row.jobs * read[head, row.round_index] / jobs[head, row.round_index] for row in used)
-        model = StepModel(tuple(used), events, limits.min_jobs)
-        if model.jobs >= limits.min_jobs:
-            models[step] = model
-    return models
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A task with what is known of its steps. ``most_events``: more than that no job of it can get."""
-
-    spec: TaskSpec
-    steps: tuple[StepSpec, ...]
-    models: Mapping[str, StepModel]
-    limits: SizingLimits
-    pins: Pins
-    most_events: float
-    as_long_as_before: bool = False  # a rescue: its jobs are cut already
-
-    @property
-    def measured(self) -> bool:
-        """Enough to size it."""
-        return all(step.name in self.models for step in self.steps)
-
-    def last_cores(self) -> int:
-        """Of the newest jobs measured, as far as their threads tell; 0 when only one round was measured."""
-        rows = [row for model in self.models.values() for row in model.rows]
-        newest = max(row.round_index for row in rows)
-        if newest == min(row.round_index for row in rows):
-            return 0
-        threads = max(row.processes * row.threads for row in rows if row.round_index == newest)
-        hint = self.spec.resources.cores
-        return hint if threads >= hint else 2 ** int(log2(threads))
-
-    def core_seconds(self, cores: int) -> float:
-        """For an event, as the steps would run."""
-        return cores * sum(self.seconds(_layouts(self, cores), cores).values())
-
-    def layout(self, step: StepSpec, cores: int, processes: int = 1) -> Layout:
-        """One that uses the cores, as far as the step has threads."""
-        whole = self.spec.resources.cores
-        return Layout(processes, max(min(cores // processes, cores if step.threads >= whole else step.threads), 1))
-
-    def whole(self, cores: int) -> dict[str, Layout]:
-        """No step is split."""
-        return {step.name: self.layout(step, cores) for step in self.steps}
-
-    def seconds(self, layouts: Layouts, cores: int) -> dict[str, float]:
-        """Wall seconds of each step for an event that the first one reads."""
-        return {step: self.models[step].seconds_per_event(layout, cores) for step, layout in layouts.items()}
-
-    def slow_seconds(self, layouts: Layouts, cores: int) -> float:
-        """For an event, of the p95 job."""
-        return sum(each * self.models[step].slowness() for step, each in self.seconds(layouts, cores).items())
-
-    def most(self, slow_seconds: float) -> tuple[float, str]:
-        """Events that a job may have at most."""
-        longest = WALL_ROOM * self.limits.max_wall_seconds / slow_seconds
-        return min((self.most_events, "the whole request"), (longest, "max_wall_seconds"))
-
-    def events(self, layouts: Layouts, cores: int) -> _Events:
-        """Of a job that takes as long as it should, or as pinned."""
-        seconds = sum(self.seconds(layouts, cores).values())
-        most = self.most(self.slow_seconds(layouts, cores))
-        pinned = self.pins.events_per_job if self.spec.number == FIRST_TASK else None
-        goal = min((pinned or self.limits.target_wall_seconds / seconds, ""), most)
-        return _Events(*goal, *most, seconds)
-
-    def events_per(self, what: str) -> float:
-        """Events of each piece that a splitting counts by ``what``; 0 when that is not known."""
-        if what == "events_per_job":
-            return 1.0
-        return self.models[self.steps[0].name].events_per(what) if self.steps[0].name in self.models else 0.0
-
-    def lengths(self, layouts: Layouts, cores: int) -> dict[str, float]:
-        """How long each step will run in a job."""
-        if self.as_long_as_before:
-            return {step: max(self.models[step].lengths()) for step in layouts}
-        events = self.events(layouts, cores).goal
-        return {step: events * each for step, each in self.seconds(layouts, cores).items()}
-
-    def rss(self, layouts: Layouts, cores: int) -> dict[str, float]:
-        """p95 of the memory of all processes of each step."""
-        lengths = self.lengths(layouts, cores)
-        return {step: self.models[step].slot_rss(layout, lengths[step]) for step, layout in layouts.items()}
-
-    def most_mb(self, cores: int) -> float:
-        """What a job may ask for."""
-        ceiling = self.limits.max_memory_per_core_mb * cores
-        return min(max(self.pins.memory_mb or ceiling, self.limits.default_memory_per_core_mb * cores), ceiling)
-
-    def fits(self, step: str, layouts: Layouts, cores: int) -> bool:
-        """Whether the step's memory fits, with what of the margin it needs to."""
-        margin = self.models[step].margin(layouts[step], self.limits.memory_margin)
-        return self.rss(layouts, cores)[step] * (1 + margin) <= self.most_mb(cores)
-
-
-def _tasks(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: SizingLimits, pins: Pins) -> list[_Task]:
-    steps = {step.name: step for step in workflow.steps}
-    whole = TaskSpec(FIRST_TASK, "", tuple(steps), workflow.resources)
-    return [
-        _Task(
-            task,
-            tuple(steps[name] for name in task.steps),
-            {name: known[name] for name in task.steps if name in known},
-            limits,
-            pins,
-            workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf,
-        )
-        for task in workflow.tasks or (whole,)
-    ]
 
 
 def _filters(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> tuple[WorkflowSpec, list[Decision]]:
@@ -249,29 +107,20 @@ def _task_of(workflow: WorkflowSpec, step: str) -> int:
     return next((task.number for task in workflow.tasks if step in task.steps), FIRST_TASK)
 
 
-def _unmeasured(workflow: WorkflowSpec, task: _Task, decisions: list[Decision]) -> WorkflowSpec:
+def _unmeasured(workflow: WorkflowSpec, task: TaskModel, decisions: list[Decision]) -> WorkflowSpec:
     """The request's own figures, but for what is pinned."""
-    given, limits, pins = task.spec.resources, task.limits, task.pins
-    least = min(task.models[step.name].jobs if step.name in task.models else 0 for step in task.steps)
-    why = f"the request's own: fewer than {limits.min_jobs} jobs measured" + (f" ({least})" if least else "")
+    given, pins, number = task.spec.resources, task.pins, task.spec.number
     cores = pins.cores or given.cores
-    floor, ceiling = limits.default_memory_per_core_mb * cores, limits.max_memory_per_core_mb * cores
-    asked = pins.memory_mb or given.memory_mb
-    memory_mb = min(max(asked, floor), ceiling)
-    bound = "" if memory_mb == asked else "default_memory_per_core_mb" if memory_mb > asked else "max_memory_per_core_mb"
-    number = task.spec.number
-    decisions += [
-        Decision("cores", given.cores, None, cores, why, number, pinned=bool(pins.cores)),
-        Decision("memory_mb", given.memory_mb, None, memory_mb, why, number, bound=bound, pinned=bool(pins.memory_mb)),
-    ]
+    decisions.append(Decision("cores", given.cores, None, cores, task.unmeasured, number, pinned=bool(pins.cores)))
+    memory_mb = _memory(task, {}, cores, decisions)
     workflow = _with_task(workflow, task, replace(given, cores=cores, memory_mb=memory_mb), cores)
     if number == FIRST_TASK and (pins.events_per_job or pins.lumis_per_job):
-        events = _Events(inf, "", *task.most(given.time_per_event_seconds), given.time_per_event_seconds)
+        events = JobEvents(inf, "", *task.most(given.time_per_event_seconds), given.time_per_event_seconds)
         return _split(workflow, task, events, decisions)
     return workflow
 
 
-def _cores(task: _Task, decisions: list[Decision]) -> int:
+def _cores(task: TaskModel, decisions: list[Decision]) -> int:
     """A power of two by what the steps together keep busy, raised when their memory needs more of them."""
     hint, pinned = task.spec.resources.cores, task.pins.cores
     cpu = {step: task.models[step].cpu_per_event for step in task.models}
@@ -289,7 +138,7 @@ def _cores(task: _Task, decisions: list[Decision]) -> int:
     if (
         cores != last >= floor
         and _window_holds(task, last)
-        and task.core_seconds(cores) > _WORTH_CHANGING * task.core_seconds(last)
+        and _core_seconds(task, cores) > _WORTH_CHANGING * _core_seconds(task, last)
     ):
         cores, why = last, f"{why}; jobs on {last} took less core time"
     decisions.append(
@@ -298,14 +147,19 @@ def _cores(task: _Task, decisions: list[Decision]) -> int:
     return pinned or cores
 
 
-def _window_holds(task: _Task, cores: int) -> bool:
+def _core_seconds(task: TaskModel, cores: int) -> float:
+    """For an event, as the steps would run."""
+    return cores * sum(task.seconds(_layouts(task, cores), cores).values())
+
+
+def _window_holds(task: TaskModel, cores: int) -> bool:
     if task.pins.memory_mb:
         return task.pins.memory_mb <= task.limits.max_memory_per_core_mb * cores
     whole = task.whole(cores)
     return all(task.fits(step, whole, cores) for step in whole)
 
 
-def _layouts(task: _Task, cores: int) -> dict[str, Layout]:
+def _layouts(task: TaskModel, cores: int) -> dict[str, Layout]:
     """How each step runs: whole, or split where it would leave most of the cores idle, as far as memory allows (spec 5.4)."""
     chosen = task.whole(cores)
     if task.spec.resources.gpu is not None:
@@ -327,23 +181,19 @@ def _layouts(task: _Task, cores: int) -> dict[str, Layout]:
     return chosen
 
 
-def _memory(task: _Task, layouts: Layouts, cores: int, decisions: list[Decision]) -> int:
-    limits, pinned = task.limits, task.pins.memory_mb
-    rss = task.rss(layouts, cores)
-    most = max(rss, key=lambda step: rss[step])
-    asked = pinned or ceil(rss[most] * (1 + limits.memory_margin))
-    floor, ceiling = limits.default_memory_per_core_mb * cores, limits.max_memory_per_core_mb * cores
-    memory_mb = min(max(asked, floor), ceiling)
-    bound = "" if memory_mb == asked else "default_memory_per_core_mb" if memory_mb > asked else "max_memory_per_core_mb"
-    why = f"p95 of {most} + {limits.memory_margin:.0%}, {memory_mb // cores} MB a core"
-    before = task.spec.resources.memory_mb
-    decisions.append(
-        Decision("memory_mb", before, round(rss[most]), memory_mb, why, task.spec.number, most, bound, pinned is not None)
-    )
+def _memory(task: TaskModel, layouts: Layouts, cores: int, decisions: list[Decision]) -> int:
+    """By the step that takes most; without layouts what was asked for before."""
+    margin, pinned, before = task.limits.memory_margin, task.pins.memory_mb, task.spec.resources.memory_mb
+    rss = task.rss(layouts, cores) if layouts else {}
+    most = max(rss, key=lambda step: rss[step], default="")
+    memory_mb, bound = task.in_window(pinned or (ceil(rss[most] * (1 + margin)) if rss else before), cores)
+    why = f"p95 of {most} + {margin:.0%}, {memory_mb // cores} MB a core" if rss else task.unmeasured
+    measured = round(rss[most]) if rss else None
+    decisions.append(Decision("memory_mb", before, measured, memory_mb, why, task.spec.number, most, bound, pinned is not None))
     return memory_mb
 
 
-def _events(task: _Task, layouts: Layouts, cores: int, memory_mb: int) -> _Events:
+def _events(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int) -> JobEvents:
     """Events of a job: few enough also for a leak, one that is known and one that nobody has seen yet."""
     events = task.events(layouts, cores)
     bounds = [(events.goal, events.bound)]
@@ -360,7 +210,7 @@ def _events(task: _Task, layouts: Layouts, cores: int, memory_mb: int) -> _Event
     return events._replace(goal=goal, bound=bound)
 
 
-def _resources(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> ResourceSpec:
+def _resources(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> ResourceSpec:
     given, number = task.spec.resources, task.spec.number
     seconds = task.slow_seconds(layouts, cores)
     disk = sum(model.bytes_per_event() for model in task.models.values()) / 1024
@@ -373,7 +223,7 @@ def _resources(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisi
     return replace(given, cores=cores, memory_mb=memory_mb, time_per_event_seconds=seconds, size_per_event_kb=size)
 
 
-def _with_task(workflow: WorkflowSpec, task: _Task, resources: ResourceSpec, cores: int) -> WorkflowSpec:
+def _with_task(workflow: WorkflowSpec, task: TaskModel, resources: ResourceSpec, cores: int) -> WorkflowSpec:
     """With the resources of a task, and the threads that its steps have on that many cores."""
     threads = {name: layout.threads for name, layout in task.whole(cores).items()}
     steps = tuple(replace(step, threads=threads.get(step.name, step.threads)) for step in workflow.steps)
@@ -382,7 +232,7 @@ def _with_task(workflow: WorkflowSpec, task: _Task, resources: ResourceSpec, cor
     return replace(workflow, steps=steps, tasks=tasks, resources=first)
 
 
-def _split(workflow: WorkflowSpec, task: _Task, events: _Events, decisions: list[Decision]) -> WorkflowSpec:
+def _split(workflow: WorkflowSpec, task: TaskModel, events: JobEvents, decisions: list[Decision]) -> WorkflowSpec:
     """With jobs of so many events, as the task's algorithm counts them."""
     number = task.spec.number
     if number != FIRST_TASK:
@@ -395,17 +245,13 @@ def _split(workflow: WorkflowSpec, task: _Task, events: _Events, decisions: list
 
 
 def _cut(
-    spec: TaskSpec | SplittingSpec, per_lumi: int, task: _Task, events: _Events, decisions: list[Decision]
+    spec: TaskSpec | SplittingSpec, per_lumi: int, task: TaskModel, events: JobEvents, decisions: list[Decision]
 ) -> dict[str, Any]:
     """The number that the algorithm cuts input by; it stays where nobody knows how many events a lumi or a file has."""
-    algorithm = spec.algorithm
-    what = algorithm.parameters[0]
-    before = getattr(spec, what)
-    each = task.events_per(what)
+    what = spec.algorithm.parameters[0]
+    before, each = getattr(spec, what), task.events_per(what)
     measured = events.seconds if what == "events_per_job" else each
-    pin = {"events_per_job": task.pins.events_per_job, "lumis_per_job": task.pins.lumis_per_job}.get(what)
-    if task.spec.number != FIRST_TASK:
-        pin = None
+    pin = getattr(task.pins, what, None) if task.spec.number == FIRST_TASK else None
     bound, why = "", f"{events.goal:.0f} events take as long as a job should"
     if not each or (pin is None and events.goal == inf):
         chosen, why = pin or before, "how many events each has is not measured"
@@ -420,7 +266,7 @@ def _cut(
     return {what: chosen}
 
 
-def _generation(given: GenerationSpec, task: _Task, events: _Events, decisions: list[Decision]) -> GenerationSpec:
+def _generation(given: GenerationSpec, task: TaskModel, events: JobEvents, decisions: list[Decision]) -> GenerationSpec:
     """Lumis that keep as many events after the filters as the request meant, and jobs of whole lumis, at least one."""
     pins = task.pins
     hinted = prod(step.filter_efficiency for step in task.steps)
@@ -436,32 +282,18 @@ def _generation(given: GenerationSpec, task: _Task, events: _Events, decisions: 
     if per_job > max(events.most, per_lumi):
         per_job = max(int(events.most) // per_lumi, 1) * per_lumi
     pinned = bool(pins.events_per_job or pins.lumis_per_job)
-    cut = pinned and goal == events.most
-    bound = (events.most_by if cut else "") if pinned else events.bound
+    bound = events.bound if not pinned else events.most_by if goal == events.most else ""
     lumi_bound = "events_per_job" if per_lumi != max(round(meant), 1) else ""
+    lumi_why = f"{given.events_per_lumi * hinted:.3g} events of a lumi pass the filters"
+    job_why = f"{per_job * events.seconds / 3600:.1f} h, whole lumis"
     decisions += [
-        Decision(
-            "events_per_lumi",
-            given.events_per_lumi,
-            passes,
-            per_lumi,
-            f"{given.events_per_lumi * hinted:.3g} events of a lumi pass the filters",
-            bound=lumi_bound,
-        ),
-        Decision(
-            "events_per_job",
-            given.events_per_job,
-            events.seconds or None,
-            per_job,
-            f"{per_job * events.seconds / 3600:.1f} h, whole lumis",
-            bound=bound,
-            pinned=pinned,
-        ),
+        Decision("events_per_lumi", given.events_per_lumi, passes, per_lumi, lumi_why, bound=lumi_bound),
+        Decision("events_per_job", given.events_per_job, events.seconds, per_job, job_why, bound=bound, pinned=pinned),
     ]
     return replace(given, events_per_job=per_job, events_per_lumi=per_lumi)
 
 
-def _runs(task: _Task, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> dict[str, StepRun]:
+def _runs(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> dict[str, StepRun]:
     """How each step runs in the slot, with more threads than cores where that fills bubbles and memory allows (spec 5.4)."""
     runs, rss, margin = {}, task.rss(layouts, cores), 1 + task.limits.memory_margin
     for step in task.steps:

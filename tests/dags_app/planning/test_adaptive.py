@@ -328,6 +328,7 @@ def test_a_rescue_changes_memory_and_how_steps_run_and_nothing_else() -> None:
     assert sizing.profile.steps["GenSim"].processes == 4
     assert 16_000 < sizing.workflow.resources.memory_mb <= 24_000
     assert {each.what for each in sizing.decisions} <= {"memory_mb", "processes", "threads"}
+    assert size_rescue(workflow, [], LIMITS, Pins(memory_mb=20_000)).workflow.resources.memory_mb == 20_000
 
 
 # --- properties
@@ -439,7 +440,7 @@ def test_rounds_settle_and_do_not_swing(steps: list[simulation.StepTruth], cores
         if (last.cores, last.layouts) != (before.cores, before.layouts):
             assert last.throughput > 0.97 * before.throughput  # found later, but better
         elif not simulation.bounded(last, "events_per_job: memory"):
-            assert last.memory_mb == pytest.approx(before.memory_mb, rel=0.06)
+            assert last.memory_mb == pytest.approx(before.memory_mb, rel=0.1)
             assert last.wall_seconds == pytest.approx(before.wall_seconds, rel=0.1)
 
 
