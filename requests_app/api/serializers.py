@@ -40,8 +40,8 @@ class RequestListSerializer(serializers.ModelSerializer):
         model = Request
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
-            "urgent", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at", "failed_attempts",
-            "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
+            "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+            "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
             "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
 
@@ -113,7 +113,7 @@ class _RequestRowSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
             "failed_attempts", "last_error", "alert_code", "alerted_at", "notes", "requestor", "requestor_dn", "group",
-            "campaign", "prep_id", "priority", "urgent", "input_dataset", "superseded_by_request", "cleanup_policy",
+            "campaign", "prep_id", "priority", "urgent", "adaptive", "input_dataset", "superseded_by_request", "cleanup_policy",
             "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at",
         )  # fmt: skip
 
@@ -126,6 +126,7 @@ class RequestSerializer(serializers.Serializer):
     splitting_params = serializers.DictField(source="request.splitting_params")
     payload_config = serializers.DictField(source="request.payload_config")
     production_steps = serializers.ListField(source="request.production_steps")
+    overrides = serializers.DictField(source="request.overrides", help_text="settings of this request alone, its pins among them")
     previous_version_request = serializers.CharField(source="request.previous_version_request_id", allow_null=True)
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")

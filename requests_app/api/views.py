@@ -85,7 +85,7 @@ class RequestViewSet(RowsViewSet):
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
-        """Change priority and production steps, or submit a new request (``{"status": "submitted"}``): all of it or nothing."""
+        """Change priority, production steps and adaptive rounds, or submit a new request (``{"status": "submitted"}``): all of it or nothing."""
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
@@ -104,6 +104,7 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
         priority=asked.get("priority"),
         steps=asked.get("production_steps"),
         confirm=asked["confirm"],
+        adaptive=asked.get("adaptive"),
     )
 
 
