@@ -20,6 +20,8 @@ class StepMeasurement(models.Model):
     jobs = models.BigIntegerField()
     events_read = models.BigIntegerField(default=0)
     events_written = models.BigIntegerField(default=0)
+    lumis_read = models.BigIntegerField(default=0, help_text="lumis of what the jobs worked on")
+    files_read = models.BigIntegerField(default=0, help_text="files of the request's input, by all jobs")
     wall_seconds = models.FloatField(default=0, help_text="of all jobs")
     cpu_seconds = models.FloatField(default=0, help_text="of all jobs")
     bytes_written = models.JSONField(default=dict, blank=True, help_text="output module -> bytes of all jobs")

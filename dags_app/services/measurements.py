@@ -9,24 +9,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from dags_app import histogram
-from dags_app.manifest import JobMetrics
+from dags_app.manifest import JobMetrics, Processed
 from dags_app.models import DAG, SizingDecision, StepMeasurement
 from dags_app.planning.measured import Decision
 from dags_app.services.units import Settled
 
 #: Step, processes, threads.
 _Key = tuple[str, int, int]
+_Job = tuple[JobMetrics, Processed | None]
 _KEY = ("round", "step", "processes", "threads")
-_SUMS = ("jobs", "events_read", "events_written", "wall_seconds", "cpu_seconds")
+_SUMS = ("jobs", "events_read", "events_written", "lumis_read", "files_read", "wall_seconds", "cpu_seconds")
 
 
 def measurements_add(*, dag: DAG, settled: Sequence[Settled]) -> None:
     """Add the jobs of some units; in the caller's transaction, whose lock of the request keeps others from the round's rows."""
-    found: dict[_Key, list[JobMetrics]] = defaultdict(list)
+    found: dict[_Key, list[_Job]] = defaultdict(list)
     for row in settled:
+        processed = {job.node: job.processed for job in row.manifest.jobs}
         for step, jobs in row.manifest.step_metrics.items():
             for job in jobs:
-                found[step[:200], job.processes, job.threads].append(job)
+                found[step[:200], job.processes, job.threads].append((job, processed.get(job.node)))
     if not found:
         return
     known = {(row.step, row.processes, row.threads): row for row in StepMeasurement.objects.filter(round_id=dag.round_id)}
@@ -52,9 +54,10 @@ def decisions_record(*, dag: DAG, decisions: Iterable[Decision], profile_version
     )
 
 
-def _row(round_id: int, key: _Key, jobs: Sequence[JobMetrics]) -> StepMeasurement:
+def _row(round_id: int, key: _Key, found: Sequence[_Job]) -> StepMeasurement:
     step, processes, threads = key
     written: Counter[str] = Counter()
+    jobs, processed = [job for job, _ in found], [done for _, done in found if done is not None]
     for job in jobs:
         written.update(job.bytes_written)
     return StepMeasurement(
@@ -65,6 +68,8 @@ def _row(round_id: int, key: _Key, jobs: Sequence[JobMetrics]) -> StepMeasuremen
         jobs=len(jobs),
         events_read=sum(job.events_read for job in jobs),
         events_written=sum(job.events_written for job in jobs),
+        lumis_read=sum(last - first + 1 for done in processed for run in done.lumis.values() for first, last in run),
+        files_read=sum(len(done.files) for done in processed),
         wall_seconds=sum(job.wall_seconds for job in jobs),
         cpu_seconds=sum(job.cpu_seconds for job in jobs),
         bytes_written=dict(written),
@@ -96,7 +101,5 @@ def _with(known: StepMeasurement | None, new: StepMeasurement) -> StepMeasuremen
         setattr(new, name, getattr(new, name) + getattr(known, name))
     new.bytes_written = dict(Counter(new.bytes_written) + Counter(known.bytes_written))
     names = {**known.histograms, **new.histograms}
-    new.histograms = {
-        name: histogram.added(known.histograms.get(name, {}), new.histograms.get(name, {})) for name in names
-    }
+    new.histograms = {name: histogram.added(known.histograms.get(name, {}), new.histograms.get(name, {})) for name in names}
     return new

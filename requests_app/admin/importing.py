@@ -70,7 +70,11 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """Ask (GET), then import (POST); a refusal lists every problem by field, and nothing is stored."""
     if not is_operator(request.user):
         raise PermissionDenied("only operators may do this")
-    form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm(initial={"adaptive": conf().adaptive_default})
+    form = (
+        ImportForm(request.POST, request.FILES)
+        if request.method == "POST"
+        else ImportForm(initial={"adaptive": conf().adaptive_default})
+    )
     problems: list[Problem] = []
     known: Request | None = None
     if form.is_bound and form.is_valid():

@@ -111,8 +111,12 @@ class StepMeasuredSerializer(serializers.Serializer):
     wall_seconds = serializers.FloatField(source="row.wall_seconds", help_text="of all jobs")
     cpu_seconds = serializers.FloatField(source="row.cpu_seconds", help_text="of all jobs")
     cpu_efficiency = serializers.FloatField(allow_null=True, help_text="CPU time over wall time and threads of all processes")
-    bytes_written = serializers.DictField(source="row.bytes_written", child=serializers.IntegerField(), help_text="by output module")
-    spreads = serializers.DictField(child=SpreadSerializer(), help_text=f"of each job: {', '.join(SPREADS)}; where it was measured")
+    bytes_written = serializers.DictField(
+        source="row.bytes_written", child=serializers.IntegerField(), help_text="by output module"
+    )
+    spreads = serializers.DictField(
+        child=SpreadSerializer(), help_text=f"of the jobs: {', '.join(SPREADS)}; those that were measured"
+    )
     exit_codes = serializers.DictField(child=serializers.IntegerField(), help_text="code -> failed attempts of the step")
 
 

@@ -42,6 +42,8 @@ def measured(rows: Iterable[StepMeasurement]) -> StepMeasured:
         jobs=sum(row.jobs for row in rows),
         events_read=sum(row.events_read for row in rows),
         events_written=sum(row.events_written for row in rows),
+        lumis_read=sum(row.lumis_read for row in rows),
+        files_read=sum(row.files_read for row in rows),
         wall_seconds=sum(row.wall_seconds for row in rows),
         cpu_seconds=sum(row.cpu_seconds for row in rows),
         bytes_written=dict(written),

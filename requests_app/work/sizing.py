@@ -17,7 +17,7 @@ from dags_app.planning.measured import Sizing, SizingLimits
 from dags_app.planning.sizes import sizes_from_json
 from dags_app.planning.specs import ResourceSpec, WorkflowSpec
 from requests_app.limits import limit_int
-from requests_app.models import Request, Round
+from requests_app.models import Request
 from requests_app.work.measured import measured_of
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
