@@ -1,4 +1,4 @@
-"""What rounds measured of each step, and what was decided from it (docs/adr/0071). Jobs are never rows: sums and histograms are."""
+"""What rounds measured of each step, and what was decided from it (docs/adr/0071). Jobs are no rows, their sums are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepMeasurement(models.Model):
 
 
 class SizingDecision(models.Model):
-    """One number that a DAG was planned with or a rescue submitted with, and why; values as ``planning.measured.Decision`` says."""
+    """One number that a DAG was planned with or a rescue submitted with, and why (``planning.measured.Decision``)."""
 
     id = models.BigAutoField(primary_key=True)
     dag = models.ForeignKey("dags_app.DAG", on_delete=models.CASCADE, related_name="decisions")

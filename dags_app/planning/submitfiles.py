@@ -1,8 +1,8 @@
 """The submit files of a DAG, one per role (processing: one per task), shared by all its work units.
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
-``memory.inc`` are the unit's, ``../`` is the DAG's directory, with its ``avoid.inc`` and ``sizes.inc``. What differs between nodes comes by ``VARS``: ``wms2_unit`` (all),
-``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc``. What differs between nodes comes by ``VARS``:
+``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
 

@@ -93,7 +93,8 @@ def work_of(unit: WorkUnitSpec) -> int:
 
 
 def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int, max_work: int = sys.maxsize) -> DagFill:
-    """The first units that fit the limits of one DAG, up to the one that reaches ``max_work`` (``work_of``). What is not taken is not claimed, so a later round plans it again.
+    """The first units that fit the limits of one DAG, up to the one that reaches ``max_work`` (``work_of``). What is not taken
+    is not claimed, so a later round plans it again.
 
     Raises:
         PlanningRefused: already the first unit has more nodes than a DAG may have, so no round would ever take it.

@@ -87,7 +87,7 @@ class RequestViewSet(RowsViewSet):
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
-        """Change priority, production steps, adaptive rounds, or submit a new request (``{"status": "submitted"}``); all or nothing."""
+        """Change priority, steps, adaptive rounds, or submit a new request (``{"status": "submitted"}``); all or nothing."""
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)

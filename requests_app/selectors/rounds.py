@@ -63,7 +63,7 @@ def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepPicture:
     return StepPicture(
         row=row,
         cpu_efficiency=row.cpu_seconds / core_seconds if core_seconds > 0 else None,
-        spreads={name: spread(name, row) for name in SPREADS if row.histograms.get(name)},
+        spreads={name: spread(row, name) for name in SPREADS if row.histograms.get(name)},
         exit_codes=codes,
     )
 

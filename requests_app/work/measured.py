@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from dags_app import histogram
+from dags_app.histogram import quantile
 from dags_app.models import StepMeasurement
 from dags_app.planning.measured import Spread, StepMeasured
 from requests_app.models import Request, Workflow
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
 
+_PLAIN = (
+    "step", "processes", "threads", "jobs", "events_read", "events_written", "lumis_read", "files_read", "wall_seconds",
+    "cpu_seconds", "bytes_written",
+)  # fmt: skip
+
 
 def measured_of(workflow: Workflow) -> list[StepMeasured]:
-    """Each step by how it ran, all rounds added up; of a former version only steps that are configured as this one's.
-
-    ``round_index`` is that of the newest round among them, of a former version's its own.
-    """
-    found: dict[tuple[str, int, int], list[StepMeasurement]] = defaultdict(list)
-    own = _configured(workflow)
+    """Each step by round and how it ran; of a former version, whose rounds count below 0, steps configured as this one's."""
+    found: list[StepMeasured] = []
+    own, shift = _configured(workflow), 0
     for version in _versions(workflow):
         same = {step for step, configured in _configured(version).items() if own.get(step) == configured}
+        shift -= 0 if version == workflow else version.rounds.count()
         rows = StepMeasurement.objects.filter(round__workflow=version, step__in=same).select_related("round")
-        for row in rows.order_by("-round__index"):
-            found[row.step, row.processes, row.threads].append(row)
-    return [measured(rows) for _, rows in sorted(found.items())]
+        found += [_measured(row, row.round.index + shift) for row in rows.order_by("round__index", "step", "id")]
+    return found
 
 
-def measured(rows: Iterable[StepMeasurement]) -> StepMeasured:
-    """Rows of one step that ran alike as one; the first is the newest."""
-    rows = tuple(rows)
-    first, written = rows[0], Counter[str]()
-    for row in rows:
-        written.update(row.bytes_written)
+def _measured(row: StepMeasurement, round_index: int) -> StepMeasured:
+    plain = {name: getattr(row, name) for name in _PLAIN}
     return StepMeasured(
-        step=first.step,
-        round_index=first.round.index,
-        processes=first.processes,
-        threads=first.threads,
-        jobs=sum(row.jobs for row in rows),
-        events_read=sum(row.events_read for row in rows),
-        events_written=sum(row.events_written for row in rows),
-        lumis_read=sum(row.lumis_read for row in rows),
-        files_read=sum(row.files_read for row in rows),
-        wall_seconds=sum(row.wall_seconds for row in rows),
-        cpu_seconds=sum(row.cpu_seconds for row in rows),
-        bytes_written=dict(written),
-        **{name: spread(name, *rows) for name in ("job_seconds", "seconds_per_event", "rss_mb", "slot_rss_mb")},
+        round_index=round_index,
+        job_seconds=spread(row, "job_seconds"),
+        seconds_per_event=spread(row, "seconds_per_event"),
+        rss_mb=spread(row, "rss_mb"),
+        slot_rss_mb=spread(row, "slot_rss_mb"),
+        **plain,
     )
 
 
-def spread(name: str, *rows: StepMeasurement) -> Spread:
-    """How a quantity is spread over the jobs of some rows; 0 where none told it."""
-    all_jobs = histogram.added(*(row.histograms.get(name, {}) for row in rows))
-    return Spread(*(histogram.quantile(all_jobs, share) or 0.0 for share in (0.5, 0.95)))
+def spread(row: StepMeasurement, name: str) -> Spread:
+    """How a quantity is spread over the jobs of a row; 0 where none told it."""
+    return Spread(*(quantile(row.histograms.get(name, {}), share) or 0.0 for share in (0.5, 0.95)))
 
 
 def _versions(workflow: Workflow) -> Iterable[Workflow]:

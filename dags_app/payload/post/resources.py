@@ -1,6 +1,7 @@
 """What a node asks HTCondor for, read from the DAG's files as HTCondor reads them; and raising its memory.
 
-Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines); the default may be a macro of the DAG's ``sizes.inc``. A unit's nodes share it, and their POST scripts run side by side.
+Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines). A unit's nodes share it, and their POST scripts run side by side. What is
+asked for by default may be a macro of the DAG's ``sizes.inc``.
 """
 
 from __future__ import annotations
