@@ -30,8 +30,8 @@ from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
-#: Rendered files that change between submissions: ban list, fence, sizes, step profile.
-_CHANGING = 4
+#: Files beside those with sums: the sums, ban list, fence, sizes, step profile.
+_CHANGING = 5
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
@@ -78,7 +78,7 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     with _opened(temporary) as place:
         sums = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _CHANGING + 1)
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _CHANGING)
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already

@@ -41,7 +41,7 @@ def processing_memory(dag: DAG) -> set[int]:
     "an adaptive request is stopped, and later loses its rescue file",
     done="a clean stop in the second of its rounds; in the third its rescue file vanishes while it is held",
     spec="spec 5.3, 6.2.1; DD-12",
-    afterwards="the stopped round goes on with sizes measured by then; units without a rescue file are ABANDONED and planned anew;"
+    afterwards="the stopped round goes on with measured sizes; a unit without a rescue file is ABANDONED and planned anew;"
     " COMPLETED, each event once, one block of all rounds with one tape rule",
 )
 def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: None) -> None:

@@ -40,7 +40,7 @@ def assert_completed_once(request: Request, *, dags: int = 1, blocks_each: int =
 
 
 def assert_completed(request: Request, *, blocks_each: int = 1, abandoned: int = 0) -> None:
-    """COMPLETED, by however many DAGs one after the other: what they made is there once; ``abandoned``: event numbers given up."""
+    """COMPLETED, by however many DAGs one after the other: what they made is there once. ``abandoned``: numbers given up."""
     request.refresh_from_db()
     assert request.status == RequestStatus.COMPLETED, f"{request.status}: {request.hold_reason} {request.last_error}"
     assert_nothing_runs(request)
