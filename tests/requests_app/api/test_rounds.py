@@ -59,7 +59,7 @@ def test_a_pin_that_cannot_be_is_refused_and_changes_nothing(
 def test_a_reader_may_not_pin_and_a_request_that_is_over_has_no_pins(operator: APIClient, reader: APIClient) -> None:
     request = request_row(RequestStatus.COMPLETED)
     url = f"/api/v1/requests/{request.request_name}/pin"
-    problem(reader.post(url, WHY), 403, "forbidden")
+    problem(reader.post(url, WHY), 403, "permission_denied")
     assert operator.post(url, WHY | {"cores": 4}).status_code == 409
 
 
