@@ -24,6 +24,7 @@ CHANGEABLE = frozenset(
         "timeout_queued_seconds",
         "timeout_active_seconds",
         "jobs_per_work_unit",
+        "work_units_per_round",
         "block_target_bytes",
     }
 )

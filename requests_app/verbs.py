@@ -22,7 +22,7 @@ from requests_app.services.release import Changes, ReleaseMode, release_plan, re
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, stop_refused
 from requests_app.services.verbs import MAX_PRIORITY, abort_refused, hold_refused, priority_refused, submit_refused
-from requests_app.work.overrides import Overrides
+from requests_app.work.overrides import PINS, Overrides
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -126,6 +126,16 @@ declare(
             ),
         ),
         priority_refused,
+    ),
+    Verb(
+        "pin", "Pin sizes",
+        "Fix sizes of a request's further rounds, in place of those fixed before. What is left empty is sized by what was"
+        " measured, or by the request's hints.",
+        services.request_pin,
+        told_of_each(lambda request: ["From its next round on jobs and work units have these sizes; what runs stays as it is."]),
+        tuple(field_of(name, Overrides.model_fields[name]) for name in PINS),
+        priority_refused, initial=lambda request: {name: request.overrides.get(name) for name in PINS}, path="pin", single=True,
+        seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
     Verb(
         "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,

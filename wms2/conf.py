@@ -115,6 +115,18 @@ class Conf(BaseModel):
     default_memory_per_core_mb: int = Field(2000, ge=1)
     max_memory_per_core_mb: int = Field(3000, ge=1)
     max_wall_seconds: int = 48 * 3600
+    adaptive_default: bool = False
+    first_round_units: int = Field(1, ge=1, le=5_000)
+    work_units_per_round: int = Field(
+        100, ge=1, le=5_000, description="Work units of a round of an adaptive request, after its first"
+    )
+    target_wall_seconds: int = Field(8 * 3600, ge=60)
+    memory_margin: float = Field(0.20, ge=0, le=2)
+    min_request_cpus: int = Field(1, ge=1, le=1024)
+    split_below: float = Field(0.5, ge=0, le=1)
+    overcommit_max: float = Field(1.0, ge=1, le=4)
+    sizing_min_jobs: int = Field(8, ge=1)
+    max_jobs_per_work_unit: int = Field(200, ge=1, le=10_000)
     pileup_cache_seconds: int = Field(6 * 3600, ge=0, description="0: read before every planning")
     pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
     input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")

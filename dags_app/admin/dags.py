@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 
-from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim
+from dags_app.models import DAG, DAGHistory, SizingDecision, WorkUnit, WorkUnitClaim
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
@@ -26,10 +26,11 @@ class DAGAdmin(ReadOnlyAdmin):
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """What happened to it, and its work units."""
+        """What happened to it, its work units, and why it is sized so."""
         return [
             ("History", list_url(DAGHistory, f"dag__id__exact={row.pk}")),
             ("Work units", list_url(WorkUnit, f"dag__id__exact={row.pk}")),
+            ("Sizing decisions", list_url(SizingDecision, f"dag__id__exact={row.pk}")),
         ]
 
 

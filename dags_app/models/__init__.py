@@ -1,4 +1,4 @@
-"""Rows of dags_app: DAG submissions, work units and what each claims of the work, failure rules and what failed."""
+"""Rows of dags_app: DAG submissions, work units and their claims, failure rules, what failed, what was measured and decided."""
 
 from dags_app.models.dag import DAG, IN_QUEUE, LIVE_DAG, DAGHistory, DAGKind, DAGStatus
 from dags_app.models.failure import (
@@ -11,6 +11,7 @@ from dags_app.models.failure import (
     FailureSample,
     UnreadableInput,
 )
+from dags_app.models.measurement import SizingDecision, StepMeasurement
 from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUnitState
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "FailureLog",
     "FailureRule",
     "FailureSample",
+    "SizingDecision",
+    "StepMeasurement",
     "UnreadableInput",
     "WorkUnit",
     "WorkUnitClaim",

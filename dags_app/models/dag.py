@@ -70,6 +70,9 @@ class DAG(models.Model):
     submit_error = models.TextField(blank=True)
     placement = models.JSONField(default=dict, blank=True, help_text="chosen schedd and why the others were not")
     job_priority = models.IntegerField(default=0)
+    sizes = models.JSONField(
+        default=dict, blank=True, db_default={}, help_text="memory by task and the step profile that its submission brings"
+    )
 
     # --- recovery and stop
     parent_dag = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="rescues")

@@ -111,6 +111,7 @@ class FailureGroup(models.Model):
     actions = models.JSONField(
         default=dict, blank=True, help_text="what the POST script did after them: action -> attempts; used_up: no retry was left"
     )
+    rounds = models.JSONField(default=dict, blank=True, db_default={}, help_text="failed attempts by index of the round")
     reason = models.TextField(blank=True, help_text="of the newest")
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()

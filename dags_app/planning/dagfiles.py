@@ -16,6 +16,7 @@ from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
+from dags_app.planning.sizes import sizes_of
 from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, task_resources
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
@@ -67,6 +68,8 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
         yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
+    for name, text in sizes_of(spec.workflow, spec.profile).files().items():
+        yield RenderedFile(name, text, mutable=True)
     mixed = MixedEvents(spec)
     for unit, group in zip(spec.units, group_dags(spec), strict=True):
         yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group)

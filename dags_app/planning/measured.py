@@ -41,6 +41,8 @@ class StepMeasured:
     rss_mb: Spread
     slot_rss_mb: Spread
     bytes_written: dict[str, int] = field(default_factory=dict)  # output module -> bytes of all jobs
+    lumis_read: int = 0  # of a task's first step, by all jobs; 0: not known, so lumis per job stay as hinted
+    files_read: int = 0  # likewise
 
     @property
     def parallelism(self) -> float:
@@ -81,7 +83,8 @@ class Decision:
     """One number that was chosen, as a person reads it: what it was before, what was measured, why, and what bounded it.
 
     ``what`` is one of cores, memory_mb, time_per_event_seconds, size_per_event_kb, events_per_job, lumis_per_job,
-    events_per_lumi, jobs_per_work_unit, processes, threads. ``bound`` is empty when nothing did.
+    files_per_job, events_per_lumi, filter_efficiency, jobs_per_work_unit, processes, threads. ``bound`` is empty when nothing
+    bounded it.
     """
 
     what: str

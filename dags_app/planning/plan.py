@@ -53,6 +53,7 @@ class WorkLeft:
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
     """The deployment's settings that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
+    ``max_work``: the DAG ends with the unit that reaches it, in the unit of ``work_units.work_of``.
 
     ``max_jobs`` refuses a plan with more, those of later tasks included: without an end, a file of 10^12 events and one event to
     a job would fill the memory. None where the limits of a DAG end it.
@@ -61,6 +62,7 @@ class PlanLimits:
     jobs_per_work_unit: int = 8
     max_units: int = sys.maxsize
     max_nodes: int = sys.maxsize
+    max_work: int = sys.maxsize
     max_jobs: int | None = 2_000_000
     block_bytes: int = sys.maxsize
     pileup_min_fraction: float = 0.0
@@ -68,12 +70,19 @@ class PlanLimits:
 
 @dataclass(frozen=True, slots=True)
 class PlanningInput:
-    """Everything that a round is planned from. ``dag`` is the DAG but for its units; ``blocks`` what its datasets have by now."""
+    """Everything that a round is planned from.
+
+    Attributes:
+        dag: the DAG but for its units.
+        blocks: what its datasets have by now.
+        bytes_per_event: output dataset -> bytes per event of the first task's jobs, where it was measured.
+    """
 
     dag: DagSpec
     work: WorkLeft
     limits: PlanLimits
     blocks: Mapping[str, KnownBlocks] = field(default_factory=dict)
+    bytes_per_event: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -141,10 +150,11 @@ def plan(given: PlanningInput) -> Plan:
     units = group_jobs(
         jobs,
         jobs_per_work_unit=limits.jobs_per_work_unit,
-        bytes_per_event=sizing.bytes_per_event(spec),
+        bytes_per_event=sizing.bytes_per_event(spec, measured=given.bytes_per_event),
         levels=level_plans(spec),
     )
-    filled = fill_dag(_few_enough(units, limits.max_jobs), max_units=limits.max_units, max_nodes=limits.max_nodes)
+    units = _few_enough(units, limits.max_jobs)
+    filled = fill_dag(units, max_units=limits.max_units, max_nodes=limits.max_nodes, max_work=limits.max_work)
     placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes)
     return Plan(
         dag=replace(given.dag, units=placed.units),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from dags_app.payload.contract import documents
 from dags_app.payload.contract.documents import Generate, InputFile, Pileup, Share
+from dags_app.payload.contract.step_profile import StepProfile
 
 #: run -> sorted, disjoint, non-adjacent inclusive lumi intervals
 LumiRanges = dict[int, tuple[tuple[int, int], ...]]
@@ -432,4 +433,5 @@ class DagSpec:
     max_wall_seconds: int
     pileup: tuple[PileupDataset, ...] = ()  # of all steps, each dataset once
     accounting: AccountingSpec = AccountingSpec()
+    profile: StepProfile = field(default_factory=StepProfile)  # how its steps run inside a slot, at its first submission
     mixed_before: dict[int, int] = field(default_factory=dict)  # task -> events of deterministic pileup that earlier rounds mixed

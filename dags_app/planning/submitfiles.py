@@ -1,8 +1,8 @@
 """The submit files of a DAG, one per role (processing: one per task), shared by all its work units.
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
-``memory.inc`` are the unit's, ``../`` is the DAG's directory. What differs between nodes comes by ``VARS``: ``wms2_unit`` (all),
-``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc``. What differs between nodes comes by ``VARS``:
+``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
 
@@ -13,6 +13,7 @@ from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platf
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
+from dags_app.planning.sizes import memory_macro
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, merge_memory_mb, task_resources
 from dags_app.planning.specs import DagSpec, StepSpec
 from dags_app.planning.watchdogs import watchdog_lines
@@ -52,7 +53,7 @@ queue
 def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
     """A processing job of one task. One of a later task is also given the list of files that its upstream nodes left."""
     resources = task_resources(spec.workflow, task)
-    inputs = [f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
+    inputs = [f"../{layout.STEP_PROFILE_FILE}", f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
     if spec.pileup:
         inputs.append(f"../{layout.PILEUP_FILE}")
     if task != FIRST_TASK:
@@ -64,7 +65,7 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
         steps=_steps_of(spec, task),
         task=task,
         cores=resources.cores,
-        memory_mb=resources.memory_mb,
+        memory=f"$({memory_macro(task)})",
         inputs=tuple(inputs),
         devices=gpu_lines(resources.gpu),
         extra=_extra(spec),
@@ -74,13 +75,13 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
 def merge_submit(spec: DagSpec) -> str:
     """The merge job of a unit."""
     inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE)
-    return _payload_submit(spec, NodeRole.MERGE, "merge", cores=1, memory_mb=merge_memory_mb(spec.workflow), inputs=inputs)
+    return _payload_submit(spec, NodeRole.MERGE, "merge", cores=1, memory=str(merge_memory_mb(spec.workflow)), inputs=inputs)
 
 
 def cleanup_submit(spec: DagSpec) -> str:
     """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
     inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE, layout.MANIFEST_FILE)
-    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory_mb=CLEANUP_MEMORY_MB, inputs=inputs)
+    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
 
 
 def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:
@@ -101,7 +102,7 @@ def _payload_submit(
     command: str,
     *,
     cores: int,
-    memory_mb: int,
+    memory: str,
     inputs: tuple[str, ...],
     devices: str = "",
     extra: str = "",
@@ -111,7 +112,8 @@ def _payload_submit(
     """A job that runs the payload at the elected site.
 
     There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
-    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again. Without ``steps`` it takes what any
+    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again; that of a processing job may be
+    another with each submission of the DAG (``sizes.inc``). Without ``steps`` it takes what any
     step of the workflow wrote, and runs where all of them do.
     """
     platform = steps or spec.workflow.steps
@@ -123,8 +125,9 @@ should_transfer_files = YES
 when_to_transfer_output = ON_EXIT
 transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}
 request_cpus = {cores}
+include : ../{layout.SIZES_INCLUDE}
 include : {layout.MEMORY_INCLUDE}
-request_memory = $(MEMORY_$(JOB):{memory_mb})
+request_memory = $(MEMORY_$(JOB):{memory})
 request_disk = $(disk_kb)
 {devices}output = $(JOB).$(RETRY).out
 error = {layout.stderr_name("$(JOB)", "$(RETRY)")}

@@ -8,6 +8,7 @@ docs/design/model.md, Sizes.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,14 +86,21 @@ class DagFill:
     more: bool
 
 
-def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int) -> DagFill:
-    """The first units that fit the limits of one DAG. What is not taken is not claimed, so a later round plans it again.
+def work_of(unit: WorkUnitSpec) -> int:
+    """How much work a unit is, as the ledger counts shares: in lumis where it is split by lumi, else events, at last claims."""
+    lumis = sum(claim.last - claim.first + 1 for claim in unit.claims if claim.kind is ClaimKind.RUN_LUMIS)
+    return lumis or unit.events or len(unit.claims)
+
+
+def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int, max_work: int = sys.maxsize) -> DagFill:
+    """The first units that fit the limits of one DAG, up to the one that reaches ``max_work`` (``work_of``). What is not taken
+    is not claimed, so a later round plans it again.
 
     Raises:
         PlanningRefused: already the first unit has more nodes than a DAG may have, so no round would ever take it.
     """
     taken: list[WorkUnitSpec] = []
-    nodes = 0
+    nodes = work = 0
     with _no_cycle_search():
         for unit in units:
             nodes += unit.processing_nodes + EXTRA_NODES
@@ -101,9 +109,11 @@ def fill_dag(units: Iterable[WorkUnitSpec], *, max_units: int, max_nodes: int) -
                     f"a work unit has {nodes} nodes, more than the {max_nodes} of a DAG; raise EventsPerJob, LumisPerJob or "
                     "FilesPerJob of the later tasks"
                 )
-            if len(taken) == max_units or nodes > max_nodes:
+            if len(taken) == max_units or nodes > max_nodes or work >= max_work:
                 return DagFill(tuple(taken), True)
             taken.append(unit)
+            if max_work < sys.maxsize:
+                work += work_of(unit)
     return DagFill(tuple(taken), False)
 
 

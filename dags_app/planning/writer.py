@@ -2,8 +2,8 @@
 
 A directory is written under ``.<dag_id>.<random>.tmp``, brought to disk, and renamed: it is there whole or not at all, and a
 crash at any point is repaired by calling again. Two that write the same DAG at the same time, one of which was replaced, never
-touch each other's files. What is rendered is immutable; ``SHA256SUMS`` says what it was. The two include files
-that change between submissions are replaced atomically, since DAGMan may be reading them.
+touch each other's files. What is rendered is immutable; ``SHA256SUMS`` says what it was. The files that
+change between submissions (includes, the step profile) are replaced atomically, since DAGMan may be reading them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from pathlib import Path
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
 from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
+from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagSpec
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
+#: Files beside those with sums: the sums, ban list, fence, sizes, step profile.
+_CHANGING = 5
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
@@ -75,7 +78,7 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     with _opened(temporary) as place:
         sums = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _CHANGING)
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already
@@ -166,8 +169,9 @@ def changed_files(directory: Path) -> list[str]:
     return changed
 
 
-def write_fence(directory: Path, fence: int) -> None:
-    """Stamp what is submitted from now on with ``fence``; before each submission. The number only ever rises.
+def write_fence(directory: Path, fence: int, sizes: Sizes | None = None) -> None:
+    """Stamp what is submitted from now on with ``fence``; before each submission, whose ``sizes`` go with it. The number only
+    ever rises.
 
     Raises:
         StaleState: a larger number stands there; nothing was written, and nothing may be submitted under this one.
@@ -180,6 +184,8 @@ def write_fence(directory: Path, fence: int) -> None:
         if found is not None and int(found.group()) > fence:
             raise StaleState(f"{path} has fence {found.group()} already; fence {fence} is of the past")
         _replace(path, fence_inc(fence))
+        for name, text in (sizes.files() if sizes is not None else {}).items():
+            _replace(directory / name, text)
 
 
 @contextmanager

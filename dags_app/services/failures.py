@@ -136,12 +136,14 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
     dags = {row.fence: row for row in DAG.objects.filter(directory_id=dag.directory_id)}
     groups = {_key_of(group): group for group in FailureGroup.objects.select_for_update().filter(workflow_id=dag.workflow_id)}
     samples: dict[int, list[FailureSample]] = {}
+    round_ = str(dag.round.index)
     for line in lines:
         group = _group(dag.workflow_id, groups, line)
         group.attempts += 1
         group.given_up += line.final
         done = USED_UP if line.final and line.action in (RETRY, MORE_MEMORY) else line.action
         group.actions[done] = group.actions.get(done, 0) + 1
+        group.rounds[round_] = group.rounds.get(round_, 0) + 1
         group.last_at, group.reason = line.at, line.reason
         samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
     for group in groups.values():

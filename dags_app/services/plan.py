@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.levels import edge_count
+from dags_app.planning.measured import Decision
+from dags_app.planning.sizes import Sizes, after, sizes_from_json, sizes_of, sizes_to_json
 from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
 from dags_app.planning.writer import WrittenDag
+from dags_app.services.measurements import decisions_record
 from dags_app.states import history
 from wms2.copying import copy_rows, reserved_ids
 from wms2.errors import LedgerViolation
@@ -43,6 +46,7 @@ def dag_record_ready(
     workflow_number: int,
     files: Mapping[str, tuple[int, int]],
     priority: int,
+    decisions: Sequence[Decision] = (),
 ) -> tuple[DAG, list[int]]:
     """The rows of a fresh DAG, READY, with its work claimed; and the keys of its units in their order.
 
@@ -54,6 +58,7 @@ def dag_record_ready(
     """
     dag_id, workflow_id, units = uuid.UUID(spec.dag_id), uuid.UUID(spec.workflow_id), spec.units
     processing, many = sum(unit.processing_nodes for unit in units), len(units)
+    sizes = sizes_of(spec.workflow, spec.profile)
     node_counts = {"Processing": processing, "Merge": many, "Cleanup": many, "Landing": many}
     dag = DAG.objects.create(
         id=dag_id,
@@ -66,6 +71,7 @@ def dag_record_ready(
         files_sha256=written.files_sha256,
         instance=spec.instance,
         job_priority=priority,
+        sizes=sizes_to_json(sizes),
         total_nodes=sum(node_counts.values()),
         total_edges=sum(edge_count(unit) for unit in units),
         node_counts=node_counts,
@@ -94,12 +100,16 @@ def dag_record_ready(
                     yield row
 
     claims_record(counted())
-    history(dag, "planned", to_status=DAGStatus.READY, detail={"work_units": many, "claims": claims})
+    decisions_record(dag=dag, decisions=decisions, profile_version=sizes.profile.version)
+    history(dag, "planned", to_status=DAGStatus.READY, detail={"work_units": many, "claims": claims, "sizes": dag.sizes})
     return dag, keys
 
 
-def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority: int) -> DAG:
-    """The row of a rescue: same directory, same units, linked to the DAG it rescues."""
+def dag_record_rescue(
+    *, failed: DAG, kind: DAGKind, rescue_file: str, priority: int, sizes: Sizes, decisions: Sequence[Decision] = ()
+) -> DAG:
+    """The row of a rescue: same directory, same units, linked to the DAG it rescues; its submission brings ``sizes``."""
+    sizes = after(sizes_from_json(failed.sizes), sizes)
     dag = DAG.objects.create(
         workflow_id=failed.workflow_id,
         round_id=failed.round_id,
@@ -112,6 +122,7 @@ def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority:
         instance=failed.instance,
         parent_dag=failed,
         job_priority=priority,
+        sizes=sizes_to_json(sizes),
         total_nodes=failed.total_nodes,
         total_edges=failed.total_edges,
         node_counts=failed.node_counts,
@@ -120,9 +131,9 @@ def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority:
         units_done=failed.units_done,
         status=DAGStatus.READY,
     )
-    history(
-        dag, "rescue_prepared", to_status=DAGStatus.READY, detail={"parent": str(failed.pk), "rescue": rescue_file, "kind": kind}
-    )
+    decisions_record(dag=dag, decisions=decisions, profile_version=sizes.profile.version)
+    detail = {"parent": str(failed.pk), "rescue": rescue_file, "kind": kind, "sizes": dag.sizes}
+    history(dag, "rescue_prepared", to_status=DAGStatus.READY, detail=detail)
     return dag
 
 

@@ -17,6 +17,7 @@ from django.db.models import F
 
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
+from dags_app.planning.sizes import sizes_from_json
 from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
@@ -74,7 +75,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
-    writer.write_fence(Path(dag.submit_dir), dag.fence)
+    writer.write_fence(Path(dag.submit_dir), dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:

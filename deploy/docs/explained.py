@@ -105,6 +105,16 @@ SETTINGS: dict[str, dict[str, str]] = {
         "default_memory_per_core_mb": "Memory of a job that asks for less.",
         "max_memory_per_core_mb": "A request that needs more memory per core is refused.",
         "max_wall_seconds": "Longest run time of a job that is asked for; a job that runs longer is ended.",
+        "adaptive_default": "Whether a request runs in rounds that are sized by what was measured when its import does not say.",
+        "first_round_units": "Work units of an adaptive request's first round, which runs by the request's hints.",
+        "work_units_per_round": limit("work_units_per_round"),
+        "target_wall_seconds": "How long a job is to take where a round's splitting is sized by what was measured.",
+        "memory_margin": "What jobs ask for beyond the memory that was measured, as a share of it.",
+        "min_request_cpus": "Fewest cores that a sized job asks for.",
+        "split_below": "A step that keeps less than this share of its cores busy runs as several processes side by side.",
+        "overcommit_max": "Threads of a step's processes together, as a multiple of the job's cores; 1: no more than cores.",
+        "sizing_min_jobs": "A step that fewer jobs have measured keeps the request's hints.",
+        "max_jobs_per_work_unit": "Most processing jobs that a sized round merges together.",
         "pileup_cache_seconds": "For how long the files and places of a pileup dataset are used before DBS and Rucio are asked"
         " again; shared by all requests. 0: before every planning.",
         "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"

@@ -19,6 +19,7 @@ from wms2.api.parsers import StrictJsonParser
 from wms2.api.permissions import is_operator
 from wms2.api.problems import ProblemError
 from wms2.api.serializers import MAX_REASON
+from wms2.conf import conf
 from wms2.errors import DocumentRefused, InvalidTransition, Problem, RequestKnown, ServiceError
 
 
@@ -36,6 +37,7 @@ class ImportForm(forms.Form):
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="Instead of the document's; 0 to 999999."
     )
     urgent = forms.BooleanField(required=False, help_text="Before all that is not urgent.")
+    adaptive = forms.BooleanField(required=False, help_text="In rounds, each sized by what those before measured.")
     family_of = forms.CharField(
         required=False, max_length=150, help_text="A request into whose output datasets it may write, e.g. one it recovers."
     )
@@ -50,7 +52,7 @@ class ImportForm(forms.Form):
             raise forms.ValidationError("Give a file or a text, not both.")
         if not text and not given.get("request_name"):
             raise forms.ValidationError("Give a name at ReqMgr2, or a document.")
-        data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit")}
+        data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit", "adaptive")}
         named = ("request_name", "priority", "family_of", "family_reason")
         data |= {name: given[name] for name in named if given.get(name) not in (None, "")}
         if text:
@@ -68,7 +70,11 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """Ask (GET), then import (POST); a refusal lists every problem by field, and nothing is stored."""
     if not is_operator(request.user):
         raise PermissionDenied("only operators may do this")
-    form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
+    form = (
+        ImportForm(request.POST, request.FILES)
+        if request.method == "POST"
+        else ImportForm(initial={"adaptive": conf().adaptive_default})
+    )
     problems: list[Problem] = []
     known: Request | None = None
     if form.is_bound and form.is_valid():

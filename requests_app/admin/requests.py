@@ -61,7 +61,7 @@ class RequestAdmin(ReadOnlyAdmin):
             {
                 "fields": (
                     "request_name", "requestor", "requestor_dn", "group", "campaign", "prep_id", "input_dataset", "priority",
-                    "urgent", "warnings", "notes", "created_at",
+                    "urgent", "adaptive", "warnings", "notes", "created_at",
                 )
             },
         ),

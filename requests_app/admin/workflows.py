@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
 
+from dags_app.models import StepMeasurement
 from requests_app.models import InputFile, InputLumis, PileupBlock, PileupDataset, Round, Workflow
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin.shown import list_url
 
 
 @admin.register(Workflow)
@@ -30,6 +32,10 @@ class RoundAdmin(ReadOnlyAdmin):
         "__str__", link_column("workflow"), since_column("created_at", "created"), since_column("closed_at", "closed"),
     )  # fmt: skip
     exact_search: ClassVar = OF_REQUEST
+
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
+        """What it measured."""
+        return [("Measurements", list_url(StepMeasurement, f"round__id__exact={row.pk}"))]
 
 
 @admin.register(InputFile)

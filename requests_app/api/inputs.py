@@ -55,6 +55,9 @@ class _ImportSerializer(StrictSerializer):
 
     submit = serializers.BooleanField(default=True, help_text="false: stored as new, which WMS2 leaves alone until submitted")
     urgent = serializers.BooleanField(default=False, help_text="before all that is not urgent in the admission queue")
+    adaptive = serializers.BooleanField(
+        required=False, help_text="in rounds, each sized by what those before measured; default: adaptive_default"
+    )
     priority = serializers.IntegerField(
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="instead of the document's"
     )
@@ -103,11 +106,12 @@ class StatusField(serializers.ChoiceField):
 
 
 class RequestChangeSerializer(StrictSerializer):
-    """PATCH: the priority, the production steps, and NEW -> SUBMITTED. Everything else has a verb."""
+    """PATCH: the priority, the production steps, adaptive rounds, and NEW -> SUBMITTED. Everything else has a verb."""
 
     priority = serializers.IntegerField(required=False, min_value=0, max_value=MAX_PRIORITY)
     status = StatusField(choices=RequestStatus.choices, required=False)
     production_steps = StepsField(required=False, help_text="instead of those still to come; empty: none")
+    adaptive = serializers.BooleanField(required=False, help_text="from the next round on")
     confirm = serializers.BooleanField(default=False, help_text="a production step that is passed already is meant")
     reason = TextField(required=False, max_length=MAX_REASON, help_text="why; kept in the audit")
 
@@ -122,8 +126,8 @@ class RequestChangeSerializer(StrictSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Something must be asked for."""
-        if not attrs.keys() & {"priority", "status", "production_steps"}:
-            raise serializers.ValidationError({"priority": "give priority, production_steps, or status 'submitted'"})
+        if not attrs.keys() & {"priority", "status", "production_steps", "adaptive"}:
+            raise serializers.ValidationError({"priority": "give priority, production_steps, adaptive, or status 'submitted'"})
         return attrs
 
 

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
+from dags_app.models import SizingDecision
 from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.selectors.requests import RequestPicture
+from requests_app.selectors.rounds import SPREADS
 from wms2.api.shown import shown
 
 
@@ -40,9 +42,9 @@ class RequestListSerializer(serializers.ModelSerializer):
         model = Request
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
-            "urgent", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at", "failed_attempts",
-            "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units", "created_at",
-            "updated_at", "queued_at", "completed_at",
+            "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+            "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units",
+            "created_at", "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
 
 
@@ -90,6 +92,67 @@ class WorkflowSerializer(serializers.ModelSerializer):
         )  # fmt: skip
 
 
+class SpreadSerializer(serializers.Serializer):
+    """How a quantity is spread over jobs, within 1 %."""
+
+    p50 = serializers.FloatField()
+    p95 = serializers.FloatField()
+
+
+class StepMeasuredSerializer(serializers.Serializer):
+    """A step over those jobs of the round that ran it alike: so many processes side by side, so many threads each."""
+
+    step = serializers.CharField(source="row.step")
+    processes = serializers.IntegerField(source="row.processes")
+    threads = serializers.IntegerField(source="row.threads")
+    jobs = serializers.IntegerField(source="row.jobs")
+    events_read = serializers.IntegerField(source="row.events_read")
+    events_written = serializers.IntegerField(source="row.events_written")
+    wall_seconds = serializers.FloatField(source="row.wall_seconds", help_text="of all jobs")
+    cpu_seconds = serializers.FloatField(source="row.cpu_seconds", help_text="of all jobs")
+    cpu_efficiency = serializers.FloatField(allow_null=True, help_text="CPU time over wall time and threads of all processes")
+    bytes_written = serializers.DictField(
+        source="row.bytes_written", child=serializers.IntegerField(), help_text="by output module"
+    )
+    spreads = serializers.DictField(
+        child=SpreadSerializer(), help_text=f"of the jobs: {', '.join(SPREADS)}; those that were measured"
+    )
+    exit_codes = serializers.DictField(child=serializers.IntegerField(), help_text="code -> failed attempts of the step")
+
+
+class DecisionSerializer(serializers.ModelSerializer):
+    """One number that a DAG was planned with, or a rescue submitted with, and why."""
+
+    class Meta:
+        model = SizingDecision
+        fields: tuple[str, ...] = (
+            "dag_id", "task", "step", "what", "before", "measured", "chosen", "why", "bound", "pinned", "profile_version",
+            "created_at",
+        )  # fmt: skip
+
+
+class RoundSerializer(serializers.Serializer):
+    """One round: what it was planned with and why, its DAGs, and what it measured."""
+
+    index = serializers.IntegerField(source="row.index", help_text="0-based")
+    created_at = serializers.DateTimeField(source="row.created_at")
+    closed_at = serializers.DateTimeField(source="row.closed_at", allow_null=True)
+    sizing = serializers.DictField(source="row.sizing", help_text="resources and splitting that it was planned with")
+    dags = DagBriefSerializer(many=True, help_text="the first one, then its rescues")
+    decisions = DecisionSerializer(many=True)
+    steps = StepMeasuredSerializer(many=True)
+    exit_codes = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()), help_text="step -> code -> failed attempts"
+    )
+
+
+class WorkflowRoundsSerializer(serializers.Serializer):
+    """All rounds of a workflow."""
+
+    workflow_id = serializers.UUIDField()
+    rounds = RoundSerializer(many=True)
+
+
 class WorkflowListSerializer(WorkflowSerializer):
     """One line of the list."""
 
@@ -113,7 +176,7 @@ class _RequestRowSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
             "failed_attempts", "last_error", "alert_code", "alerted_at", "notes", "requestor", "requestor_dn", "group",
-            "campaign", "prep_id", "priority", "urgent", "input_dataset", "superseded_by_request", "cleanup_policy",
+            "campaign", "prep_id", "priority", "urgent", "adaptive", "input_dataset", "superseded_by_request", "cleanup_policy",
             "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at",
         )  # fmt: skip
 
@@ -126,6 +189,7 @@ class RequestSerializer(serializers.Serializer):
     splitting_params = serializers.DictField(source="request.splitting_params")
     payload_config = serializers.DictField(source="request.payload_config")
     production_steps = serializers.ListField(source="request.production_steps")
+    overrides = serializers.DictField(source="request.overrides", help_text="settings of this request alone, its pins among them")
     previous_version_request = serializers.CharField(source="request.previous_version_request_id", allow_null=True)
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")

@@ -22,6 +22,7 @@ urlpatterns = [
     *verbs.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
+    path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),

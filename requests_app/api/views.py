@@ -23,6 +23,7 @@ from requests_app.api.serializers import (
     RequestSerializer,
     VersionChainSerializer,
     WorkflowListSerializer,
+    WorkflowRoundsSerializer,
     WorkflowSerializer,
     WorkflowStandingSerializer,
     request_shown,
@@ -30,6 +31,7 @@ from requests_app.api.serializers import (
 from requests_app.api.verbs import REQUESTS, request_etag
 from requests_app.models import Request
 from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
+from requests_app.selectors.rounds import rounds_of
 from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.intake import request_receive
@@ -85,7 +87,7 @@ class RequestViewSet(RowsViewSet):
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
-        """Change priority and production steps, or submit a new request (``{"status": "submitted"}``): all of it or nothing."""
+        """Change priority, steps, adaptive rounds, or submit a new request (``{"status": "submitted"}``); all or nothing."""
         data = RequestChangeSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
@@ -104,6 +106,7 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
         priority=asked.get("priority"),
         steps=asked.get("production_steps"),
         confirm=asked["confirm"],
+        adaptive=asked.get("adaptive"),
     )
 
 
@@ -144,6 +147,17 @@ class WorkflowViewSet(RowsViewSet):
         units = unit_counts([line["id"] for line in lines])
         for line in lines:
             line["work_units"] = units[line["id"]].as_dict()
+
+
+class WorkflowRoundsView(ApiView):
+    """The rounds of a workflow: sizes, decisions, measurements."""
+
+    serializer_class = WorkflowRoundsSerializer
+
+    def get(self, request: HttpRequest, pk: Any) -> Response:
+        """The first one first."""
+        workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
+        return Response(shown(WorkflowRoundsSerializer, {"workflow_id": workflow.pk, "rounds": rounds_of(workflow)}))
 
 
 class WorkflowStatusView(ApiView):

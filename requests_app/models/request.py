@@ -113,6 +113,9 @@ class Request(models.Model):
     priority = models.IntegerField(default=100_000)
     urgent = models.BooleanField(default=False)
     production_steps = models.JSONField(default=list, blank=True)
+    adaptive = models.BooleanField(
+        default=False, db_default=False, help_text="runs in rounds, each sized by what those before measured (spec 5)"
+    )
     overrides = models.JSONField(
         default=dict, blank=True, help_text="typed changes of settings for this request (requests_app.work.overrides)"
     )

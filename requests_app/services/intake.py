@@ -19,6 +19,7 @@ from requests_app.work.production_steps import steps_read, steps_refused
 from requests_app.work.spec import Prepared, prepared_to_json
 from wms2.adapters import factory
 from wms2.audit import audit
+from wms2.conf import conf
 from wms2.errors import DocumentRefused, NotFoundInService, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
@@ -73,6 +74,7 @@ def request_import(
     actor: str,
     urgent: bool = False,
     submit: bool = True,
+    adaptive: bool | None = None,
     production_steps: Sequence[Mapping[str, Any]] = (),
     belonging: Belonging | None = None,
     checked: Checked | None = None,
@@ -80,6 +82,7 @@ def request_import(
     """Store a document as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
 
     Args:
+        adaptive: whether it runs in rounds sized by what was measured; None: as ``adaptive_default`` says.
         checked: what ``request_check`` has made of this document: it is not read again, here or by the life cycle, unless it
             stays NEW, maybe for long. Without it the document is parsed, and services are asked in SUBMITTED.
 
@@ -111,6 +114,7 @@ def request_import(
         warnings=list(draft.spec.warnings),
         priority=identity.priority,
         urgent=urgent,
+        adaptive=conf().adaptive_default if adaptive is None else adaptive,
         production_steps=[step.model_dump() for step in steps],
         status=RequestStatus.SUBMITTED if submit else RequestStatus.NEW,
     )
@@ -187,6 +191,7 @@ class Received:
     request_name: str | None = None
     urgent: bool = False
     submit: bool = True
+    adaptive: bool | None = None
     priority: int | None = None
     production_steps: Sequence[Mapping[str, Any]] = ()
     family_of: str = ""
@@ -216,6 +221,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         actor=actor,
         urgent=received.urgent,
         submit=received.submit,
+        adaptive=received.adaptive,
         production_steps=received.production_steps,
         belonging=belonging,
         checked=checked,

@@ -15,7 +15,7 @@ from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Rou
 from requests_app.services.acting import acting, applies
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
 from requests_app.work.left import record_left_out
-from requests_app.work.overrides import Overrides, check_memory, max_rescues
+from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
 from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
 from requests_app.work.rounds import rescue_kind, round_close, round_open
 from requests_app.work.spec import spec_of
@@ -124,7 +124,7 @@ def _choose(
         if obstacle:
             raise InvalidTransition(f"it cannot be rescued: {obstacle}")
         if asked.needs_next_round:
-            raise InvalidTransition("excluded files, memory and retries do not reach a rescue; release it with mode next_round")
+            raise InvalidTransition("excluded files, sizes and retries do not reach a rescue; release it with mode next_round")
         return mode, "asked for"
     if mode is ReleaseMode.NEXT_ROUND:
         return mode, "asked for"
@@ -168,9 +168,9 @@ def _close_round(workflow: Workflow, files: RoundFiles, reason: str) -> None:
 
 
 def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, reason: str) -> None:
-    check_memory(asked.overrides, spec_of(workflow))
     if asked.overrides.set_fields():
         request.overrides = {**request.overrides, **asked.overrides.set_fields()}
+        check_pins(overrides_of(request), spec_of(workflow))
         request.save(update_fields=["overrides"])
     for name in asked.site_bans:
         site = Site.objects.filter(pk=name).first()

@@ -62,6 +62,7 @@ def request_restart(
             previous_version_request=request,
             cleanup_policy=cleanup_policy or request.cleanup_policy,
             urgent=request.urgent,
+            adaptive=request.adaptive,
             **before_steps(request),
         )
         new.refresh_from_db()

@@ -1,4 +1,4 @@
-"""The plain verbs: submit, abort, hold, priority, note, production steps (spec 6.2.1), and several of them at once (PATCH).
+"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), and several of them at once (PATCH).
 
 Each is idempotent, has an actor and a reason, and only records intent.
 
@@ -19,8 +19,10 @@ from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatu
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.states import hold_changes
 from requests_app.work.ledger import ledger_of
+from requests_app.work.overrides import PINS, check_pins, overrides_of
 from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
 from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.spec import spec_of
 from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.verbs import Already
@@ -155,6 +157,34 @@ def request_set_steps(
         Request.objects.filter(pk=request.pk).update(production_steps=request.production_steps)
 
 
+def request_pin(*, request: Request, actor: str, reason: str, **pins: int) -> None:
+    """Fix sizes of its rounds from the next one on, in place of those fixed before: what is left out is sized again.
+
+    Raises:
+        InvalidTransition: a pin is outside the window, the splitting does not read it, or the request is over.
+    """
+    with acting(request, actor, "request_pin", reason, **pins):
+        applies(request, priority_refused)
+        kept = {name: value for name, value in request.overrides.items() if name not in PINS}
+        request.overrides = {**kept, **pins}
+        workflow = Workflow.objects.filter(request=request).first()
+        if workflow is not None:
+            check_pins(overrides_of(request), spec_of(workflow))
+        Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
+
+
+def request_set_adaptive(*, request: Request, adaptive: bool, actor: str, reason: str) -> None:
+    """Let it go on in rounds that are sized by what was measured, or by its hints; from the next round on.
+
+    Raises:
+        InvalidTransition: the request is over.
+    """
+    with acting(request, actor, "request_set_adaptive", reason, adaptive=adaptive):
+        applies(request, priority_refused)
+        request.adaptive = adaptive
+        Request.objects.filter(pk=request.pk).update(adaptive=adaptive)
+
+
 def request_change(
     *,
     request: Request,
@@ -164,8 +194,9 @@ def request_change(
     priority: int | None = None,
     steps: Sequence[Mapping[str, Any]] | None = None,
     confirm: bool = False,
+    adaptive: bool | None = None,
 ) -> None:
-    """Submit it, change its priority, replace its production steps, as asked; what is so already is left alone.
+    """Submit it, change its priority, production steps or adaptive rounds, as asked; what is so already is left alone.
 
     Raises:
         InvalidTransition: one of them is refused; nothing was changed.
@@ -179,6 +210,8 @@ def request_change(
         verbs.append(partial(request_set_priority, priority=priority, **told))
     if steps is not None and list(steps) != request.production_steps:
         verbs.append(partial(request_set_steps, steps=steps, confirm=confirm, **told))
+    if adaptive is not None and adaptive != request.adaptive:
+        verbs.append(partial(request_set_adaptive, adaptive=adaptive, **told))
     if len(verbs) == 1:
         verbs[0]()
     elif verbs:

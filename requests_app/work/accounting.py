@@ -17,6 +17,7 @@ from dags_app.planning.wanted import WantedLumis
 from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.failures import failures_sweep
 from dags_app.services.lost_queue import lost_unit_nodes
+from dags_app.services.measurements import measurements_add
 from dags_app.services.units import (
     Settled,
     UnitNodes,
@@ -155,6 +156,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
         done = [row for row in settled if row.unit.pk not in refused]
         if done:
             units_settle(dag=dag, settled=done)
+            measurements_add(dag=dag, settled=done)
             Event.objects.bulk_create(Event(request=request, kind="work_unit.done", data=_said(row)) for row in done)
             blocks_tend(workflow_id=dag.workflow_id, limits=limits)
             blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)

@@ -1,15 +1,17 @@
 """What an operator changed for one request alone, typed, as kept in ``Request.overrides`` (error-handling 8.3).
 
-A threshold or a rescue limit holds at once; memory and retries are rendered into DAG files, so they need the next round.
+A threshold or a rescue limit holds at once; retries and sizes are rendered into DAG files, so they need the next round. What
+fixes a size that is chosen by measurements otherwise is a pin (``PINS``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dags_app.planning.measured import Pins
 from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
 from requests_app.limits import limit_float, limit_int
 from requests_app.models import Request
@@ -32,15 +34,24 @@ class Overrides(BaseModel):
         None, ge=0, le=1, description="share of its wanted input files that it may complete without"
     )
     memory_mb: int | None = Field(None, ge=1, le=10**7, description="of a processing job, all its cores together")
+    cores: int | None = Field(None, ge=1, le=1024, description="of a processing job")
+    events_per_job: int | None = Field(None, ge=1, le=10**12, description="of the first task, where it is split by events")
+    lumis_per_job: int | None = Field(None, ge=1, le=10**6, description="of the first task, where it is split by lumis")
+    jobs_per_work_unit: int | None = Field(None, ge=1, le=10_000, description="processing jobs that are merged together")
+    work_units_per_round: int | None = Field(None, ge=1, le=5_000, description="of each further round")
 
     @property
     def needs_next_round(self) -> bool:
         """Whether a rescue would not see it: its DAG files are rendered."""
-        return (self.retry_processing, self.retry_merge, self.memory_mb) != (None, None, None)
+        return any(getattr(self, name) is not None for name in ("retry_processing", "retry_merge", *PINS))
 
     def set_fields(self) -> dict[str, Any]:
         """What was set, as JSON."""
         return self.model_dump(exclude_none=True)
+
+
+#: Those that fix what a round is sized with.
+PINS = ("memory_mb", "cores", "events_per_job", "lumis_per_job", "jobs_per_work_unit", "work_units_per_round")
 
 
 def overrides_of(request: Request) -> Overrides:
@@ -48,18 +59,26 @@ def overrides_of(request: Request) -> Overrides:
     return Overrides.model_validate(request.overrides)
 
 
-def check_memory(changed: Overrides, spec: WorkflowSpec) -> None:
-    """Refuse memory outside the window of this installation (spec 5.2).
+def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
+    """Refuse cores and memory outside the window of this installation (spec 5.2), and what its splitting does not read.
 
     Raises:
-        InvalidTransition: saying the largest possible value.
+        InvalidTransition: saying the largest possible value, or how it is split.
     """
-    if changed.memory_mb is None:
-        return
-    cores = min(resources.cores for resources in _all_resources(spec))
+    cores = changed.cores or min(resources.cores for resources in _all_resources(spec))
+    memory_mb = changed.memory_mb or (max(each.memory_mb for each in _all_resources(spec)) if changed.cores else 0)
     most = cores * conf().max_memory_per_core_mb
-    if changed.memory_mb > most:
-        raise InvalidTransition(f"memory_mb {changed.memory_mb} is too much for {cores} cores; at most {most} are possible")
+    if memory_mb > most:
+        raise InvalidTransition(f"memory_mb {memory_mb} is too much for {cores} cores; at most {most} are possible")
+    for name in ("events_per_job", "lumis_per_job"):
+        if getattr(changed, name) is not None and name not in spec.splitting.algorithm.parameters:
+            raise InvalidTransition(f"{name}: the request is split by {spec.splitting.algorithm}, which does not read it")
+
+
+def pins_of(request: Request) -> Pins:
+    """What an operator has fixed for the sizes of this request's rounds."""
+    own = overrides_of(request)
+    return Pins(**{field.name: getattr(own, field.name) for field in fields(Pins)})
 
 
 def hold_threshold(request: Request) -> float:
@@ -78,15 +97,6 @@ def max_excluded(request: Request) -> float:
     """Share of its wanted input files that this request may complete without."""
     own = overrides_of(request).max_excluded_fraction
     return conf().max_excluded_fraction if own is None else own
-
-
-def with_memory(spec: WorkflowSpec, request: Request) -> WorkflowSpec:
-    """The specification with this request's memory."""
-    memory_mb = overrides_of(request).memory_mb
-    if memory_mb is None:
-        return spec
-    tasks = tuple(replace(task, resources=replace(task.resources, memory_mb=memory_mb)) for task in spec.tasks)
-    return replace(spec, resources=replace(spec.resources, memory_mb=memory_mb), tasks=tasks)
 
 
 def with_retries(limits: DagLimits, request: Request) -> DagLimits:

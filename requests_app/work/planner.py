@@ -8,9 +8,10 @@ that the next attempt replaces.
 
 from __future__ import annotations
 
+import sys
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -18,11 +19,14 @@ from django.db import transaction
 
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
+from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning import writer
+from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
+from dags_app.planning.sizes import Sizes, after, sizes_from_json
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec
-from dags_app.planning.work_units import EXTRA_NODES
+from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
 from outputs_app.blocks import blocks_open, units_join_blocks
@@ -31,15 +35,16 @@ from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
-from requests_app.models import Round, Workflow
+from requests_app.models import Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
-from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import record_left_out, work_left
-from requests_app.work.overrides import with_memory, with_retries
+from requests_app.work.overrides import with_retries
 from requests_app.work.pileup import pileup_resolve
+from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.rounds import job_priority
-from requests_app.work.spec import spec_of
+from requests_app.work.sizing import round_sizing, sizing_kept
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
@@ -60,9 +65,10 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         StaleState: another request of the family took the same lumis meanwhile; nothing is recorded.
         ServiceUnavailable: a service needed for planning did not answer.
     """
-    given = _gather(evaluation)
-    if given is None:
+    gathered = _gather(evaluation)
+    if gathered is None:
         return None
+    given, sizing, ledger = gathered
     planned = plan(given)
     _tell_left_out(evaluation, planned)
     if not planned.dag.units:
@@ -72,7 +78,8 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     crash_point("plan.claimed")
     written = _write(evaluation, planned.dag)
     crash_point("plan.called")
-    dag = _record(evaluation, planned, written, given.work.rows)
+    rounded = steps_rounded(steps_of(evaluation.request), ledger, [work_of(unit) for unit in planned.dag.units])
+    dag = _record(evaluation, _Recorded(planned, sizing, written, given.work.rows, rounded))
     crash_point("plan.recorded")
     log.info(
         "round planned",
@@ -93,14 +100,16 @@ def round_plan_leftovers(dag: DAG) -> None:
 # --- gather --------------------------------------------------------------------------------------------------------------
 
 
-def _gather(evaluation: Evaluation) -> PlanningInput | None:
+def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | None:
     """Everything that the round rests on, as it is now; None when nothing is left."""
-    workflow = evaluation.request.workflow
-    spec = with_memory(spec_of(workflow), evaluation.request)
+    request, workflow = evaluation.request, evaluation.request.workflow
     ledger = ledger_of(workflow)
     ledger_check(ledger)
-    if ledger.work_left:
-        locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
+    if not ledger.work_left:
+        return None
+    sizing, most_units = round_sizing(request)
+    spec = sizing.workflow
+    locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
@@ -112,23 +121,31 @@ def _gather(evaluation: Evaluation) -> PlanningInput | None:
         round_index=index,
         workflow=spec,
         units=(),
-        limits=with_retries(_limits(), evaluation.request),
+        limits=with_retries(_limits(), request),
         max_wall_seconds=settings.max_wall_seconds,
         pileup=pileup_resolve(spec),
+        profile=_profile(workflow, sizing),
         mixed_before=_mixed_before(workflow),
         accounting=AccountingSpec(
             settings.accounting_group, settings.accounting_group_user, settings.environment == "production"
         ),
     )
     limits = PlanLimits(
-        jobs_per_work_unit=limit_int("jobs_per_work_unit"),
-        max_units=settings.max_work_units_per_dag,
+        jobs_per_work_unit=sizing.jobs_per_work_unit,
+        max_units=most_units,
         max_nodes=settings.max_nodes_per_dag,
+        max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         block_bytes=block_limits(workflow).max_bytes,
         pileup_min_fraction=settings.pileup_min_fraction,
     )
-    return PlanningInput(dag, work, limits, blocks_open(workflow_id=workflow.pk))
+    return PlanningInput(dag, work, limits, blocks_open(workflow_id=workflow.pk), sizing.bytes_per_event), sizing, ledger
+
+
+def _profile(workflow: Workflow, sizing: Sizing) -> StepProfile:
+    """With its version, which rises over all submissions of the workflow."""
+    last = workflow.dags.order_by("-created_at").values_list("sizes", flat=True).first()
+    return after(sizes_from_json(last or {}), Sizes(profile=sizing.profile)).profile
 
 
 def _mixed_before(workflow: Workflow) -> dict[int, int]:
@@ -196,9 +213,20 @@ def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
         )
 
 
-def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag, files: Mapping[str, tuple[int, int]]) -> DAG:
-    workflow, spec = evaluation.request.workflow, planned.dag
-    planned_with = asdict(spec.workflow.resources)
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What becomes rows. ``files``: LFN -> row and events; ``warnings``: of production steps."""
+
+    planned: Plan
+    sizing: Sizing
+    written: writer.WrittenDag
+    files: Mapping[str, tuple[int, int]]
+    warnings: Sequence[str]
+
+
+def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
+    planned, workflow, spec = made.planned, evaluation.request.workflow, made.planned.dag
+    planned_with = sizing_kept(made.sizing)
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
     with transaction.atomic():
@@ -206,11 +234,12 @@ def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag, f
         round_ = Round.objects.create(workflow=workflow, index=spec.round_index, sizing=planned_with)
         dag, keys = dag_record_ready(
             spec=spec,
-            written=written,
+            written=made.written,
             round_id=round_.pk,
             workflow_number=workflow.number,
-            files=files,
+            files=made.files,
             priority=job_priority(evaluation),
+            decisions=made.sizing.decisions,
         )
         with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it
             ids = {unit.index: key for unit, key in zip(spec.units, keys, strict=True)}
@@ -219,9 +248,19 @@ def _record(evaluation: Evaluation, planned: Plan, written: writer.WrittenDag, f
                 memberships=[Membership(ids[a.unit_index], a.dataset, a.block_index, a.bytes) for a in planned.blocks],
             )
             offsets = _move_offsets(workflow, planned)
+            _warn(evaluation.request, made.warnings)
     for name, value in offsets.items():
         setattr(workflow, name, value)
     return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)
+
+
+def _warn(request: Request, told: Sequence[str]) -> None:
+    """Of each production step what was found out last."""
+    if told:
+        named = {text.partition(" cannot ")[0] for text in told}
+        kept = [text for text in request.warnings if text.partition(" cannot ")[0] not in named]
+        request.warnings = [*kept, *told]
+        Request.objects.filter(pk=request.pk).update(warnings=request.warnings)
 
 
 def _move_offsets(workflow: Workflow, planned: Plan) -> dict[str, int]:

@@ -8,6 +8,8 @@ account: it can be met no closer than by whole units.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import ceil
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,6 +20,8 @@ from wms2.errors import InvalidTransition
 
 #: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.
 STEP_BEFORE = "before_step"
+#: A step that is taken at more than so many times its share is warned of.
+_NOTICED = 1.1
 #: More steps than these are no plan.
 MAX_STEPS = 20
 
@@ -79,13 +83,41 @@ def steps_of(request: Request) -> tuple[ProductionStep, ...]:
 
 def share_done(ledger: Ledger) -> float:
     """Share of the work that is done, 0 to 1; what is excluded or refused is no work."""
-    if ledger.by_lumi:
-        done, everything = ledger.done_lumis, ledger.all_lumis - ledger.excluded_lumis - ledger.refused_lumis
-    elif ledger.all_events:
-        done, everything = ledger.done_events, ledger.all_events - ledger.excluded_events
-    else:
-        done, everything = ledger.done_files, ledger.all_files - ledger.excluded_files
+    done, everything = _work(ledger)
     return done / everything if everything > 0 else 0.0
+
+
+def work_to_step(steps: Sequence[ProductionStep], ledger: Ledger) -> int | None:
+    """Work that is left, as ``planning.work_units.work_of`` counts it, until the next step is passed; None without one."""
+    done, everything = _work(ledger)
+    to_come = steps[steps_passed(steps, share_done(ledger)) :]
+    return max(1, ceil(round(to_come[0].fraction * everything - done, 6))) if to_come else None
+
+
+def steps_rounded(steps: Sequence[ProductionStep], ledger: Ledger, units: Sequence[int]) -> list[str]:
+    """What to tell of steps that whole work units meet badly, by the work of the units that are planned, in their order."""
+    done, everything = _work(ledger)
+    told = []
+    for step in steps[steps_passed(steps, share_done(ledger)) :]:
+        reached = next((share for sum_ in accumulate(units) if (share := (done + sum_) / everything) >= step.fraction), None)
+        if reached is not None and reached > step.fraction * _NOTICED:
+            least = f"{step_named(step)} cannot be met with work units of {max(units) / everything:.1%} of the work"
+            told.append(f"{least}: it is taken at {reached:.1%}")
+    return told
+
+
+def step_named(step: ProductionStep) -> str:
+    """A step, as warnings name it."""
+    return f"the production step at {step.fraction:.1%}"
+
+
+def _work(ledger: Ledger) -> tuple[int, int]:
+    """Done, and all of it."""
+    if ledger.by_lumi:
+        return ledger.done_lumis, ledger.all_lumis - ledger.excluded_lumis - ledger.refused_lumis
+    if ledger.all_events:
+        return ledger.done_events, ledger.all_events - ledger.excluded_events
+    return ledger.done_files, ledger.all_files - ledger.excluded_files
 
 
 def steps_passed(steps: Sequence[ProductionStep], share: float) -> int:

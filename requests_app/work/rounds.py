@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning.sizes import sizes_of
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
 from dags_app.services.plan import dag_record_rescue
@@ -24,6 +25,7 @@ from requests_app.models import RequestStatus, RequestTransition, Round, Workflo
 from requests_app.work.accounting import account_again
 from requests_app.work.exclusions import bad_input_exclude, bad_input_read, only_bad_input_left
 from requests_app.work.overrides import max_rescues
+from requests_app.work.sizing import rescue_sizing
 
 log = structlog.get_logger(__name__)
 
@@ -103,9 +105,16 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_, bad_input_read(round_)):
         _close(evaluation, round_, last, "what is left gave up over input files: they are read elsewhere, or later")
         return None
-    file = newest_rescue(Path(last.dag_file_path))
+    file, sizing = newest_rescue(Path(last.dag_file_path)), rescue_sizing(evaluation.request, last)
     with evaluation.fenced():
-        return dag_record_rescue(failed=last, kind=kind, rescue_file=str(file), priority=job_priority(evaluation))
+        return dag_record_rescue(
+            failed=last,
+            kind=kind,
+            rescue_file=str(file),
+            priority=job_priority(evaluation),
+            sizes=sizes_of(sizing.workflow, sizing.profile),
+            decisions=sizing.decisions,
+        )
 
 
 def rescue_kind(last: DAG) -> DAGKind:

@@ -15,8 +15,9 @@ import pytest
 from dags_app.payload.build import payload_bytes
 from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, rules_document
+from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
-from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory
+from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
 from tests.pool import condor
 from tests.pool.condor import RunningDag
 from tests.pool.standin_payload import REAL
@@ -111,6 +112,7 @@ def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_
     assert dag.outer(first) == (3, None, 4)
 
     dag.plan("mg_000001", "proc_000001", "")
+    write_fence(dag.directory, 2, Sizes({1: 96}))
     second = dag.submit(2)
     condor.wait_gone(second, seconds=180)
 
@@ -121,6 +123,8 @@ def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_
     again = [(ad["WMS2_Unit"], ad["DAGNodeName"]) for ad in dag.ads("WMS2_Fence == 2 && DAGNodeName =!= undefined")]
     assert sorted(again) == [("mg_000001", name) for name in ("cleanup", "merge", "mg_000001", "proc_000001")]
     assert changed_files(dag.directory) == []
+    asked = {ad["WMS2_Fence"]: ad["RequestMemory"] for ad in dag.ads('WMS2_Role == "processing"')}
+    assert asked == {1: 64, 2: 96}, "what a submission brings holds for its jobs"
 
 
 def test_code_42_ends_only_its_unit_and_code_43_ends_everything(new_dag: Callable[[], RunningDag]) -> None:

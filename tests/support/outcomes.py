@@ -39,20 +39,20 @@ def assert_completed_once(request: Request, *, dags: int = 1, blocks_each: int =
     assert len(dagman_jobs(request)) == dags
 
 
-def assert_completed(request: Request, *, blocks_each: int = 1) -> None:
-    """COMPLETED, by however many DAGs one after the other: what they made is there once."""
+def assert_completed(request: Request, *, blocks_each: int = 1, abandoned: int = 0) -> None:
+    """COMPLETED, by however many DAGs one after the other: what they made is there once. ``abandoned``: numbers given up."""
     request.refresh_from_db()
     assert request.status == RequestStatus.COMPLETED, f"{request.status}: {request.hold_reason} {request.last_error}"
     assert_nothing_runs(request)
     assert_one_dagman_at_a_time(request)
-    assert_all_work_is_done(request)
+    assert_all_work_is_done(request, abandoned)
     assert not Effect.objects.filter(request=request).exclude(state=EffectState.DONE).exists()
     for dataset in request.workflow.output_datasets.filter(files__isnull=False).distinct():
         assert (known := factory.dbs().dataset(dataset.name)) and known.access_type == "VALID", f"{dataset.name}: {known}"
     _assert_registered_once(request, blocks_each)
 
 
-def assert_all_work_is_done(request: Request) -> None:
+def assert_all_work_is_done(request: Request, abandoned: int = 0) -> None:
     """The account adds up and nothing is planned or left; numbers are given up only with a DAG that never began.
 
     One that is removed before its DAGMan starts leaves no rescue file, so its work is planned anew under new numbers; so is what
@@ -69,7 +69,7 @@ def assert_all_work_is_done(request: Request) -> None:
     dags = DAG.objects.filter(workflow=request.workflow)
     never_began = [dag for dag in dags if not _has_begun(dag) or dag.outcome.get("lost")]
     given_up = WorkUnit.objects.filter(dag__in=never_began).aggregate(events=Sum("events"))["events"] or 0
-    assert ledger.lost_events <= given_up, (ledger, never_began)
+    assert ledger.lost_events <= given_up + abandoned, (ledger, never_began)
 
 
 def _has_begun(dag: DAG) -> bool:

@@ -1,6 +1,7 @@
 """What a node asks HTCondor for, read from the DAG's files as HTCondor reads them; and raising its memory.
 
-Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines). A unit's nodes share it, and their POST scripts run side by side.
+Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines). A unit's nodes share it, and their POST scripts run side by side. What is
+asked for by default may be a macro of the DAG's ``sizes.inc``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract import files
-from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE
+from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE, SIZES_INCLUDE
 
 _MEMORY = re.compile(r"^request_memory\s*=\s*\$\(MEMORY_\$\(JOB\):(.+)\)\s*$", re.MULTILINE)
 _CORES = re.compile(r"^request_cpus\s*=\s*(.+?)\s*$", re.MULTILINE)
 _VARIABLE = re.compile(r'(\w+)="([^"]*)"')
+_SIZE = re.compile(r"^(\w+) = (\d+)$", re.MULTILINE)
 _MACRO = re.compile(r"\$\((\w+)\)")
 
 
@@ -35,7 +37,8 @@ def asked_by(directory: Path, node: str) -> Asked | None:
     submit = re.search(rf"^JOB {re.escape(node)} (\S+)", dag, re.MULTILINE)
     if submit is None:
         return None
-    variables = _variables(dag, node)
+    sizes = files.read_text(directory.parent / SIZES_INCLUDE)
+    variables = {**dict(_SIZE.findall(sizes)), **_variables(dag, node)}
     text = files.read_text(directory / submit.group(1))
     default, cores = _whole(_MEMORY.search(text), variables), _whole(_CORES.search(text), variables)
     raised = _raised(directory, node)

@@ -37,6 +37,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--json", action="store_true", dest="as_json", help="answer in JSON")
         parser.add_argument("--urgent", action="store_true", help="put it before all that is not urgent in the admission queue")
+        parser.add_argument(
+            "--adaptive", action="store_true", default=None, help="in rounds, each sized by what those before measured"
+        )
         parser.add_argument("--priority", type=int, metavar="N", help="priority instead of the document's (0..999999)")
         parser.add_argument("--family-of", default="", metavar="NAME", help="a request into whose output datasets it may write")
         parser.add_argument("--family-reason", default="", metavar="TEXT", help="why it may; kept in the audit")
@@ -83,7 +86,13 @@ class Command(BaseCommand):
         if not options["check"]:
             actor = f"{getpass.getuser()} (command line)"
             request = services.request_import(
-                document=document, request_name=name, actor=actor, urgent=options["urgent"], belonging=belonging, checked=checked
+                document=document,
+                request_name=name,
+                actor=actor,
+                urgent=options["urgent"],
+                adaptive=options["adaptive"],
+                belonging=belonging,
+                checked=checked,
             )
             status = str(request.status)
         self._show(checked.spec, status, as_json_text=options["as_json"])

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Share
+from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.payload.run.shares import Held, parts_of
 from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
+from dags_app.planning.sizes import sizes_of
 from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, task_resources
 from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
@@ -200,8 +202,10 @@ def test_a_node_asks_for_what_its_own_task_needs() -> None:
     tree = task_tree()
     assert processing_request(task_resources(tree, 4), 90, max_wall_seconds=172_800) == (BASE_DISK_KB + 90 * 512, 900)
     submits = [processing_submit(dag_spec(tree), task) for task in (3, 4)]
-    assert "request_cpus = 1\n" in submits[0] and "$(MEMORY_$(JOB):3000)" in submits[0]
-    assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):16000)" in submits[1]
+    assert "request_cpus = 1\n" in submits[0] and "$(MEMORY_$(JOB):$(TASK_3_MEMORY_MB))" in submits[0]
+    assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in submits[1]
+    sizes = sizes_of(tree, StepProfile()).files()["sizes.inc"].splitlines()
+    assert {"TASK_3_MEMORY_MB = 3000", "TASK_4_MEMORY_MB = 16000"} <= set(sizes)
     assert merge_memory_mb(tree) == 3000, "the most per core of all tasks"
 
 
@@ -227,5 +231,5 @@ def test_each_task_has_a_submit_file_with_its_resources_and_gpu() -> None:
     first, last = processing_submit(spec), processing_submit(spec, 4)
     assert "request_gpus" not in first and ".input.json" not in first
     assert "request_gpus = 1" in last and "$(JOB).input.json" in last
-    assert "request_memory = $(MEMORY_$(JOB):5000)" in last and "request_cpus = 2" in last
+    assert "request_memory = $(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in last and "request_cpus = 2" in last
     assert levels_of((), [JobSpec(1, HERE)]) == ()

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.payload.contract.step_profile import StepProfile, StepRun, read_step_profile
 from dags_app.planning import writer
+from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import GenerationSpec
 from dags_app.planning.writer import (
     DagDirectoryConflict,
@@ -41,7 +43,7 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
     sums = files.pop("SHA256SUMS")
     assert written.files_sha256 == hashlib.sha256(sums).hexdigest()
     listed = dict(reversed(line.split("  ")) for line in sums.decode().splitlines())
-    assert files.keys() - listed.keys() == {"avoid.inc", "fence.dag.inc"}
+    assert files.keys() - listed.keys() == {"avoid.inc", "fence.dag.inc", "sizes.inc", "step_profile.json"}
     assert all(hashlib.sha256(files[path]).hexdigest() == digest for path, digest in listed.items())
     assert os.access(written.directory / "bin/wms2_payload.pyz", os.X_OK)
     assert changed_files(written.directory) == []
@@ -94,14 +96,19 @@ def test_a_writer_that_was_replaced_takes_nothing_from_its_successor(tmp_path: P
     assert changed_files(late.directory) == []
 
 
-def test_a_fence_only_rises(tmp_path: Path) -> None:
+def test_a_fence_only_rises_and_sizes_go_with_it(tmp_path: Path) -> None:
     directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
     write_fence(directory, 6)
     with pytest.raises(StaleState, match="fence 6 already; fence 5 is of the past"):
         write_fence(directory, 5)
     assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="6"\n'
     write_fence(directory, 6)
-    write_fence(directory, 10)
+    write_fence(directory, 10, Sizes({1: 2500, 2: 900}, StepProfile(3, {"GEN": StepRun(2, 1)})))
+    with pytest.raises(StaleState):
+        write_fence(directory, 9, Sizes({1: 1}))
+    assert (directory / "sizes.inc").read_text() == "TASK_1_MEMORY_MB = 2500\nTASK_2_MEMORY_MB = 900\n"
+    assert read_step_profile(directory) == StepProfile(3, {"GEN": StepRun(2, 1)})
+    assert changed_files(directory) == []
     assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="10"\n'
 
 

@@ -214,7 +214,7 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
     request = request_row(S.HELD)
     buttons = [link for link in links(operator.get(f"{REQUESTS}/{request.pk}/change/").content.decode()) if "/verb/" in link]
     assert buttons == [
-        f"{REQUESTS}/verb/{verb}/?id={request.pk}" for verb in ("release", "priority", "note", "restart", "fail", "abort")
+        f"{REQUESTS}/verb/{verb}/?id={request.pk}" for verb in ("release", "priority", "pin", "note", "restart", "fail", "abort")
     ]
 
 

@@ -172,7 +172,7 @@ def test_memory_and_retries_are_rendered_into_the_next_round(world: World) -> No
     for _ in range(3):
         world.cycle()
     directory = Path(DAG.objects.filter(workflow__request=request).order_by("-fence")[0].submit_dir)
-    assert "$(MEMORY_$(JOB):2900)" in (directory / "proc.sub").read_text()
+    assert (directory / "sizes.inc").read_text() == "TASK_1_MEMORY_MB = 2900\n"
     assert "RETRY proc_000000 7 " in (directory / "mg_000000" / "group.dag").read_text()
     assert run_on(world, request) is S.COMPLETED
 

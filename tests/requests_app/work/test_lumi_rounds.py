@@ -17,7 +17,7 @@ from dags_app.planning import lumis, writer
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi, SplittingAlgo
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, InputLumis, LumiFate, Request, RequestStatus, Workflow
-from requests_app.work import planner
+from requests_app.work import planner, sizing
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
@@ -44,8 +44,9 @@ class File:
 @pytest.fixture(autouse=True)
 def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "jobs_per_work_unit": 2, "max_work_units_per_dag": 3})
-    monkeypatch.setattr(planner, "conf", lambda: knobs)
-    monkeypatch.setattr("requests_app.work.planner.limit_int", lambda name: getattr(knobs, name))
+    for module in (planner, sizing):
+        monkeypatch.setattr(module, "conf", lambda: knobs)
+        monkeypatch.setattr(module, "limit_int", lambda name: getattr(knobs, name))
     monkeypatch.setattr(writer, "sync_directory", lambda path: None)
 
 

@@ -19,7 +19,7 @@ from dags_app.services.units import units_fail
 from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import EvaluationLease, InputFile, Request, RequestStatus, Workflow
-from requests_app.work import planner
+from requests_app.work import planner, sizing
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
 from requests_app.work.planner import round_plan, round_plan_leftovers
@@ -34,7 +34,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
-    monkeypatch.setattr(planner, "conf", lambda: settings)
+    for module in (planner, sizing):
+        monkeypatch.setattr(module, "conf", lambda: settings)
     return tmp_path
 
 

@@ -15,7 +15,16 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dags_app.failure_rules import failure_rules_load
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, UnreadableInput, WorkUnit
+from dags_app.models import (
+    DAG,
+    FailedInputFile,
+    FailureGroup,
+    FailureLog,
+    SizingDecision,
+    StepMeasurement,
+    UnreadableInput,
+    WorkUnit,
+)
 from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
 from requests_app.models import (
     EvaluationLease,
@@ -101,6 +110,8 @@ def some(built: Scene) -> Scene:
     dag = DAG.objects.get(workflow=workflow)
     dag.history.create(event_type="created", to_status="ready")
     failures_of(dag)
+    StepMeasurement.objects.create(round=dag.round, step="GenSim", processes=1, threads=1, jobs=8)
+    SizingDecision.objects.create(dag=dag, what="cores", chosen=4, why="3.5 of 8 cores are kept busy")
     wake([built.active.pk], "test")
     EvaluationLease.objects.create(request=built.active)
     KeptAccount.objects.create(

@@ -1,0 +1,77 @@
+"""The rounds of a workflow: what each was planned with, why, and what it measured (spec 5.3, 5.6)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import Prefetch
+
+from dags_app.models import DAG, FailureGroup, SizingDecision, StepMeasurement
+from dags_app.planning.measured import Spread
+from requests_app.models import Round, Workflow
+from requests_app.work.measured import spread
+
+
+@dataclass(frozen=True, slots=True)
+class StepPicture:
+    """A step over those jobs of a round that ran it alike. ``exit_codes``: code -> failed attempts of the step in the round."""
+
+    row: StepMeasurement
+    cpu_efficiency: float | None
+    spreads: Mapping[str, Spread]
+    exit_codes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPicture:
+    """One round. ``exit_codes``: step -> code -> failed attempts, also of steps that no job has measured."""
+
+    row: Round
+    dags: list[DAG]
+    decisions: list[SizingDecision]
+    steps: list[StepPicture]
+    exit_codes: Mapping[str, Mapping[str, int]]
+
+
+#: What is told of each step as a spread.
+SPREADS = ("job_seconds", "seconds_per_event", "rss_mb", "slot_rss_mb", "cgroup_peak_mb", "cpu_efficiency")
+
+
+def rounds_of(workflow: Workflow) -> list[RoundPicture]:
+    """All rounds of a workflow, the first one first; a fixed number of queries."""
+    dags = DAG.objects.order_by("created_at").defer("observed", "outcome", "placement").prefetch_related("decisions")
+    rows = workflow.rounds.order_by("index").prefetch_related(Prefetch("dags", dags), "measurements")
+    codes = _exit_codes(workflow)
+    return [_picture(row, codes.get(row.index, {})) for row in rows]
+
+
+def _picture(row: Round, codes: Mapping[str, Mapping[str, int]]) -> RoundPicture:
+    dags = list(row.dags.all())
+    return RoundPicture(
+        row=row,
+        dags=dags,
+        decisions=[decision for dag in dags for decision in dag.decisions.all()],
+        steps=[_step(each, codes.get(each.step, {})) for each in row.measurements.all()],
+        exit_codes=codes,
+    )
+
+
+def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepPicture:
+    core_seconds = row.wall_seconds * row.processes * row.threads
+    return StepPicture(
+        row=row,
+        cpu_efficiency=row.cpu_seconds / core_seconds if core_seconds > 0 else None,
+        spreads={name: spread(row, name) for name in SPREADS if row.histograms.get(name)},
+        exit_codes=codes,
+    )
+
+
+def _exit_codes(workflow: Workflow) -> Mapping[int, Mapping[str, Counter[str]]]:
+    """Round index -> step -> code -> failed attempts."""
+    found: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for step, code, rounds in FailureGroup.objects.filter(workflow=workflow).values_list("step", "code", "rounds"):
+        for index, attempts in rounds.items():
+            found[int(index)][step][str(code)] += attempts
+    return found
