@@ -288,7 +288,7 @@ def test_the_largest_output_counts_and_the_others_are_told() -> None:
     ]
     told = decision(size_round(workflow, rows, LIMITS), "jobs_per_work_unit").why
     assert told.startswith("/RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM-DIGI-RAW merges to")
-    assert "; /RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM 0.01 GiB" in told
+    assert "; /RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM 1" in told
 
 
 # --- pins and rescues
