@@ -23,7 +23,7 @@ from pathlib import Path
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
-from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
+from dags_app.planning.dagfiles import avoid_inc, fence_inc, limits_inc, render, units_limits_inc
 from dags_app.planning.specs import DagSpec
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
@@ -194,6 +194,12 @@ def _locked(path: Path) -> Iterator[None]:
         else:
             raise ServiceUnavailable("wms2", "write_fence", f"{path} is locked by another process")
         yield  # closing the file gives the lock back
+
+
+def write_limits(directory: Path, units: int, jobs_in_unit: int) -> None:
+    """How many units, and processing jobs in each, run at once from the next submission on; after ``write_fence``."""
+    _replace(directory / layout.LIMITS_INCLUDE, limits_inc(units))
+    _replace(directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
 
 
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.levels import edge_count
 from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
+from dags_app.planning.throttles import Throttles
 from dags_app.planning.writer import WrittenDag
 from dags_app.states import history
 from wms2.copying import copy_rows, reserved_ids
@@ -71,6 +72,7 @@ def dag_record_ready(
         node_counts=node_counts,
         total_work_units=many,
         merge_groups=min(spec.limits.max_merge_groups, many),
+        throttles=Throttles(spec.limits.max_merge_groups, spec.limits.max_processing).as_dict(),
         status=DAGStatus.READY,
     )
     keys = reserved_ids(WorkUnit, many)
@@ -117,6 +119,7 @@ def dag_record_rescue(*, failed: DAG, kind: DAGKind, rescue_file: str, priority:
         node_counts=failed.node_counts,
         total_work_units=failed.total_work_units,
         merge_groups=failed.merge_groups,
+        throttles=failed.throttles,
         units_done=failed.units_done,
         status=DAGStatus.READY,
     )

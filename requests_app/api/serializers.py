@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
+from dags_app.api.serializers import JobSuccessSerializer
 from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.selectors.requests import RequestPicture
 from wms2.api.shown import shown
@@ -178,17 +179,20 @@ class VersionChainSerializer(serializers.Serializer):
 
 
 class StandingDagSerializer(serializers.Serializer):
-    """The workflow's newest DAG. The node counts but ``nodes_done`` are DAGMan's of the outer DAG: a work unit is one node."""
+    """The workflow's newest DAG. Nodes are those inside its work units, by state as ``GET /dags/{id}`` has them."""
 
     id = serializers.UUIDField(source="dag.id")
     status = serializers.CharField(source="dag.status")
     total_nodes = serializers.IntegerField(source="dag.total_nodes")
     node_counts = serializers.DictField(source="dag.node_counts", child=serializers.IntegerField())
-    nodes_idle = serializers.IntegerField(source="dag.nodes_idle")
-    nodes_running = serializers.IntegerField(source="dag.nodes_running")
-    nodes_done = serializers.IntegerField(source="dag_nodes_done", help_text="nodes of both levels in work units that are done")
-    nodes_failed = serializers.IntegerField(source="dag.nodes_failed")
-    nodes_held = serializers.IntegerField(source="dag.nodes_held")
+    nodes_idle = serializers.IntegerField(source="dag_counts.nodes.idle")
+    nodes_running = serializers.IntegerField(source="dag_counts.nodes.running")
+    nodes_done = serializers.IntegerField(source="dag_counts.nodes.done")
+    nodes_failed = serializers.IntegerField(source="dag_counts.nodes.failed")
+    nodes_held = serializers.IntegerField(source="dag_counts.nodes.held")
+    units = serializers.DictField(source="dag_counts.units", child=serializers.IntegerField())
+    jobs = serializers.DictField(source="dag.jobs", help_text="node jobs in the queue by role and by site: state -> number")
+    units_at_once = serializers.IntegerField(source="dag.merge_groups", help_text="work units that it runs at once at most")
     observed_at = serializers.DateTimeField(source="dag.seen_at", allow_null=True)
     total_work_units = serializers.IntegerField(source="dag.total_work_units")
     work_units = UnitCountsSerializer(source="dag_units", help_text="of the DAG's round")
@@ -211,6 +215,10 @@ class WorkflowStandingSerializer(serializers.Serializer):
     request_name = serializers.CharField(source="workflow.request_id")
     status = serializers.CharField(source="workflow.status")
     dag = StandingDagSerializer(source="with_dag", allow_null=True)
+    job_success = JobSuccessSerializer(source="table.success", help_text="of all rounds")
+    category_throttles = serializers.DictField(
+        child=serializers.IntegerField(allow_null=True), help_text="limits of its categories in force; null: none of its own"
+    )
     work_units = UnitCountsSerializer(source="units", help_text="of all rounds")
     blocks = StandingBlockSerializer(many=True)
     progress_percent = serializers.FloatField()
