@@ -32,9 +32,9 @@ _ENDING_FIRST = 1
 
 _MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
 
-#: How often an inner DAGMan writes its status file, which pages show, and its job ad: only that it is there is looked at, and
-#: each update is a transaction of the schedd.
-_INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 300
+#: How often an inner DAGMan writes its status file, which pages show, and its job ad, whose done and failed nodes are shown: each
+#: update is a transaction of the schedd (ADR 0072).
+_INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 60
 
 
 class RenderedFile(NamedTuple):  # a tuple: there are two for each unit

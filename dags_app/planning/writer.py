@@ -30,6 +30,8 @@ from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
 _LIBC = ctypes.CDLL(None, use_errno=True)
+#: The mutable files, and the sums.
+_NOT_SUMMED = 5
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -75,7 +77,7 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     with _opened(temporary) as place:
         sums = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + 3)
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _NOT_SUMMED)
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already

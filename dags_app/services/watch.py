@@ -114,8 +114,8 @@ def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
         return Observed(answered=False)
     outer = [ad for ad in said.ads if ad.parent_cluster is None]
     units = defaultdict[int | None, list[DagmanAd]](list)
-    for ad in said.ads:
-        units[ad.parent_cluster].append(ad)
+    for each in said.ads:
+        units[each.parent_cluster].append(each)
     counted = _jobs_by_dag(said.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}

@@ -127,8 +127,8 @@ def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIC
 def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_assert_num_queries: Any) -> None:
     workflow, dag = running(units=30, done=10)
     with_block(dag)
-    # user, workflow, DAG, units (2), progress, blocks, their units, nodes done
-    with django_assert_num_queries(6):
+    # user, workflow, DAG, units, blocks, their units; failures of the DAG's directory and of the workflow; request, limit
+    with django_assert_num_queries(10):
         standing(reader, workflow)
 
 

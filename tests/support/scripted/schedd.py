@@ -18,7 +18,19 @@ from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
-from wms2.adapters.types import DagmanAd, DagStatus, FoundDag, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
+from wms2.adapters.types import (
+    JOB_RUNNING,
+    DagmanAd,
+    DagStatus,
+    FoundDag,
+    HistoryAd,
+    JobGroup,
+    JobStatus,
+    OrphanJobs,
+    ScheddAd,
+    SiteSlots,
+    Watched,
+)
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -138,9 +150,14 @@ class ScriptedSchedd:
 
         return self._ask("find_dag", act)
 
-    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
-        def act() -> tuple[ScheddAd, list[DagmanAd]]:
-            return self._about(), [self._ad(job) for job in self.jobs if job.live]
+    def watch(self, instance: str) -> Watched:
+        """Each unit that is open has one processing job in a slot."""
+
+        def act() -> Watched:
+            live = [job for job in self.jobs if job.live]
+            units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
+            running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
+            return Watched(self._about(), [self._ad(job) for job in live], running)
 
         return self._ask("watch", act)
 
