@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import accounting, api_load, dag_shapes, engine, input_scale, list_plans, splitters
+from bench import accounting, api_load, dag_shapes, engine, input_scale, job_counts, list_plans, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
@@ -15,6 +15,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "api_load": api_load.main,
     "dag_shapes": dag_shapes.main,
     "engine": engine.main,
+    "job_counts": job_counts.main,
 }
 
 

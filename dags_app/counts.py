@@ -102,9 +102,7 @@ class UnitTable:
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
         done = self._of({"state": WorkUnitState.DONE})
-        well = jobs_judged(sum(row.jobs for row in done), sum(row.units for row in done))
-        failed = FailureGroup.objects.filter(workflow_id=self.workflow_id).aggregate(n=Sum("attempts"))["n"]
-        return JobSuccess(well, failed or 0)
+        return _success(self.workflow_id, sum(row.units for row in done), sum(row.jobs for row in done))
 
     def _of(self, where: Mapping[str, object]) -> list[UnitSum]:
         return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
@@ -156,6 +154,19 @@ class DagCounts:
     units: Mapping[str, int]
     nodes: Mapping[str, int]
     success: JobSuccess
+
+
+def job_success(workflow_id: uuid.UUID) -> JobSuccess:
+    """Of all rounds of a workflow; two queries."""
+    done = WorkUnit.objects.filter(workflow_id=workflow_id, state=WorkUnitState.DONE).aggregate(
+        units=Count("id"), jobs=Sum("jobs")
+    )
+    return _success(workflow_id, int(done["units"]), int(done["jobs"] or 0))
+
+
+def _success(workflow_id: uuid.UUID, units: int, jobs: int) -> JobSuccess:
+    failed = FailureGroup.objects.filter(workflow_id=workflow_id).aggregate(n=Sum("attempts"))["n"]
+    return JobSuccess(jobs_judged(jobs, units), failed or 0)
 
 
 def dag_counts(dag: DAG) -> DagCounts:

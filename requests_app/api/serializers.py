@@ -74,6 +74,10 @@ class DagBriefSerializer(serializers.Serializer):
     dagman_cluster_id = serializers.CharField(allow_blank=True)
     total_work_units = serializers.IntegerField()
     units_done = serializers.IntegerField()
+    nodes_idle = serializers.IntegerField(help_text="node jobs in the queue at observed_at")
+    nodes_running = serializers.IntegerField()
+    nodes_held = serializers.IntegerField()
+    observed_at = serializers.DateTimeField(source="seen_at", allow_null=True)
     submitted_at = serializers.DateTimeField(allow_null=True)
 
 
@@ -132,6 +136,7 @@ class RequestSerializer(serializers.Serializer):
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     work_units = UnitCountsSerializer(source="units")
     completed_work_units = serializers.IntegerField(source="units.done")
+    job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")
     ledger = AccountSerializer(source="account", allow_null=True)
     effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
     status_transitions = TransitionSerializer(source="transitions", many=True)

@@ -67,7 +67,8 @@ def live_dag(request: Request) -> DAG:
 def in_queue(request: Request) -> list[dict[str, Any]]:
     """Every job of the request in the schedd's queue, DAGMans of both levels included."""
     constraint = f'WMS2_Request == "{request.request_name}"'
-    attributes = "ClusterId,JobUniverse,JobStatus,JobPrio,WMS2_Role,DESIRED_Sites,WMS2_Unit,WMS2_Fence,HoldReason,HoldReasonCode,DAGManJobId"
+    attributes = "ClusterId,JobUniverse,JobStatus,JobPrio,WMS2_Role,WMS2_Unit,WMS2_Fence,HoldReason,HoldReasonCode,DAGManJobId"
+    attributes += ",DESIRED_Sites"
     argv = ("condor_q", "-allusers", "-constraint", constraint, "-json", "-attributes", attributes)
     found: list[dict[str, Any]] = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout or "[]")
     return found

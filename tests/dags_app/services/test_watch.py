@@ -105,7 +105,9 @@ def test_all_that_have_changed_are_written_in_one_statement_and_the_others_not(s
     first = hear(schedd, *map(ad, dags))
     with CaptureQueriesContext(connection) as captured:
         second = hear(
-            schedd, *(ad(dag, nodes_done=number, nodes_failed=1, jobs_running=5) for number, dag in enumerate(dags[:4])), ad(dags[4])
+            schedd,
+            *(ad(dag, nodes_done=number, nodes_failed=1, jobs_running=5) for number, dag in enumerate(dags[:4])),
+            ad(dags[4]),
         )
     assert sum("UPDATE dags" in query["sql"] for query in captured) == 1
     rows = [seen(dag) for dag in dags]
