@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
+from dags_app.models import DAG
 from dags_app.payload.contract import layout
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
@@ -343,6 +344,7 @@ class ScriptedSchedd:
         assert not halt.exists(), f"{halt} is there: DAGMan would start no unit"
         assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
         _assert_avoids(submit_dir)
+        _assert_limits(submit_dir, str(attributes["WMS2_DagID"]))
         rescue = newest_rescue(submit_dir / layout.OUTER_DAG)
         done = read_rescue(rescue).done if rescue else frozenset()
         nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
@@ -392,6 +394,14 @@ class ScriptedSchedd:
             dag_status=int(DagStatus.HALTED) if job.halted else 0,
             **self._counters(job),
         )
+
+
+def _assert_limits(submit_dir: Path, dag_id: str) -> None:
+    """A DAG that is submitted runs as many units as its row says, and no more than they are."""
+    dag = DAG.objects.get(pk=dag_id)
+    said = (submit_dir / layout.LIMITS_INCLUDE).read_text()
+    assert said == f"MAXJOBS MergeGroup {dag.merge_groups}\n", f"{submit_dir}: {said}, its row has {dag.merge_groups}"
+    assert 1 <= dag.merge_groups <= dag.total_work_units
 
 
 def _assert_avoids(submit_dir: Path) -> None:
