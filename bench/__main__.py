@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import accounting, adaptive, api_load, dag_shapes, engine, input_scale, list_plans, sizing, splitters
+from bench import accounting, adaptive, api_load, dag_shapes, engine, input_scale, job_counts, list_plans, sizing, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "engine": engine.main,
     "sizing": sizing.main,
     "adaptive": adaptive.main,
+    "job_counts": job_counts.main,
 }
 
 

@@ -67,6 +67,30 @@ def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
     return UnitNodes(done=tuple(sorted({*rescue.done, *(nodes.done if nodes is not None else ())})), failed=failed)
 
 
+def units_failed_count(dag: DAG, failed: Sequence[str] | None) -> None:
+    """Keep how the nodes of failed units had ended, by the metrics that the units' DAGMans left, where others are failed now.
+
+    Args:
+        failed: the units, if they are known; otherwise the status file is read when DAGMan counts others than are kept.
+    """
+    known = dag.failed_units.get("units", 0)
+    if failed is None:
+        if int(dag.observed.get("nodes_failed") or 0) == known:
+            return
+        nodes = unit_nodes(dag)
+        failed = nodes.failed if nodes is not None else ()
+    if len(failed) == known:
+        return
+    inner = [dag_files.metrics(Path(dag.submit_dir) / name / layout.INNER_DAG, []) for name in failed]
+    ended = [found for found in inner if found is not None]
+    dag.failed_units = {
+        "units": len(failed),
+        "done": sum(each.nodes_done for each in ended),
+        "failed": sum(each.nodes_failed for each in ended),
+    }
+    DAG.objects.filter(pk=dag.pk).update(failed_units=dag.failed_units)
+
+
 def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
     """Units that DAGMan says are done and that are not accounted yet, oldest first."""
     return list(

@@ -129,7 +129,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         " read or not be split; above it the request is held (`excluded`). A request may have its own.",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
         "dag_max_merge_groups": limit("dag_max_merge_groups"),
-        "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",
+        "dag_max_processing": "Processing jobs of one DAG in the queue at once, where its request has no limit of its own.",
         "dag_status_interval_seconds": "How often the outer DAGMan of a DAG writes its status file and its job ad.",
         "dag_log_scan_interval_seconds": "How often DAGMan looks at its jobs' event log; each node costs a few of these.",
         "retry_processing": "Retries of a processing job inside its DAG.",

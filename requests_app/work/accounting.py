@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from django.utils import timezone
 
+from dags_app.counts import jobs_judged
 from dags_app.manifest import ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.wanted import WantedLumis
@@ -27,6 +28,7 @@ from dags_app.services.units import (
     unit_nodes_now,
     unit_read,
     unit_unaccounted,
+    units_failed_count,
     units_settle,
     units_to_account,
 )
@@ -40,7 +42,7 @@ from requests_app.work.block_limits import block_limits
 from requests_app.work.spec import spec_of
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
-from wms2.metrics import TRACKING_SECONDS
+from wms2.metrics import JOBS_ENDED_TOTAL, TRACKING_SECONDS
 from wms2.nudge import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
@@ -59,6 +61,7 @@ def account(evaluation: Evaluation, dag: DAG) -> int:
     if nodes is None:
         log.info("status file not readable now", dag_id=str(dag.pk))
         return 0
+    units_failed_count(dag, None)
     return _account(evaluation, dag, nodes)
 
 
@@ -72,6 +75,7 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
     nodes = unit_nodes_final(dag, completed=completed)
     if nodes is None:
         return False
+    units_failed_count(dag, nodes.failed)
     _account(evaluation, dag, nodes)
     return True
 
@@ -162,6 +166,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
             nudge(RUN_EFFECTS)
     crash_point("register.recorded")
+    JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))
     for row in done:
         ended_at = unit_ended_at(unit=row.unit, dag=dag)
         if ended_at is not None:
