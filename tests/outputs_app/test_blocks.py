@@ -207,7 +207,8 @@ def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tap
     for _ in range(2):
         advance(workflow)
     (registered,) = Effect.objects.filter(kind=EffectKind.DBS_BLOCK)
-    assert set(registered.depends_on.values_list("unit", flat=True)) == {first.pk, second.pk}
+    (attached,) = registered.depends_on.all()
+    assert attached.payload["units"] == [first.pk, second.pk]
     tape = Effect.objects.get(kind=EffectKind.RUCIO_TAPE)
     assert set(tape.depends_on.values_list("kind", flat=True)) == {EffectKind.DBS_BLOCK, EffectKind.RUCIO_BLOCK_CLOSE}
 
