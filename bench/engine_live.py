@@ -74,7 +74,7 @@ def main() -> None:
         django.setup()
         import logging
 
-        logging.disable(logging.WARNING)
+        logging.disable(logging.CRITICAL)
         try:
             _run(pool, base, names, size)
         finally:
