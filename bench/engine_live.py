@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -303,7 +303,9 @@ def _cpu() -> dict[str, float]:
     postmaster = int(Path(f"/proc/{backend}/stat").read_text().rsplit(")", 1)[1].split()[1])
     found = {"database": cpu_of(descendants(postmaster)), "web": 0.0, "worker": 0.0, "ticker, beat, verbs": 0.0}
     for process in descendants(os.getpid()):
-        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        command = ""
+        with suppress(OSError):  # it has ended meanwhile
+            command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         kind = "web" if "gunicorn" in command else "worker" if "engine_live" in command else "ticker, beat, verbs"
         if not process.name.startswith("condor"):
             found[kind] += process.cpu_seconds
@@ -325,8 +327,6 @@ def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]]
 
 def _admit_while(answers: Future[Any], size: Mapping[str, int]) -> dict[Any, float]:
     """So many an hour; when each was, and 0.0 for how long it takes."""
-    from django.db.models import F
-
     from requests_app.models import Limit, Request, RequestStatus
     from tests.support.rows import generation_spec, output_spec, request_row, workflow_row
     from wms2.wakes import wake
@@ -338,7 +338,7 @@ def _admit_while(answers: Future[Any], size: Mapping[str, int]) -> dict[Any, flo
             tag = uuid.uuid4().hex[:8]
             request = request_row(RequestStatus.QUEUED, request_name=f"bench_admitted_{tag}", priority=900_000)
             workflow_row(request, generation_spec(request.request_name, outputs=(output_spec(tag),), events=100_000))
-            Limit.objects.filter(name="max_active_dags").update(value=F("value") + 1)
+            Limit.objects.filter(name="max_active_dags").update(value=size["ACTIVE"] + len(admitted) + 1)
             wake([request.pk], "bench")
             admitted[request.pk] = 0.0
         time.sleep(1)
