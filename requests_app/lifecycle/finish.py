@@ -99,7 +99,7 @@ def finish(evaluation: Evaluation) -> None:
 
 
 def _ledger(evaluation: Evaluation, *, changed: bool) -> Ledger:
-    """Counted; but while an ACTIVE request waits for its registrations, what was counted before stands for as long as it is so."""
+    """Counted; but while an ACTIVE request waits for its registrations, what was counted stands for as long as it is so."""
     request = evaluation.request
     if request.status == S.ACTIVE and not changed:
         kept, present = ledger_kept(request, request.workflow)
