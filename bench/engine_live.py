@@ -67,7 +67,7 @@ def main() -> None:
         os.environ |= {
             **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
             "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",
-            "WMS2_SUBMIT_ROOT": str(base / "submit"), "WMS2_SWEEP_SECONDS": "3600",
+            "WMS2_SUBMIT_ROOT": str(base / "submit"), "WMS2_SWEEP_SECONDS": "3600", "WMS2_EFFECT_GATHER_SECONDS": "30",
         }  # fmt: skip
         import django
 
@@ -272,7 +272,7 @@ def _worker(settings: Mapping[str, str]) -> Iterator[None]:
     metrics.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **settings, "PROMETHEUS_MULTIPROC_DIR": str(metrics), "DJANGO_SETTINGS_MODULE": "wms2.settings"}
     with (Path(os.environ["WMS2_STATE_DIR"]) / "logs/bench-worker.log").open("ab") as log:
-        child = subprocess.Popen([sys.executable, "-m", "bench.engine_live"], env=environment, stdout=log, stderr=log)
+        child = subprocess.Popen([sys.executable, "-m", "bench.engine_live", "worker"], env=environment, stdout=log, stderr=log)
     try:
         yield
     finally:
@@ -306,7 +306,7 @@ def _cpu() -> dict[str, float]:
         command = ""
         with suppress(OSError):  # it has ended meanwhile
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        kind = "web" if "gunicorn" in command else "worker" if "engine_live" in command else "ticker, beat, verbs"
+        kind = "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs"
         if not process.name.startswith("condor"):
             found[kind] += process.cpu_seconds
     return found
@@ -371,4 +371,4 @@ def _late(dags: Sequence[Any]) -> list[float]:
 
 
 if __name__ == "__main__":
-    worker()
+    worker() if sys.argv[1:] == ["worker"] else main()
