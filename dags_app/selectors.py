@@ -33,13 +33,7 @@ def _whole(key: str) -> Coalesce:
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
     """The workflow's one live DAG."""
-    return DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
-
-
-def dag_id_live(request_id: uuid.UUID) -> str:
-    """Of the request's one live DAG, for logs; empty without one."""
-    key = DAG.objects.filter(workflow__request__id=request_id, status__in=LIVE_DAG).values_list("pk", flat=True).first()
-    return str(key or "")
+    return DAG.objects.select_related("schedd").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
 
 
 def dag_last(workflow_id: uuid.UUID) -> DAG | None:

@@ -182,6 +182,9 @@ class Conf(BaseModel):
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     effect_max_retry_seconds: int = 3 * 86400
     effect_lease_seconds: float = 300.0
+    effect_gather_seconds: float = Field(
+        30.0, ge=0, description="files of a block that are done within this are registered and protected together"
+    )
     tape_rse_expression: str = r"rse_type=TAPE\cms_type=test"
     rule_approval_check_seconds: float = Field(
         3600.0, gt=0, description="pause between two looks at a rule that waits for approval"

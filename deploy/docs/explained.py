@@ -163,6 +163,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",
         "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",
+        "effect_gather_seconds": "Files of a block that are done within this time are registered and protected together; a"
+        " block that is whole waits for nothing. 0: at once.",
         "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
         "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
         "rule_approval_check_seconds": "Pause between two looks at a tape rule that waits for somebody's approval.",
