@@ -25,7 +25,8 @@ from playwright.sync_api import Browser
 from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
 from requests_app.installation import installation_claim
-from tests.support import scene
+from requests_app.models import Request
+from tests.support import scene, scene_rounds
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
@@ -75,6 +76,16 @@ def _verb(verb: str, which: str) -> Callable[[scene.Scene], str]:
     return path
 
 
+def _rounds(_: scene.Scene) -> str:
+    """Made when it is first looked at: the lists are pictures without it."""
+    request = Request.objects.filter(request_name=scene_rounds.NAME).first()
+    if request is None:
+        with pytest.MonkeyPatch.context() as patch:
+            _same_names(patch)
+            request = scene_rounds.three_rounds()
+    return reverse("request-page", args=[request.request_name])
+
+
 def _retry(_: scene.Scene) -> str:
     effect = Effect.objects.get(state=EffectState.REFUSED)
     return verb_url(Effect, "retry", [effect.pk])
@@ -103,6 +114,9 @@ SHOTS = (
     Shot("admin-retry", _retry),
     Shot("admin-dag-hold", _hold_dag),
     Shot("admin-release-dark", _verb("release", "held"), dark=True),
+    Shot("request-rounds", _rounds, opens="#round-decisions summary"),
+    Shot("request-rounds-dark", _rounds, dark=True, opens="#round-steps summary"),
+    Shot("request-rounds-narrow", _rounds, width=PHONE, opens="#round-decisions summary"),
     Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False),
 )
 
@@ -111,14 +125,18 @@ SHOTS = (
 def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[scene.Scene]:
     """The scene at a time that stands still, with the same identifiers each time."""
     with time_machine.travel(NOW, tick=False), monkeypatch.context() as patch:
-        patch.setattr("tests.support.rows._numbers", itertools.count(4711))
-        patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(20260904).randbytes))
+        _same_names(patch)
         installation_claim()
         built = scene.build(tmp_path)
         patch.undo()
         # whether somebody drives the requests is judged by the database's clock, which time_machine does not stop
         monkeypatch.setattr("wms2.clock.in_sql", lambda: Value(NOW, DateTimeField()))
         yield built
+
+
+def _same_names(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tests.support.rows._numbers", itertools.count(4711))
+    patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(20260904).randbytes))
 
 
 def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
