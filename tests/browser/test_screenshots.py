@@ -45,7 +45,7 @@ class Shot:
     """One picture: its name, the address, who looks and how.
 
     ``whole``: all of the page, else what fits into the window. ``awaits``: an element that a script has to make first.
-    ``opens``: a part that is folded at first.
+    ``opens``: a part that is folded at first. ``part``: that one alone is kept.
     ``kept``: false for pages that only list what there is, and change with each table or address.
     """
 
@@ -57,6 +57,7 @@ class Shot:
     whole: bool = True
     awaits: str = "body"
     opens: str = ""
+    part: str = ""
     kept: bool = True
 
 
@@ -81,7 +82,7 @@ def _rounds(_: scene.Scene) -> str:
     request = Request.objects.filter(request_name=scene_rounds.NAME).first()
     if request is None:
         with pytest.MonkeyPatch.context() as patch:
-            _same_names(patch)
+            _same_names(patch, 20260905)
             request = scene_rounds.three_rounds()
     return reverse("request-page", args=[request.request_name])
 
@@ -114,9 +115,9 @@ SHOTS = (
     Shot("admin-retry", _retry),
     Shot("admin-dag-hold", _hold_dag),
     Shot("admin-release-dark", _verb("release", "held"), dark=True),
-    Shot("request-rounds", _rounds, opens="#round-decisions summary"),
-    Shot("request-rounds-dark", _rounds, dark=True, opens="#round-steps summary"),
-    Shot("request-rounds-narrow", _rounds, width=PHONE, opens="#round-decisions summary"),
+    Shot("rounds", _rounds, opens="#round-decisions summary", part="#part-rounds"),
+    Shot("rounds-dark", _rounds, dark=True, opens="#round-steps summary", part="#part-rounds"),
+    Shot("rounds-narrow", _rounds, width=PHONE, opens="#round-decisions summary", part="#part-rounds"),
     Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False),
 )
 
@@ -125,7 +126,7 @@ SHOTS = (
 def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[scene.Scene]:
     """The scene at a time that stands still, with the same identifiers each time."""
     with time_machine.travel(NOW, tick=False), monkeypatch.context() as patch:
-        _same_names(patch)
+        _same_names(patch, 20260904)
         installation_claim()
         built = scene.build(tmp_path)
         patch.undo()
@@ -134,9 +135,9 @@ def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield built
 
 
-def _same_names(patch: pytest.MonkeyPatch) -> None:
+def _same_names(patch: pytest.MonkeyPatch, seed: int) -> None:
     patch.setattr("tests.support.rows._numbers", itertools.count(4711))
-    patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(20260904).randbytes))
+    patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
 
 
 def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
@@ -147,7 +148,10 @@ def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
     opened.hide_place(str(place), SHOWN_PLACE)
     made = Path(os.environ["WMS2_STATE_DIR"]) / ("screenshots" if shot.kept else "others") / f"{shot.name}.png"
     made.parent.mkdir(exist_ok=True)
-    opened.page.screenshot(path=made, full_page=shot.whole, animations="disabled", caret="hide")
+    if shot.part:
+        opened.page.locator(shot.part).screenshot(path=made, animations="disabled", caret="hide")
+    else:
+        opened.page.screenshot(path=made, full_page=shot.whole, animations="disabled", caret="hide")
     return made
 
 

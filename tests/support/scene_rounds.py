@@ -22,11 +22,16 @@ NAME = "cmsunified_task_TOP-RunIII2024Summer24wmLHEGS-00217__v1_T_260902_101112_
 _SPREAD = (0.93, 0.97, 1.0, 1.0, 1.02, 1.05, 1.09, 1.21)
 
 
-def measured(round_: Round, step: str, *, seconds: float, cores: float, rss_mb: float, events: int, **fields: Any) -> StepMeasurement:
-    """Eight jobs of a step: each read so many events in about so many seconds, and kept so many cores busy."""
-    walls = [seconds * share for share in _SPREAD]
-    rss = [rss_mb * (1 + (share - 1) / 3) for share in _SPREAD]
-    processes, threads = fields.get("processes", 1), fields.get("threads", 8)
+def measured(
+    round_: Round, step: str, *, seconds: float, cores: float, rss_mb: float, events: int, times: int = 1, **fields: Any
+) -> StepMeasurement:
+    """``times`` eight jobs of a step: each read so many events in about so many seconds, and kept so many cores busy.
+
+    ``sizes``: output module -> bytes per event.
+    """
+    walls = [seconds * share for share in _SPREAD] * times
+    rss = [rss_mb * (1 + (share - 1) / 3) for share in _SPREAD] * times
+    processes, threads, sizes = fields.get("processes", 1), fields.pop("threads", 8), fields.pop("sizes", {})
     values = {
         "job_seconds": walls,
         "seconds_per_event": [wall / events for wall in walls],
@@ -35,14 +40,15 @@ def measured(round_: Round, step: str, *, seconds: float, cores: float, rss_mb: 
         "cpu_efficiency": [cores / (processes * threads)] * len(walls),
     }
     given = {
-        "processes": processes,
         "threads": threads,
+        "processes": processes,
         "jobs": len(walls),
         "events_read": events * len(walls),
         "events_written": events * len(walls),
-        "lumis_read": len(walls),
+        "lumis_read": events * len(walls) // 100,
         "wall_seconds": sum(walls),
         "cpu_seconds": sum(walls) * cores,
+        "bytes_written": {module: each * events * len(walls) for module, each in sizes.items()},
         "histograms": {name: histogram.counted(each) for name, each in values.items()},
     }
     return StepMeasurement.objects.create(round=round_, step=step, **given | fields)
@@ -101,15 +107,17 @@ def round_next(request: Request, *, units: int, done: int = 0, at: datetime | No
 def three_rounds() -> Request:
     """A small first round, which told that generation leaves most cores idle; with cores pinned a second, and a third that runs."""
     now, request = timezone.now(), adaptive_request()
-    written = {"AODSIMoutput": 8 * 500 * 310_000}
     first = round_next(request, units=1, done=1, at=now - timedelta(hours=30)).round
-    measured(first, "GenSim", seconds=1900, cores=1.1, rss_mb=2300, events=500, bytes_written={"RAWSIMoutput": 8 * 500 * 700_000})
-    measured(first, "Reco", seconds=700, cores=5.9, rss_mb=5100, events=500, bytes_written=written)
+    measured(first, "GenSim", seconds=1900, cores=1.1, rss_mb=2300, events=500, sizes={"RAWSIMoutput": 700_000})
+    measured(first, "Reco", seconds=700, cores=5.9, rss_mb=5100, events=500, sizes={"AODSIMoutput": 60_000})
     request.overrides = {"cores": 4}
     request.save(update_fields=["overrides"])
-    second = round_next(request, units=20, done=20, at=now - timedelta(hours=22)).round
-    many = {"bytes_written": {"AODSIMoutput": 20 * 8 * 2300 * 305_000}, "jobs": 160, "events_read": 160 * 2300}
-    measured(second, "GenSim", seconds=8100, cores=3.4, rss_mb=6100, events=2300, processes=4, threads=1)
-    measured(second, "Reco", seconds=6900, cores=3.5, rss_mb=4300, events=2300, threads=4, **many)
-    round_next(request, units=100, at=now - timedelta(hours=2))
+    dag = round_next(request, units=10, done=10, at=now - timedelta(hours=22))
+    planned = dag.round.sizing
+    events = planned["splitting"]["events_per_job"]
+    second: dict[str, Any] = {"events": events, "times": 10 * planned["jobs_per_work_unit"] // 8}
+    generated = {"processes": 4, "threads": 1, "sizes": {"RAWSIMoutput": 700_000}, **second}
+    measured(dag.round, "GenSim", seconds=1.3 * events, cores=3.4, rss_mb=6100, **generated)
+    measured(dag.round, "Reco", seconds=2.1 * events, cores=3.6, rss_mb=4300, threads=4, sizes={"AODSIMoutput": 61_000}, **second)
+    round_next(request, units=40, at=now - timedelta(hours=2))
     return request
