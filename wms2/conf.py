@@ -120,7 +120,7 @@ class Conf(BaseModel):
     work_units_per_round: int = Field(
         100, ge=1, le=5_000, description="Work units of a round of an adaptive request, after its first"
     )
-    target_wall_seconds: int = Field(8 * 3600, ge=1)
+    target_wall_seconds: int = Field(8 * 3600, ge=60)
     memory_margin: float = Field(0.20, ge=0, le=2)
     min_request_cpus: int = Field(1, ge=1, le=1024)
     split_below: float = Field(0.5, ge=0, le=1)

@@ -23,8 +23,6 @@ PASSED = frozenset({
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
 })  # fmt: skip
 RUCIO_HOME = "rucio/client"
-# Adaptive requests of the demo have several rounds in a minute or two.
-SHORT_ROUNDS = {"WMS2_TARGET_WALL_SECONDS": "5", "WMS2_WORK_UNITS_PER_ROUND": "2"}
 LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -96,8 +94,9 @@ def contract(
         "WMS2_COOLOFF_BASE_SECONDS": "5",
         "WMS2_EFFECT_BACKOFF_SECONDS": "2,5,10,30,60",
         "WMS2_RETRY_AFTER_FAILURE_SECONDS": "5",
+        "WMS2_WORK_UNITS_PER_ROUND": "2",  # so that small adaptive requests have several rounds
         "DJANGO_SETTINGS_MODULE": "wms2.settings",
-    } | (SHORT_ROUNDS if kind in ("demo", "check") else {})
+    }
 
 
 def chosen_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

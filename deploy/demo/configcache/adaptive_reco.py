@@ -1,5 +1,7 @@
 """Reconstruction of the demo's adaptive request: its threads do well, and it takes memory for each."""
 
+import os
+
 import FWCore.ParameterSet.Config as cms
 
 process = cms.Process("RECO")
@@ -27,13 +29,14 @@ process.AODSIMoutput = cms.OutputModule(
 )
 process.AODSIMoutput_step = cms.EndPath(process.AODSIMoutput)
 
-# Read by the simulated cmsRun only: what one event takes.
+# Read by the simulated cmsRun only: what one event takes, by a clock of its own, on which an hour is a second.
+os.environ.update(CMSSIM_CLOCK="simulated", CMSSIM_SPEED="3600")
 process.simulation = cms.untracked.PSet(
-    timePerEvent=cms.untracked.double(0.04),
+    timePerEvent=cms.untracked.double(80),
     cpuEfficiency=cms.untracked.double(0.9),
-    timeSpread=cms.untracked.double(0.03),
+    timeSpread=cms.untracked.double(0.05),
     memoryMB=cms.untracked.double(1200),
     memoryPerThreadMB=cms.untracked.double(300),
     memorySpread=cms.untracked.double(0.01),
-    sizePerEventKB=cms.untracked.double(4.0),
+    sizePerEventKB=cms.untracked.double(3),
 )
