@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib import admin
 
 from dags_app.models import SizingDecision, StepMeasurement
@@ -15,10 +17,7 @@ class StepMeasurementAdmin(ReadOnlyAdmin):
 
     list_display = ("step", link_column("round"), "processes", "threads", "jobs", "events_read", "events_written", "updated_at")
     list_filter = (recent_values("step"),)
-    list_select_related = ("round",)
-    exact_search = ("round__workflow__request__request_name",)
-    search_help_text = "A request's whole name."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"round__workflow__request__request_name": "a request's whole name"}
 
 
 @admin.register(SizingDecision)
@@ -29,7 +28,4 @@ class SizingDecisionAdmin(ReadOnlyAdmin):
         "what", link_column("dag", "DAG"), "task", "step", "before", "measured", "chosen", "bound", "pinned", "why", "created_at",
     )  # fmt: skip
     list_filter = ("pinned", recent_values("what"))
-    list_select_related = ("dag",)
-    exact_search = ("dag__workflow__request__request_name", "dag__pk")
-    search_help_text = "A request's whole name, or a DAG's id."
-    ordering = ("-id",)
+    exact_search: ClassVar = {"dag__workflow__request__request_name": "a request's whole name", "dag__pk": "a DAG's id"}

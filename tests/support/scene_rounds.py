@@ -58,9 +58,7 @@ def adaptive_spec(name: str = NAME) -> WorkflowSpec:
     """Generation of one core, then reconstruction of eight, as a requester guessed them."""
     spec = generation_spec(name, events=2_000_000, outputs=(output_spec("TTTo2L2Nu", "AODSIM", "Reco", "AODSIMoutput"),))
     gen = replace(spec.steps[0], threads=8)
-    reco = replace(
-        gen, number=2, name="Reco", input_step="GenSim", input_module="RAWSIMoutput", output_modules=("AODSIMoutput",)
-    )
+    reco = replace(gen, number=2, name="Reco", input_step="GenSim", input_module="RAWSIMoutput", output_modules=("AODSIMoutput",))
     return replace(
         spec,
         steps=(gen, reco),
@@ -105,7 +103,7 @@ def round_next(request: Request, *, units: int, done: int = 0, at: datetime | No
 
 
 def three_rounds() -> Request:
-    """A small first round, which told that generation leaves most cores idle; with cores pinned a second, and a third that runs."""
+    """A small first round, which told that generation leaves most cores idle; a second with pinned cores; a third that runs."""
     now, request = timezone.now(), adaptive_request()
     first = round_next(request, units=1, done=1, at=now - timedelta(hours=30)).round
     measured(first, "GenSim", seconds=1900, cores=1.1, rss_mb=2300, events=500, sizes={"RAWSIMoutput": 700_000})

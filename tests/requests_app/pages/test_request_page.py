@@ -15,7 +15,7 @@ from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.pages.request import MOST_UNITS, request_page
 from tests.support.html import links, text
-from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
 
 pytestmark = pytest.mark.django_db
