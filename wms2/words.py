@@ -51,3 +51,8 @@ def size(number: float) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """``1 work unit``, ``3 work units``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def number(value: float) -> str:
+    """With the digits that say something: ``12,000``, ``1.57``, ``0.0213``."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -155,6 +155,16 @@ class DagRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundRow:
+    """One round: what its jobs asked for, and how many jobs of a step told what they took."""
+
+    cores: int
+    memory_mb: int
+    events_per_job: int
+    measured: int
+
+
+@dataclass(frozen=True, slots=True)
 class CondorJob:
     """An outer DAGMan job that the schedd has, or had."""
 
@@ -195,6 +205,7 @@ class RequestFacts:
     open_effects: tuple[str, ...]
     ledger: Ledger
     units_not_done: tuple[str, ...] = field(default=())
+    rounds: tuple[RoundRow, ...] = ()  # of an adaptive request
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
         open_effects=rows.open_effects(standing.name),
         ledger=rows.account(workflow),
         units_not_done=rows.units_not_done(workflow),
+        rounds=rows.rounds(workflow),
     )
 
 

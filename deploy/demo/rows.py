@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Max, Q, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
@@ -71,6 +71,15 @@ def dags(workflow: Workflow) -> tuple[facts.DagRow, ...]:
     return tuple(
         facts.DagRow(str(dag.pk), dag.status, dag.dagman_cluster_id, dag.status in LIVE_DAG)
         for dag in DAG.objects.filter(workflow=workflow).order_by("created_at")
+    )
+
+
+def rounds(workflow: Workflow) -> tuple[facts.RoundRow, ...]:
+    """Those of an adaptive request; of another none."""
+    found = workflow.rounds.filter(workflow__request__adaptive=True).order_by("index")
+    return tuple(
+        facts.RoundRow(row.sizing["cores"], row.sizing["memory_mb"], row.sizing["splitting"]["events_per_job"], row.jobs or 0)
+        for row in found.annotate(jobs=Max("measurements__jobs"))
     )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from deploy.demo.documents import ONLY_STEP
 from deploy.demo.facts import (
@@ -24,6 +24,7 @@ from deploy.demo.facts import (
     PoolFacts,
     RequestFacts,
     RootFile,
+    RoundRow,
     RucioFile,
     Rule,
 )
@@ -33,6 +34,8 @@ SHOWN = 5
 #: Constraints that must stand in the database itself.
 CONSTRAINTS = ("one_live_dag_per_workflow", "live_claims_disjoint")
 GENERATED_RUN = 1
+#: So many rounds an adaptive request is to have.
+MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,16 @@ def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> Iterator
         yield f"DAGMan jobs that no DAG row knows, {some(orphans)}"
 
 
+def rounds_measured(rounds: Sequence[RoundRow]) -> Iterator[str]:
+    """There are several; jobs of each told what they took, and the next one asks for something else."""
+    if len(rounds) < MIN_ROUNDS:
+        yield f"{len(rounds)} rounds, expected {MIN_ROUNDS} or more"
+    yield from (f"round {index}: no job was measured" for index, row in enumerate(rounds) if not row.measured)
+    for index, (before, after) in enumerate(pairwise(rounds), start=1):
+        if replace(before, measured=after.measured) == after:
+            yield f"round {index} is sized as the one before"
+
+
 def ledger_adds_up(ledger: Ledger) -> Iterator[str]:
     """All work is done or excluded by name, nothing is planned, left or counted twice."""
     if ledger.violation:
@@ -304,6 +317,9 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
     yield verdict("every kept step has outputs", f"{len(request.datasets)} datasets", outputs)
     yield verdict("ledger", f"{ledger.done} of {ledger.all} {ledger.unit}", ledger_adds_up(ledger))
     yield verdict("one DAGMan job per DAG", f"{len(request.dags)} DAGs", one_job_per_dag(request.dags, pool.jobs))
+    if request.rounds:
+        sizes = ", ".join(f"{row.cores} cores {row.memory_mb} MB {row.events_per_job} events" for row in request.rounds)
+        yield verdict("rounds sized by what was measured", sizes, rounds_measured(request.rounds))
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
         yield verdict("the plan is the document's", f"{len(expected)} events", problems)

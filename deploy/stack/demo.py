@@ -22,7 +22,9 @@ INPUT_DATASET = "deploy/demo/rereco_input_dataset.json"
 RUNNABLE = "request.json"
 #: Documents that can be imported into a running demo besides those that it runs by itself.
 EXAMPLES = ("stepchain_pileup", "taskchain", "rereco_lumis")
-REQUESTS = ("deploy/demo/requests/stepchain_scratch.json", "deploy/demo/requests/rereco_input.json")
+#: Of those that it runs, the one that goes on in rounds sized by what those before measured.
+ADAPTIVE = "stepchain_adaptive"
+REQUESTS = tuple(f"deploy/demo/requests/{name}.json" for name in ("stepchain_scratch", "rereco_input", ADAPTIVE))
 
 
 def start(stack: Stack, supervisor: Supervisor) -> str:
@@ -97,8 +99,8 @@ def documents(stack: Stack) -> list[Path]:
 def import_request(stack: Stack, document: Path) -> None:
     """Import one document; one that an earlier run imported goes on where it was."""
     label = document.parent.name if document.name == RUNNABLE else document.stem  # the copy of one is named after the original
-    name = f"import-{label}"
-    code, said = stack.ask(name, "manage.py", "import_request", "--file", document, "--json")
+    name, rounds = f"import-{label}", ("--adaptive",) if label == ADAPTIVE else ()
+    code, said = stack.ask(name, "manage.py", "import_request", "--file", document, "--json", *rounds)
     try:
         answer = json.loads(said)
     except ValueError:

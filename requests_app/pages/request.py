@@ -1,4 +1,4 @@
-"""One request's page: standing, units of the newest round, blocks, effects, DAGs, history. A fixed number of queries."""
+"""One request's page: standing, units, rounds, blocks, effects, DAGs, history. A fixed number of queries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from outputs_app.selectors import STUCK
 from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
+from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.requests import workflow_of
@@ -58,10 +59,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """Work units by state, of a round or a site."""
+    """Work units of a site by state."""
 
     name: str
-    planned: int
     done: int
     unaccounted: int
     failed: int
@@ -106,10 +106,10 @@ class Work:
     """What exists once the request has a workflow."""
 
     workflow: Workflow
-    datasets: tuple[str, ...]
+    datasets: tuple[OutputDataset, ...]
     standing: WorkflowProgress
     account: KeptAccount
-    rounds: tuple[CountRow, ...]
+    rounds: RoundsOnPage | None
     sites: tuple[CountRow, ...]
     cells: tuple[UnitCell, ...]
     cells_left_out: int
@@ -181,14 +181,15 @@ def _work(request: Request, workflow: Workflow) -> Work:
     for dag in dags:
         dag.workflow = workflow
     standing = workflow_progress(workflow, dags[0] if dags else None)
+    datasets = tuple(OutputDataset.objects.filter(workflow=workflow).defer("registration").order_by("name"))
     cells, left_out, problem = _cells(standing.dag)
     return Work(
         workflow=workflow,
-        datasets=tuple(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True)),
+        datasets=datasets,
         standing=standing,
         account=account_of(request, workflow, standing.units),
-        rounds=_count_rows(standing.table, "round_index"),
-        sites=tuple(row for row in _count_rows(standing.table, "site") if row.name),
+        rounds=rounds_on_page(request, dags, standing.table, datasets),
+        sites=_sites(standing.table),
         cells=cells,
         cells_left_out=left_out,
         dag=_dag_view(standing.dag, dags, problem),
@@ -272,10 +273,11 @@ def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     return [*shown, asked, *after]
 
 
-def _count_rows(table: UnitTable, by: str) -> tuple[CountRow, ...]:
+def _sites(table: UnitTable) -> tuple[CountRow, ...]:
     return tuple(
-        CountRow(str(name), each.planned, each.done, each.done_unaccounted, each.failed + each.abandoned)
-        for name, each in table.counts_by(by)
+        CountRow(name, each.done, each.done_unaccounted, each.failed + each.abandoned)
+        for name, each in table.counts_by("site")
+        if name
     )
 
 

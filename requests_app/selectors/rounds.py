@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Prefetch
@@ -25,14 +25,20 @@ class StepPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPicture:
-    """One round. ``exit_codes``: step -> code -> failed attempts, also of steps that no job has measured."""
+class MeasuredRound:
+    """What a round measured. ``exit_codes``: step -> code -> failed attempts, also of steps that no job has measured."""
 
     row: Round
-    dags: list[DAG]
-    decisions: list[SizingDecision]
     steps: list[StepPicture]
     exit_codes: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPicture(MeasuredRound):
+    """One round whole."""
+
+    dags: list[DAG]
+    decisions: list[SizingDecision]
 
 
 #: What is told of each step as a spread.
@@ -43,19 +49,28 @@ def rounds_of(workflow: Workflow) -> list[RoundPicture]:
     """All rounds of a workflow, the first one first; a fixed number of queries."""
     dags = DAG.objects.order_by("created_at").defer("observed", "outcome", "placement").prefetch_related("decisions")
     rows = workflow.rounds.order_by("index").prefetch_related(Prefetch("dags", dags), "measurements")
+    return [_picture(each) for each in _measured(workflow, rows)]
+
+
+def rounds_measured(workflow: Workflow, *, most: int) -> list[MeasuredRound]:
+    """The newest rounds of a workflow, the first one first; three queries."""
+    rows = workflow.rounds.order_by("-index").prefetch_related("measurements")[:most]
+    return _measured(workflow, reversed(rows))
+
+
+def _measured(workflow: Workflow, rows: Iterable[Round]) -> list[MeasuredRound]:
     codes = _exit_codes(workflow)
-    return [_picture(row, codes.get(row.index, {})) for row in rows]
+    return [_round(row, codes.get(row.index, {})) for row in rows]
 
 
-def _picture(row: Round, codes: Mapping[str, Mapping[str, int]]) -> RoundPicture:
-    dags = list(row.dags.all())
-    return RoundPicture(
-        row=row,
-        dags=dags,
-        decisions=[decision for dag in dags for decision in dag.decisions.all()],
-        steps=[_step(each, codes.get(each.step, {})) for each in row.measurements.all()],
-        exit_codes=codes,
-    )
+def _round(row: Round, codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
+    return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in row.measurements.all()], codes)
+
+
+def _picture(measured: MeasuredRound) -> RoundPicture:
+    dags = list(measured.row.dags.all())
+    decisions = [decision for dag in dags for decision in dag.decisions.all()]
+    return RoundPicture(measured.row, measured.steps, measured.exit_codes, dags, decisions)
 
 
 def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepPicture:

@@ -43,7 +43,7 @@ def round_sizing(request: Request) -> tuple[Sizing, int]:
 
 def rescue_sizing(request: Request, last: DAG) -> Sizing:
     """How a rescue of ``last`` is sized: its jobs are cut, so only memory and the profile can be others."""
-    return size_rescue(_as_planned(last), measured_of(request.workflow), _limits(), pins_of(request))
+    return size_rescue(as_planned(last), measured_of(request.workflow), _limits(), pins_of(request))
 
 
 def _units_of_round(request: Request, *, first: bool) -> int:
@@ -67,8 +67,8 @@ def sizing_kept(sizing: Sizing) -> dict[str, Any]:
     }
 
 
-def _as_planned(dag: DAG) -> WorkflowSpec:
-    """The specification with the resources and the splitting that the DAG's round was planned with; memory as it is now."""
+def as_planned(dag: DAG) -> WorkflowSpec:
+    """The specification with the resources and the splitting that the DAG's round was planned with; memory as the DAG has it."""
     spec, kept, memory = spec_of(dag.workflow), dag.round.sizing, sizes_from_json(dag.sizes).memory_mb
 
     def resources(number: int, asked: ResourceSpec) -> ResourceSpec:

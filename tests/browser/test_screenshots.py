@@ -25,7 +25,8 @@ from playwright.sync_api import Browser
 from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
 from requests_app.installation import installation_claim
-from tests.support import scene
+from requests_app.models import Request
+from tests.support import scene, scene_rounds
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
@@ -44,7 +45,7 @@ class Shot:
     """One picture: its name, the address, who looks and how.
 
     ``whole``: all of the page, else what fits into the window. ``awaits``: an element that a script has to make first.
-    ``opens``: a part that is folded at first.
+    ``opens``: a part that is folded at first. ``part``: that one alone is kept.
     ``kept``: false for pages that only list what there is, and change with each table or address.
     """
 
@@ -56,6 +57,7 @@ class Shot:
     whole: bool = True
     awaits: str = "body"
     opens: str = ""
+    part: str = ""
     kept: bool = True
 
 
@@ -73,6 +75,16 @@ def _verb(verb: str, which: str) -> Callable[[scene.Scene], str]:
         return verb_url(type(row), verb, [row.pk])
 
     return path
+
+
+def _rounds(_: scene.Scene) -> str:
+    """Made when it is first looked at: the lists are pictures without it."""
+    request = Request.objects.filter(request_name=scene_rounds.NAME).first()
+    if request is None:
+        with pytest.MonkeyPatch.context() as patch:
+            _same_names(patch, 20260905)
+            request = scene_rounds.three_rounds()
+    return reverse("request-page", args=[request.request_name])
 
 
 def _retry(_: scene.Scene) -> str:
@@ -103,6 +115,9 @@ SHOTS = (
     Shot("admin-retry", _retry),
     Shot("admin-dag-hold", _hold_dag),
     Shot("admin-release-dark", _verb("release", "held"), dark=True),
+    Shot("rounds", _rounds, opens="#round-decisions summary", part="#part-rounds"),
+    Shot("rounds-dark", _rounds, dark=True, opens="#round-steps summary", part="#part-rounds"),
+    Shot("rounds-narrow", _rounds, width=PHONE, opens="#round-decisions summary", part="#part-rounds"),
     Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False),
 )
 
@@ -111,14 +126,18 @@ SHOTS = (
 def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[scene.Scene]:
     """The scene at a time that stands still, with the same identifiers each time."""
     with time_machine.travel(NOW, tick=False), monkeypatch.context() as patch:
-        patch.setattr("tests.support.rows._numbers", itertools.count(4711))
-        patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(20260904).randbytes))
+        _same_names(patch, 20260904)
         installation_claim()
         built = scene.build(tmp_path)
         patch.undo()
         # whether somebody drives the requests is judged by the database's clock, which time_machine does not stop
         monkeypatch.setattr("wms2.clock.in_sql", lambda: Value(NOW, DateTimeField()))
         yield built
+
+
+def _same_names(patch: pytest.MonkeyPatch, seed: int) -> None:
+    patch.setattr("tests.support.rows._numbers", itertools.count(4711))
+    patch.setattr("uuid.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
 
 
 def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
@@ -129,7 +148,10 @@ def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
     opened.hide_place(str(place), SHOWN_PLACE)
     made = Path(os.environ["WMS2_STATE_DIR"]) / ("screenshots" if shot.kept else "others") / f"{shot.name}.png"
     made.parent.mkdir(exist_ok=True)
-    opened.page.screenshot(path=made, full_page=shot.whole, animations="disabled", caret="hide")
+    if shot.part:
+        opened.page.locator(shot.part).screenshot(path=made, animations="disabled", caret="hide")
+    else:
+        opened.page.screenshot(path=made, full_page=shot.whole, animations="disabled", caret="hide")
     return made
 
 

@@ -112,6 +112,24 @@ def thousands(number: int | None) -> str:
 
 
 @register.filter
+def lasting(seconds: float) -> str:
+    """So many seconds."""
+    return words.duration(seconds)
+
+
+@register.filter
+def amount(number: float | None) -> str:
+    """A measured number with the digits that say something."""
+    return "" if number is None else words.number(number)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """A share of 1."""
+    return "" if share is None else f"{share:.0%}"
+
+
+@register.filter
 def setting(value: float, name: str) -> str:
     """A limit's value as a person reads it; its name carries its unit."""
     plain = f"{value:,}" if isinstance(value, int) or value >= 1 else f"{value:g}"

@@ -9,10 +9,11 @@ import pytest
 
 from dags_app.models import DAGStatus, WorkUnitState
 from deploy.demo import rows, story, verdicts
-from deploy.demo.facts import Ledger, Planned
+from deploy.demo.facts import Ledger, Planned, RoundRow
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import HoldCode, RequestStatus
 from tests.support import rows as factory
+from tests.support import scene_rounds
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +44,16 @@ def test_a_line_says_status_units_and_what_it_waits_for():
     factory.unit_row(dag, 1)
     (standing,) = rows.standings()
     assert standing.line() == "r1: active, 0 of 2 work units; waits for DAGMan job 7: 0 of 2 work units done"
+
+
+def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
+    request = scene_rounds.three_rounds()
+    first, second, third = rows.rounds(request.workflow)
+    assert first == RoundRow(8, 16_000, 500, 8)
+    assert (second.cores, third.cores, third.measured) == (4, 4, 0)
+    request.adaptive = False
+    request.save()
+    assert rows.rounds(request.workflow) == ()
 
 
 def test_a_line_of_a_request_with_an_error_shows_it():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo import storage, verdicts
-from deploy.demo.facts import CondorJob, DagRow, DatasetFacts, Planned, RequestFacts, Rule
+from deploy.demo.facts import CondorJob, DagRow, DatasetFacts, Planned, RequestFacts, RoundRow, Rule
 from tests.support import demo_world as world
 
 
@@ -33,6 +33,26 @@ def test_a_good_request_passes_every_check(good):
 
 def test_no_request_at_all_is_a_failure():
     assert any(v.check == "requests" and not v.good for v in verdicts.judge([], world.POOL))
+
+
+# --- rounds
+
+
+ROUNDS = (RoundRow(4, 8000, 50, 8), RoundRow(2, 5500, 120, 4), RoundRow(2, 4100, 560, 2))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "problem"),
+    [
+        (ROUNDS, ""),
+        (ROUNDS[:2], "2 rounds, expected 3 or more"),
+        ((*ROUNDS[:2], replace(ROUNDS[1], measured=2)), "round 2 is sized as the one before"),
+        ((*ROUNDS[:2], replace(ROUNDS[2], measured=0)), "round 2: no job was measured"),
+    ],
+)
+def test_rounds_have_to_be_sized_by_what_was_measured(good, rounds, problem):
+    found = failing(replace(good, rounds=rounds))
+    assert found == ({"rounds sized by what was measured": problem} if problem else {})
 
 
 # --- events

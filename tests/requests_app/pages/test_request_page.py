@@ -15,14 +15,14 @@ from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.pages.request import MOST_UNITS, request_page
 from tests.support.html import links, text
-from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; request; workflow, its standing, account, rounds, sites, units, DAGs; history, audit, effects (2), versions;
+#: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2), versions;
 #: the life cycle's lease, for the dot
-PAGE_QUERIES = 15
+PAGE_QUERIES = 18
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
@@ -97,16 +97,6 @@ def test_more_units_than_are_drawn_are_counted() -> None:
     assert (len(work.cells), work.cells_left_out) == (MOST_UNITS, 7)
 
 
-def test_rounds_are_listed_once_there_are_two(reader: Client) -> None:
-    workflow = workflow_row(request_row(S.ACTIVE))
-    first = dag_row(workflow, DAGStatus.PARTIAL)
-    unit_row(first, 0, state=WorkUnitState.FAILED)
-    assert "Rounds" not in page(reader, workflow.request, "part-progress")
-    workflow.rounds.update(closed_at=first.created_at)
-    unit_row(dag_row(workflow, round=round_row(workflow, 1)), 0)
-    assert "Round planned done unaccounted failed 0 0 0 0 1 1 1 0 0 0" in page(reader, workflow.request, "part-progress")
-
-
 def test_the_ledger_adds_up_on_the_page(reader: Client, built: Scene) -> None:
     said = page(reader, built.active, "part-ledger")
     assert "done 315,200" in said
@@ -161,7 +151,7 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
     verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
-    offered = ("release", "priority", "note", "restart", "fail", "abort")
+    offered = ("release", "priority", "pin", "note", "restart", "fail", "abort")
     back = urlencode({"back": path})
     assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
     for client in (staff, reader):

@@ -41,11 +41,13 @@
     if (fresh.outerHTML === part.outerHTML) return;
     const active = part.contains(document.activeElement) ? document.activeElement : null;
     const address = active && active.getAttribute("href");
+    const folded = active && active.tagName === "SUMMARY" && active.parentNode.id;
     part.replaceWith(fresh);
     fresh.querySelectorAll("details[id]").forEach((one) => {
       const box = one.querySelector("pre");
       if (box && one.id in scrolled) box.scrollTop = scrolled[one.id] < 0 ? box.scrollHeight : scrolled[one.id];
     });
+    if (folded && fresh.querySelector("#" + folded)) fresh.querySelector("#" + folded + " > summary").focus({ preventScroll: true });
     if (address) {
       const again = Array.from(fresh.querySelectorAll("a[href]")).find((link) => link.getAttribute("href") === address);
       if (again) again.focus({ preventScroll: true });
