@@ -131,8 +131,10 @@ def _active(world: _World, name: str, units: _Units) -> Request:
     dag = dag_row(
         workflow, DAGStatus.RUNNING, schedd=world.schedd, schedd_name=world.schedd.name, total_work_units=units.total,
         units_done=units.done, attempt=1, submitted_at=begun, total_nodes=units.total * 11, observed_at=world.now,
-        node_counts={"Processing": units.total * 8}, nodes_done=units.done, nodes_running=running,
-        nodes_idle=units.total - units.done - units.failed - running, nodes_failed=units.failed,
+        node_counts={"Processing": units.total * 8}, nodes_done=units.done, nodes_failed=units.failed,
+        nodes_running=running * 6, nodes_idle=running * 2, merge_groups=10, observed={"units_running": running},
+        jobs={"roles": {"processing": {"running": running * 6, "idle": running * 2}},
+              "sites": {SITES[0]: {"running": running * 6, "idle": running * 2}}},
         submit_dir=str(world.directory / name / "round_0"),
     )  # fmt: skip
     _units(workflow, dag, units, begun)

@@ -21,8 +21,8 @@ from tests.support.scene import Scene
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2), versions;
-#: the life cycle's lease, for the dot
-PAGE_QUERIES = 18
+#: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
+PAGE_QUERIES = 20
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
@@ -131,6 +131,8 @@ def test_blocks_and_the_current_dag_are_shown(reader: Client, built: Scene) -> N
     assert "schedd1@wms2.example" in said
     assert "Of 320 nodes total:" in said
     assert "197 done, 10 running" in said
+    assert "60 running, 20 idle, 0 held" in said
+    assert "Node jobs at sites T1_US_FNAL: 20 idle, 60 running" in said
 
 
 def test_all_dags_of_a_rescued_request_are_listed(reader: Client, built: Scene) -> None:
