@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, DAGStatus
+from dags_app.planning.sizes import Sizes
 from dags_app.services.plan import dag_record_rescue
 from requests_app.admission import ITS_TURN, admit, queue, schedd_for, slots_used
 from requests_app.lease import evaluating
@@ -309,6 +310,6 @@ def test_a_rescue_may_run_another_number_of_units_where_its_directory_can_be_tol
 
 def test_the_row_of_a_rescue_takes_the_slots_of_the_dag_it_rescues() -> None:
     failed = dag_row(workflow_row(), DAGStatus.PARTIAL, merge_groups=3)
-    rescue = dag_record_rescue(failed=failed, kind=DAGKind.FAILURE_RESCUE, rescue_file="x.rescue001", priority=1)
+    rescue = dag_record_rescue(failed=failed, kind=DAGKind.FAILURE_RESCUE, rescue_file="x.rescue001", priority=1, sizes=Sizes())
     rescue.refresh_from_db()
     assert rescue.merge_groups == 3
