@@ -1,11 +1,16 @@
-"""``make bench``: every measurement in turn; ``python -m bench NAME [...]`` runs some. Needs a running stack's environment."""
+"""``make bench``: every measurement in turn; ``python -m bench NAME [...]`` runs some. Needs a running stack's environment.
+
+``adaptive`` needs an engine and a pool, too, which others must not have: it runs only where it is named.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from collections.abc import Callable
 
-from bench import accounting, api_load, dag_shapes, engine, input_scale, list_plans, sizing, splitters
+from bench import accounting, adaptive, api_load, dag_shapes, engine, input_scale, job_counts, list_plans, sizing, splitters
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
@@ -16,16 +21,28 @@ BENCHES: dict[str, Callable[[], None]] = {
     "dag_shapes": dag_shapes.main,
     "engine": engine.main,
     "sizing": sizing.main,
+    "adaptive": adaptive.main,
+    "job_counts": job_counts.main,
 }
 
 
-def main(names: list[str]) -> int:
+ON_A_POOL = "adaptive"
+
+
+def main(arguments: list[str]) -> int:
     """Run the named measurements, or all."""
+    parser = argparse.ArgumentParser(prog="bench")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--profile", help="JSON file of adaptive's requests")
+    options = parser.parse_args(arguments)
+    if options.profile:
+        os.environ["BENCH_PROFILE"] = options.profile
+    names = options.names
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no measurement {', '.join(sorted(unknown))}; there are: {', '.join(BENCHES)}", file=sys.stderr)
         return 2
-    for name in names or BENCHES:
+    for name in names or [name for name in BENCHES if name != ON_A_POOL]:
         print(f"== {name}", flush=True)
         BENCHES[name]()
     return 0

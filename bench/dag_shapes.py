@@ -93,6 +93,8 @@ class Running:
 
     master: int
     environment: Mapping[str, str]
+    collector: str
+    tokens: Path
 
     def tool(self, *command: str, cwd: Path | None = None) -> str:
         """What a tool prints; it must succeed."""
@@ -116,8 +118,10 @@ class Running:
 
 
 @contextmanager
-def running_pool(directory: Path) -> Iterator[Running]:
-    """A loopback pool for as long as the block lasts."""
+def running_pool(
+    directory: Path, config: str = LOCAL_CONFIG, ready: Callable[[Running], bool] | None = None
+) -> Iterator[Running]:
+    """A loopback pool for as long as the block lasts; ``ready``: when its daemons are there."""
     release = release_on_path(os.environ["PATH"])
     if release is None:
         raise SystemExit("no HTCondor on PATH")
@@ -126,13 +130,13 @@ def running_pool(directory: Path) -> Iterator[Running]:
         port = free.getsockname()[1]
     pool = Pool(directory, release, port, pwd.getpwuid(os.getuid()).pw_name, {"PATH": "/usr/bin:/bin"})
     configure(pool)
-    (directory / "config.d/90-local.conf").write_text(LOCAL_CONFIG)
+    (directory / "config.d/90-local.conf").write_text(config)
     environment = {"PATH": f"{release.path}:/usr/bin:/bin", "HOME": str(directory), **pool.environment()}
     with (directory / "log/out").open("w") as out:
         master = subprocess.Popen([release.sbin / "condor_master", "-f"], env=environment, cwd=directory, stdout=out, stderr=out)
-    running = Running(master.pid, environment)
+    running = Running(master.pid, environment, pool.collector, pool.client_token_directory)
     try:
-        wait_for(lambda: _answers(running))
+        wait_for(lambda: (ready or _answers)(running), 120)
         yield running
     finally:
         master.send_signal(signal.SIGQUIT)

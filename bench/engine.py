@@ -2,14 +2,16 @@
 
 A table for ×1, ×10 and ×100 of 3 ACTIVE, 100 QUEUED and 1,000 other requests; ``BENCH_SIZES`` names other factors,
 ``BENCH_CYCLES`` how often an idle cycle is repeated to see whether memory grows. The schedd of the ACTIVE ones refuses
-connections, and their DAGs are rows only: what asking a schedd costs, and accounts of units, are measured elsewhere
-(``docs/performance.md``). The database is that of a stack of its own: it is emptied before each size.
+connections, and their DAGs are rows only. Then the same with real DAGMans and units that end (``bench.engine_live``), unless
+``BENCH_ACTIVE=0``. The database is that of a stack of its own: it is emptied before each size.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -52,6 +54,8 @@ def main() -> None:
             cells.append(f"{seconds * 1000:9.2f} ms {statements:6.1f} {seconds / max(rows[0][name][0], 1e-5):6.1f}x")
         print(f"{name:42}" + "".join(f"{cell:>28}" for cell in cells))
     _print_memory()
+    if os.environ.get("BENCH_ACTIVE") != "0":
+        subprocess.run([sys.executable, "-m", "bench.engine_live"], check=True)  # with settings of its own
 
 
 def _measure() -> dict[str, tuple[float, float]]:

@@ -301,11 +301,6 @@ def swings(course: Course, index: int) -> bool:
     return index > 1 and ways[index] != ways[index - 1] and ways[index] in ways[: index - 1]
 
 
-def swings_twice(course: Course, index: int) -> bool:
-    """Back, and forth again: trying something once and leaving it is none."""
-    return swings(course, index) and any(swings(course, before) for before in range(index))
-
-
 def _share(yes: Iterable[bool]) -> float:
     values = list(yes)
     return sum(values) / max(len(values), 1)

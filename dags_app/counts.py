@@ -1,4 +1,4 @@
-"""Counting work units and nodes for readers. Owns the sums; writes nothing."""
+"""Counting work units, nodes and jobs for readers. Owns the sums; writes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import BigIntegerField, Count, Q, Sum
 from django.db.models.functions import Coalesce
 
-from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.models import DAG, IN_QUEUE, FailureGroup, FailureLog, WorkUnit, WorkUnitState
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class UnitSum:
 class UnitTable:
     """All work units of a workflow by round, site and state: whatever a page counts of them comes of one query."""
 
+    workflow_id: uuid.UUID
     sums: tuple[UnitSum, ...]
 
     def counts(self, **where: object) -> UnitCounts:
@@ -93,10 +94,15 @@ class UnitTable:
         names = ("units", "events", "units_since", "events_since")
         return UnitProgress(*(sum(getattr(row, name) for row in done) for name in names))
 
-    def nodes_done(self, dag: DAG) -> int:
-        """As ``nodes_done`` counts them."""
+    def counts_of(self, dag: DAG) -> DagCounts:
+        """As ``dag_counts`` has them."""
         done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
-        return _nodes(dag, sum(row.units for row in done), sum(row.jobs for row in done))
+        return _dag_counts(dag, sum(row.units for row in done), sum(row.jobs for row in done))
+
+    def success(self) -> JobSuccess:
+        """Of all the workflow's rounds."""
+        done = self._of({"state": WorkUnitState.DONE})
+        return _success(self.workflow_id, sum(row.units for row in done), sum(row.jobs for row in done))
 
     def _of(self, where: Mapping[str, object]) -> list[UnitSum]:
         return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
@@ -113,7 +119,7 @@ def unit_table(workflow_id: uuid.UUID, *, since: datetime) -> UnitTable:
         units_since=Count("pk", filter=recent),
         events_since=Coalesce(Sum("events", filter=recent), 0, output_field=BigIntegerField()),
     )
-    return UnitTable(tuple(UnitSum(*row) for row in sums))
+    return UnitTable(workflow_id, tuple(UnitSum(*row) for row in sums))
 
 
 def units_completed(dag: DAG) -> list[str]:
@@ -122,13 +128,93 @@ def units_completed(dag: DAG) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
-def nodes_done(dag: DAG) -> int:
-    """Nodes of both levels in units that are done: their jobs, and landing, merge and cleanup of each.
+@dataclass(frozen=True, slots=True)
+class JobSuccess:
+    """Ended processing and merge jobs: those of accounted units, and failed attempts, None where these were not counted."""
 
-    DAGMan's own counts in the row are those of the outer DAG, where a unit is one node.
+    ended_well: int
+    ended_badly: int | None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Ended well of all that ended, 0 to 1; None as long as none has, or where that is not known (spec 13.1)."""
+        if self.ended_badly is None or not self.ended_well + self.ended_badly:
+            return None
+        return round(self.ended_well / (self.ended_well + self.ended_badly), 4)
+
+
+@dataclass(frozen=True, slots=True)
+class DagCounts:
+    """A DAG's units (nodes of the outer DAG) and the nodes inside them (``total_nodes``) by state; its ended jobs.
+
+    Idle, running and held nodes are jobs in the queue, by the schedd. Of units that run, done and failed nodes are up to a minute
+    older, by the units' own DAGMans. What is in none of these states is not submitted yet, or between two tries.
     """
+
+    units: Mapping[str, int]
+    nodes: Mapping[str, int]
+    success: JobSuccess
+
+
+def job_success(workflow_id: uuid.UUID) -> JobSuccess:
+    """Of all rounds of a workflow; two queries."""
+    done = WorkUnit.objects.filter(workflow_id=workflow_id, state=WorkUnitState.DONE).aggregate(
+        units=Count("id"), jobs=Sum("jobs")
+    )
+    return _success(workflow_id, int(done["units"]), int(done["jobs"] or 0))
+
+
+def _success(workflow_id: uuid.UUID, units: int, jobs: int) -> JobSuccess:
+    failed = FailureGroup.objects.filter(workflow_id=workflow_id).aggregate(n=Sum("attempts"))["n"]
+    return JobSuccess(jobs_judged(jobs, units), failed or 0)
+
+
+def dag_counts(dag: DAG) -> DagCounts:
+    """Three queries."""
     done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).aggregate(units=Count("id"), jobs=Sum("jobs"))
-    return _nodes(dag, int(done["units"]), int(done["jobs"] or 0))
+    return _dag_counts(dag, int(done["units"]), int(done["jobs"] or 0))
+
+
+def nodes_failed(dag: DAG) -> int:
+    """Nodes inside units that have failed for good, in units that run and in failed ones."""
+    return int(_running(dag, "inner_failed")) + int(dag.failed_units.get("failed", 0))
+
+
+def jobs_judged(jobs: int, units: int) -> int:
+    """Jobs of so many done units that POST scripts judge, as their failures are counted: processing and merge."""
+    return jobs + units
+
+
+def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
+    running = _running(dag, "units_running")
+    done = _nodes(dag, units, jobs) + int(_running(dag, "inner_done")) + int(dag.failed_units.get("done", 0))
+    if names := dag.observed.get("running_units") if running else None:
+        # accounted already, and DAGMan was seen before it noticed: counted among those that run
+        both = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE, name__in=names)
+        twice = both.aggregate(units=Count("id"), jobs=Sum("jobs"))
+        done -= _nodes(dag, int(twice["units"]), int(twice["jobs"] or 0))
+    failures = list(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
+    return DagCounts(
+        units={
+            "waiting": max(dag.total_work_units - max(units, dag.nodes_done) - dag.nodes_failed - running, 0),
+            "running": running,
+            "done": max(units, dag.nodes_done),
+            "failed": dag.nodes_failed,
+        },
+        nodes={
+            "idle": dag.nodes_idle,
+            "running": dag.nodes_running,
+            "held": dag.nodes_held,
+            "done": min(done, dag.total_nodes),
+            "failed": nodes_failed(dag),
+        },
+        success=JobSuccess(jobs_judged(jobs, units), failures[0] if failures else 0),
+    )
+
+
+def _running(dag: DAG, name: str) -> int:
+    """Of the units that run; an ended DAG has none, whatever was observed last."""
+    return int(dag.observed.get(name) or 0) if dag.status in IN_QUEUE else 0
 
 
 def _nodes(dag: DAG, units: int, jobs: int) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce, Greatest
 
 from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
 from sites_app.models import Schedd
@@ -20,15 +21,19 @@ def seen_at() -> Case:
     return Case(When(THERE, then=Greatest("observed_at", "schedd__last_answer_at")), default=F("observed_at"))
 
 
+def failed_nodes() -> Any:
+    """``counts.nodes_failed`` in SQL."""
+    running = Case(When(status__in=IN_QUEUE, then=_whole("observed__inner_failed")), default=Value(0))
+    return running + _whole("failed_units__failed")
+
+
+def _whole(key: str) -> Coalesce:
+    return Coalesce(Cast(KT(key), IntegerField()), Value(0))
+
+
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
     """The workflow's one live DAG."""
-    return DAG.objects.select_related("schedd", "workflow").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
-
-
-def dag_id_live(request_id: uuid.UUID) -> str:
-    """Of the request's one live DAG, for logs; empty without one."""
-    key = DAG.objects.filter(workflow__request__id=request_id, status__in=LIVE_DAG).values_list("pk", flat=True).first()
-    return str(key or "")
+    return DAG.objects.select_related("schedd").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
 
 
 def dag_last(workflow_id: uuid.UUID) -> DAG | None:

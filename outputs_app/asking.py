@@ -1,20 +1,44 @@
-"""Asking for effects: one row per kind and key, however often it is asked for; many in a few statements."""
+"""Asking for effects: one row per kind and key, however often it is asked for; many in a few statements.
+
+What units of a block bring one after the other is gathered: an effect that nobody has ever claimed takes further units in (ADR
+0073).
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-from outputs_app.models import Effect, EffectKind, ProcessingBlock
+from django.db import connection
+
+from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
 from wms2 import clock
+
+#: One effect takes in so many units; the calls that it makes, and what a refusal keeps back, stay of that size.
+MOST_UNITS = 100
+#: The registration and its protection, which waits for it and so has not been claimed either.
+_WIDEN = """
+WITH more AS (SELECT * FROM unnest(%(blocks)s::uuid[], %(units)s::jsonb[]) AS more (block_id, units)),
+first AS (
+  SELECT DISTINCT ON (block_id) id, block_id, unit_id FROM effects
+  WHERE block_id = ANY(%(blocks)s) AND kind = %(files)s AND state = %(pending)s AND claim_epoch = 0 AND epoch = %(epoch)s
+    AND jsonb_array_length(payload->'units') < %(most)s
+  ORDER BY block_id, id)
+UPDATE effects effect SET payload = jsonb_set(payload, '{units}', (payload->'units') || more.units)
+FROM first JOIN more USING (block_id)
+WHERE effect.block_id = first.block_id AND effect.unit_id = first.unit_id AND effect.kind IN (%(files)s, %(protect)s)
+RETURNING effect.block_id
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """An effect that is called for. ``of``: what it is done for, its key together with the kind; ``after``: keys of those that
-    come first, there already or asked for with it."""
+    come first, there already or asked for with it; ``wait_seconds``: until it is due."""
 
     kind: EffectKind
     of: object
@@ -22,6 +46,7 @@ class Wish:
     block: ProcessingBlock | None = None
     unit_id: int | None = None
     payload: dict[str, Any] = field(default_factory=dict)
+    wait_seconds: float = 0.0
 
     @property
     def key(self) -> str:
@@ -36,14 +61,14 @@ def effects_ask(*, wishes: Iterable[Wish], request_id: uuid.UUID, request_epoch:
     new = {key: wish for key, wish in wanted.items() if key not in there}
     if not new:
         return there
-    common = {"request_id": request_id, "epoch": request_epoch, "next_attempt_at": clock.now()}
-    Effect.objects.bulk_create(
-        [
-            Effect(key=key, kind=wish.kind, block=wish.block, unit_id=wish.unit_id, payload=wish.payload, **common)
-            for key, wish in new.items()
-        ],
-        ignore_conflicts=True,
-    )
+    common, now = {"request_id": request_id, "epoch": request_epoch}, clock.now()
+    rows = [
+        Effect(key=key, kind=wish.kind, block=wish.block, unit_id=wish.unit_id, payload=wish.payload, **common)
+        for key, wish in new.items()
+    ]
+    for row, wish in zip(rows, new.values(), strict=True):
+        row.next_attempt_at = now + timedelta(seconds=wish.wait_seconds)
+    Effect.objects.bulk_create(rows, ignore_conflicts=True)
     found = _by_key({*wanted, *(key for wish in new.values() for key in wish.after)})
     through = Effect.depends_on.through
     through.objects.bulk_create(
@@ -60,6 +85,29 @@ def effects_ask(*, wishes: Iterable[Wish], request_id: uuid.UUID, request_epoch:
 def effect_ask(wish: Wish, *, request_id: uuid.UUID, request_epoch: int) -> Effect:
     """One of them."""
     return effects_ask(wishes=[wish], request_id=request_id, request_epoch=request_epoch)[wish.key]
+
+
+def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: int) -> frozenset[uuid.UUID]:
+    """Block -> units that are done: have them registered and protected with others of their blocks. Returns for which that is so.
+
+    Only while the caller has the blocks' rows locked: whoever claims an effect locks its block first, so what is not claimed
+    here is not before the caller commits, and is claimed with all its units. What was ever claimed may have been called, and
+    stays as it was.
+    """
+    values: dict[str, Any] = {
+        "blocks": list(units), "units": [json.dumps(sorted(ids)) for ids in units.values()], "epoch": request_epoch,
+        "most": MOST_UNITS, "pending": EffectState.PENDING, "files": EffectKind.RUCIO_FILES,
+        "protect": EffectKind.RUCIO_PROTECT,
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_WIDEN, values)
+        return frozenset(block_id for (block_id,) in cursor.fetchall())
+
+
+def effects_gathered(block_id: uuid.UUID) -> None:
+    """Nothing more will come for this block: what was to be gathered is due."""
+    waiting = Effect.objects.filter(block_id=block_id, state=EffectState.PENDING, claim_epoch=0)
+    waiting.update(next_attempt_at=clock.now())
 
 
 def _by_key(keys: Collection[str]) -> dict[str, Effect]:

@@ -11,23 +11,20 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db import connection
-from django.db.models import Case, Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Sum, When
-from django.db.models.functions import Greatest
+from django.db.models import Max, QuerySet, Sum
 
-from outputs_app.asking import Wish, effects_ask
+from outputs_app.asking import Wish, effects_ask, effects_gathered
 from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.states import blocks_become
-from outputs_app.values import BlockLimits, Membership, OpenBlock
+from outputs_app.values import BlockLimits, BlocksDue, Membership, OpenBlock
 from wms2 import clock
 from wms2.copying import copy_rows
 
 log = structlog.get_logger(__name__)
-#: Of ``_timed``: those that time changes; the others are whole.
-_CHANGING = Q(sealed_at__isnull=True) | Q(waits=True)
 
 
 def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
@@ -98,49 +95,67 @@ def blocks_seal(*, workflow_id: uuid.UUID) -> int:
     return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
 
 
+def blocks_look(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
+    """When ``blocks_tend`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one statement.
+
+    Args:
+        filled: blocks that have just got files, and may be full by that.
+    """
+    rows = _timed(workflow_id, limits, filled)
+    return BlocksDue(
+        changed=any(row.full or not row.changes for row in rows),
+        first=min((row.due_at for row in rows if row.changes), default=None),
+    )
+
+
 def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
     """Seal blocks that have enough files or events, or had their first file long ago; units that are not done leave them, and
     those that have kept any sealed block waiting for too long. Returns how many units moved.
     """
     moved = 0
     now = clock.now()
-    files = OutputFile.objects.filter(block__workflow_id=workflow_id, block__status=BlockStatus.OPEN).order_by()
-    held = files.values("block").annotate(number=Count("pk"), all_events=Sum("events"))
-    full = held.filter(Q(number__gte=limits.max_files) | Q(all_events__gte=limits.max_events)).values("block")
-    due = _timed(workflow_id, limits).filter(_CHANGING, Q(due_at__lte=now) | Q(pk__in=full))
-    for block in due.select_for_update(of=("self",)):
+    open_ = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN).values_list("pk", flat=True)
+    due = {row.pk: row for row in _timed(workflow_id, limits, list(open_)) if row.full or (row.changes and row.due_at <= now)}
+    for block in _filled(workflow_id).filter(pk__in=due).select_for_update(of=("self",)):
         if block.sealed_at is None:
             block.sealed_at = now
             block.save(update_fields=["sealed_at", "updated_at"])
-            log.info("block sealed", block=block.dbs_block_name, why="old" if block.due_at <= now else "full")
+            log.info("block sealed", block=block.dbs_block_name, why="full" if due[block.pk].full else "old")
         moved += _move_on(block, limits)
     return moved
 
 
-def blocks_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> bool:
-    """Whether ``blocks_tend`` or ``blocks_advance`` may find something to do because time has passed; only looks."""
-    return _timed(workflow_id, limits).filter(~_CHANGING | Q(due_at__lte=clock.in_sql())).exists()
+class _Timed(NamedTuple):
+    """An OPEN block with files: whether time changes it, or it is whole; when; whether it has enough files."""
+
+    pk: uuid.UUID
+    changes: bool
+    due_at: datetime
+    full: bool
 
 
-def blocks_next_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> datetime | None:
-    """When time alone, with nothing else happening, next gives ``blocks_tend`` something to do; None: never."""
-    moment: datetime | None = _timed(workflow_id, limits).filter(_CHANGING).aggregate(first=Min("due_at"))["first"]
-    return moment
+#: Most blocks are sealed when they are planned: files wait from when they are there, not from then.
+_TIMED = """
+SELECT id, changes, due_at, changes AND id = ANY(%(filled)s) AND COALESCE((
+  SELECT count(*) >= %(max_files)s OR sum(events) >= %(max_events)s FROM output_files file WHERE file.block_id = b.id), false)
+FROM (
+  SELECT id, CASE WHEN sealed_at IS NULL THEN first_file_at + %(wait)s ELSE greatest(sealed_at, first_file_at) + %(patience)s END
+    AS due_at, sealed_at IS NULL OR EXISTS (
+      SELECT FROM block_work_units member WHERE member.block_id = block.id AND NOT member.done) AS changes
+  FROM processing_blocks block WHERE workflow_id = %(workflow)s AND status = %(open)s AND first_file_at IS NOT NULL) b
+"""
 
 
-def _timed(workflow_id: uuid.UUID, limits: BlockLimits) -> QuerySet[Any]:
-    """OPEN blocks with files; ``waits``: for units that are not done; ``due_at``: when time changes them, if ``_CHANGING``.
-
-    Most blocks are sealed when they are planned: files wait from when they are there, not from then.
-    """
-    patience, wait = timedelta(seconds=limits.unit_patience_seconds), timedelta(seconds=limits.max_wait_seconds)
-    return _filled(workflow_id).annotate(
-        waits=Exists(BlockWorkUnit.objects.filter(block=OuterRef("pk"), done=False)),
-        due_at=Case(
-            When(sealed_at__isnull=True, then=F("first_file_at") + wait),
-            default=Greatest("sealed_at", "first_file_at") + patience,
-        ),
-    )
+def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID]) -> list[_Timed]:
+    """All of them; only those ``filled`` are counted for being full."""
+    values: dict[str, Any] = {
+        "filled": list(filled), "max_files": limits.max_files, "max_events": limits.max_events,
+        "wait": timedelta(seconds=limits.max_wait_seconds), "patience": timedelta(seconds=limits.unit_patience_seconds),
+        "workflow": workflow_id, "open": BlockStatus.OPEN,
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_TIMED, values)
+        return [_Timed(*row) for row in cursor.fetchall()]
 
 
 def blocks_let_go(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
@@ -214,6 +229,7 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
     origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
     still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
     blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "")
+    effects_gathered(block.pk)
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
     closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block)
     registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block)

@@ -7,7 +7,7 @@ only, in the caller's transaction; a name's row is locked before its owners are 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from django.db.models import Max
 
@@ -121,20 +121,16 @@ def _locked(request_id: uuid.UUID) -> list[OwnedDataset]:
     return list(OwnedDataset.objects.select_for_update().filter(name__in=list(names)).order_by("name"))
 
 
-def names_shared(datasets: Iterable[OutputDataset]) -> frozenset[str]:
-    """Those of a request's datasets that others write into too; locked, so that two of a family account one after the other."""
-    names = {dataset.name: dataset.pk for dataset in datasets}
-    others = OutputDataset.objects.filter(name__in=names).exclude(pk__in=names.values())
-    shared = frozenset(others.values_list("name", flat=True))
+def names_lock(shared: Collection[str]) -> None:
+    """Datasets that several requests write into: two of a family account one after the other."""
     if shared:
         list(OwnedDataset.objects.select_for_update().filter(name__in=shared).order_by("name"))
-    return shared
 
 
 def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> None:
     """New files may bring no lumi that a valid file of another request has in the same dataset.
 
-    Lumis are split over files within one request, so its own are not looked at. For ``names_shared`` only.
+    Lumis are split over files within one request, so its own are not looked at. For shared datasets, locked by ``names_lock``.
 
     Raises:
         LedgerViolation: names the lumi and the file.

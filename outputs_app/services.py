@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from outputs_app.asking import Wish, effects_ask
+from django.db.models import Exists, OuterRef
+
+from outputs_app.asking import Wish, effects_ask, effects_widen
 from outputs_app.blocks import members_done
 from outputs_app.models import (
     BlockStatus,
@@ -26,11 +28,12 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.owning import lumis_refuse_twice, names_shared
+from outputs_app.owning import lumis_refuse_twice, names_lock
 from outputs_app.states import blocks_become
 from outputs_app.values import DatasetRecord, MergedFile, UnitOutputs
 from wms2 import clock
 from wms2.audit import audited
+from wms2.conf import conf
 from wms2.errors import InvalidTransition, LedgerViolation
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 from wms2.wakes import wake
@@ -48,12 +51,10 @@ def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord])
         )
 
 
-def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs]) -> dict[int, LedgerViolation]:
-    """Store the files of completed units and ask for their registration and protection, once per block (ADR 0064).
+def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs]) -> Registered:
+    """Store the files of completed units and ask for their registration and protection, once per block (ADR 0064, 0073).
 
-    Returns unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known LFN
-    with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or a
-    block that is registered already. The number of statements does not depend on the number of units.
+    The number of statements does not depend on the number of units.
     """
     known = _known(outputs)
     refused: dict[int, LedgerViolation] = {}
@@ -70,10 +71,30 @@ def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequen
     OutputFile.objects.bulk_create(
         [_file_row(member, unit, file) for member, unit, files in done for file in files], ignore_conflicts=True
     )
-    wishes = _registrations((member, unit.unit_id) for member, unit, files in done if files and not member.done)
+    units: dict[ProcessingBlock, list[int]] = defaultdict(list)
+    for member, unit, files in done:
+        if files and not member.done:
+            units[member.block].append(unit.unit_id)
     members_done([(member, len(files), sum(file.size_bytes for file in files)) for member, _, files in done])
+    # after this, which locks the blocks
+    widened = effects_widen(units={block.pk: ids for block, ids in units.items()}, request_epoch=request_epoch) if units else ()
+    wishes = _registrations({block: ids for block, ids in units.items() if block.pk not in widened})
     effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-    return refused
+    return Registered(refused, frozenset(member.block_id for member, _, _ in done), bool(wishes))
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What became of the outputs of some units.
+
+    ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known
+    LFN with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or
+    a block that is registered already. ``blocks``: those of the others. ``asked``: whether there are new effects.
+    """
+
+    refused: Mapping[int, LedgerViolation]
+    blocks: frozenset[uuid.UUID]
+    asked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +110,21 @@ class _Known:
 def _known(outputs: Sequence[UnitOutputs]) -> _Known:
     members: dict[int, dict[str, BlockWorkUnit]] = {unit.unit_id: {} for unit in outputs}
     rows = BlockWorkUnit.objects.filter(unit_id__in=members).select_related("block", "dataset").order_by("dataset__name", "id")
-    for member in rows:
+    asked = Effect.objects.filter(kind=EffectKind.DBS_BLOCK, block=OuterRef("block"))
+    others = OutputDataset.objects.filter(name=OuterRef("dataset__name")).exclude(pk=OuterRef("dataset"))
+    told, shared = set[uuid.UUID](), set[str]()
+    for member in rows.annotate(asked=Exists(asked), shared=Exists(others)):
         members[member.unit_id][member.dataset.name] = member
-    blocks = {member.block.pk: member.block for places in members.values() for member in places.values()}
-    asked = Effect.objects.filter(kind=EffectKind.DBS_BLOCK, block__in=blocks).values_list("block_id", flat=True)
+        if member.asked or member.block.dbs_block_closed:
+            told.add(member.block_id)
+        if member.shared:
+            shared.add(member.dataset.name)
+    names_lock(shared)
     files = OutputFile.objects.filter(lfn__in=[file.lfn for unit in outputs for file in unit.files])
     return _Known(
         members,
-        frozenset(blocks.keys() & set(asked)) | {pk for pk, block in blocks.items() if block.dbs_block_closed},
-        names_shared({member.dataset for places in members.values() for member in places.values()}),
+        frozenset(told),
+        frozenset(shared),
         {row[0]: row[1:] for row in files.values_list("lfn", "unit_id", "size_bytes", "adler32", "events")},
     )
 
@@ -137,19 +164,18 @@ def _file_row(member: BlockWorkUnit, unit: UnitOutputs, file: MergedFile) -> Out
     )
 
 
-def _registrations(done: Iterable[tuple[BlockWorkUnit, int]]) -> list[Wish]:
-    """Per block: replicas, then source rules, of all units that are done now; DBS hears of them with their whole block.
+def _registrations(units: Mapping[ProcessingBlock, Sequence[int]]) -> list[Wish]:
+    """Per block: replicas, then source rules, of all units that are done now, and of those that are done soon; DBS hears of them
+    with their whole block.
 
     A unit is done once, so the first of them names the effect, and its files are in no other.
     """
-    units: dict[ProcessingBlock, list[int]] = defaultdict(list)
-    for member, unit_id in done:
-        units[member.block].append(unit_id)
+    wait = conf().effect_gather_seconds
     wishes: list[Wish] = []
     for block, ids in units.items():
         first = min(ids)
         there = Wish(EffectKind.RUCIO_BLOCK, block.pk, block=block)
-        common: dict[str, Any] = {"block": block, "unit_id": first, "payload": {"units": sorted(ids)}}
+        common: dict[str, Any] = {"block": block, "unit_id": first, "payload": {"units": sorted(ids)}, "wait_seconds": wait}
         attached = Wish(EffectKind.RUCIO_FILES, f"{block.pk}:{first}", [there.key], **common)
         wishes += [there, attached, Wish(EffectKind.RUCIO_PROTECT, attached.of, [attached.key], **common)]
     return wishes

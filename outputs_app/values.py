@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,18 @@ class BlockLimits:
     max_events: int
     max_wait_seconds: float  # since its first file
     unit_patience_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksDue:
+    """Whether a workflow's blocks are to be looked after because of their contents, and the next time when time alone says so."""
+
+    changed: bool
+    first: datetime | None
+
+    def by(self, now: datetime) -> bool:
+        """Whether it is so at this moment."""
+        return self.changed or (self.first is not None and self.first <= now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,25 +3,31 @@
 One pass looks at as many requests as slots are free, urgent first, then priority, then time queued; the others are not touched,
 but for what they wait for, written where it has changed by one statement. Counts live DAG rows, never statuses. A request that
 pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two
-passes from taking the same last slot. Capacity of a schedd is counted in DAGMan slots: an outer DAG and its concurrent units,
-as many as it was rendered with; what was admitted reserves its slots until its DAG is there (ADR 0048).
+passes from taking the same last slot. How many units a DAG runs at once is its share of the jobs that may wait, divided by the
+jobs in a unit (ADR 0072): estimated at admission, settled when its jobs are known and its schedd is chosen. A schedd is
+measured in DAGMan slots: an outer DAG and these units; what was admitted reserves its slots until its DAG is there (ADR 0048).
 """
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 from django.db import transaction
 from django.db.models import Count, F, QuerySet, Sum
+from django.db.models.fields.json import KT
 
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.models import DAG, LIVE_DAG, DAGStatus
+from dags_app.planning.throttles import Throttles
+from requests_app.fair_share import Running, Share, share_of
 from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
+from requests_app.work.overrides import throttles_of
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.errors import StaleState
@@ -43,6 +49,12 @@ class Decision:
     waits_for: str = ""
     slots: int = 0
     placement: dict[str, object] | None = None
+    throttles: Throttles | None = None
+
+    @property
+    def units(self) -> int:
+        """That run at once."""
+        return self.slots - 1
 
 
 def slots_used() -> int:
@@ -73,24 +85,25 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     if not eligible().exists():
         return 0
     with fenced(), transaction_lock(LockKey.ADMISSION):
-        limits = _Limits(*limits_int("max_active_dags", "idle_job_budget", "dag_max_merge_groups", "jobs_per_work_unit"))
-        free = limits.active_dags - slots_used()
+        limits = _Limits.now()
+        used = slots_used()
+        free = limits.active_dags - used
         if free <= 0:
             _tell(eligible(), f"a free DAG slot: all {limits.active_dags} are in use")
             return 0
         # one that somebody keeps locked must not stop the others: the next pass comes to it
         unlocked = eligible().defer("request_data", "prepared").select_for_update(skip_locked=True, no_key=True)
         first = list(unlocked[:free])
-        room, rescued = _Room.now(), dags_to_rescue(first)
-        groups = _groups_running()
+        room, rescued, before = _Room.now(), dags_to_rescue(first), _dags_before(first)
+        share = share_of(limits.idle_jobs, _running(limits), sharers=used + len(first))
         waits: dict[str, list[uuid.UUID]] = defaultdict(list)
         for request in first:
-            decision = _decide(rescued.get(request.pk), room, limits, groups)
+            wanted = _Wanted.of(request, before.get(request.pk), limits, share)
+            decision = _place(rescued.get(request.pk), room, wanted, reserved=None)
             if decision.schedd is None:
                 waits[decision.waits_for].append(request.pk)
             elif _start(request, decision):
                 room.take(decision.schedd, decision.slots)
-                groups += decision.slots - 1
         for why, pks in waits.items():
             _tell(eligible().filter(pk__in=pks), why)
         _tell(eligible().exclude(pk__in=[request.pk for request in first]), ITS_TURN)
@@ -108,13 +121,66 @@ class _Limits:
     merge_groups: int
     jobs_per_unit: int
 
+    @classmethod
+    def now(cls) -> _Limits:
+        """As in force."""
+        return cls(*limits_int("max_active_dags", "idle_job_budget", "dag_max_merge_groups", "jobs_per_work_unit"))
 
-def _decide(rescued: DAG | None, room: _Room, limits: _Limits, groups: int) -> Decision:
-    """Judge one request whose turn it is."""
-    idle_needed = (groups + limits.merge_groups) * limits.jobs_per_unit
-    if idle_needed > limits.idle_jobs:
-        return Decision(None, f"the idle-job budget: {idle_needed} of {limits.idle_jobs} would be queued")
-    return _place(rescued, room, 1 + limits.merge_groups, reserved=None)
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Units that a request's DAG should run at once, of ``jobs_per_unit`` each, and what that follows from."""
+
+    units: int
+    jobs_per_unit: int
+    throttles: Throttles
+    share: Share
+
+    @classmethod
+    def of(cls, request: Request, dag: DAG | None, limits: _Limits, share: Share) -> _Wanted:
+        """By the jobs of a DAG: its own, or as long as that is not planned, those of the one before."""
+        jobs = jobs_per_unit(dag, limits.jobs_per_unit)
+        left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
+        throttles = throttles_of(request, limits.merge_groups)
+        return cls(share.units(throttles, jobs, left), jobs, throttles, share)
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """For the record of the placement."""
+        return {
+            "jobs_per_unit": self.jobs_per_unit, "share_jobs": self.share.jobs, "sharers": self.share.sharers,
+            "idle_taken": self.share.taken, "idle_budget": self.share.budget, "units_wanted": self.units,
+            "limits": self.throttles.as_dict(),
+        }  # fmt: skip
+
+
+def jobs_per_unit(dag: DAG | None, otherwise: int) -> int:
+    """Processing jobs in a work unit of a DAG, rounded up."""
+    if dag is None or not dag.total_work_units:
+        return otherwise
+    return max(math.ceil(int(dag.node_counts.get("Processing", 0)) / dag.total_work_units), 1)
+
+
+def _running(limits: _Limits, *, apart_from: Request | None = None) -> list[Running]:
+    """What the budget is shared with: live DAGs as they were counted, and what is about to be one; ``apart_from`` a request."""
+    here = DAG.objects.filter(status__in=LIVE_DAG)
+    coming = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    if apart_from is not None:
+        here, coming = here.exclude(workflow__request=apart_from), coming.exclude(pk=apart_from.pk)
+    rows = here.only("status", "nodes_idle", "observed_at", "merge_groups", "node_counts", "total_work_units")
+    found = []
+    for dag in rows.annotate(landing=KT("jobs__roles__landing__idle")):
+        idle, landing = dag.nodes_idle if dag.observed_at is not None else None, int(dag.landing or 0)
+        found.append(Running(idle, landing, dag.merge_groups, jobs_per_unit(dag, limits.jobs_per_unit)))
+    units = coming.filter(reserved_slots__gt=0).values_list("reserved_slots", flat=True)
+    return found + [Running(None, 0, slots - 1, limits.jobs_per_unit) for slots in units]
+
+
+def _dags_before(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
+    """The newest DAG that ran of each, by the request's key."""
+    rows = DAG.objects.filter(workflow__request__in=requests, submitted_at__isnull=False).order_by("workflow_id", "-fence")
+    newest = rows.distinct("workflow_id").annotate(request_key=F("workflow__request__pk"))
+    return {dag.request_key: dag for dag in newest.defer("observed", "outcome", "jobs")}
 
 
 def _start(request: Request, decision: Decision) -> bool:
@@ -140,40 +206,50 @@ def _tell(rows: QuerySet[Request], why: str) -> None:
     rows.order_by().exclude(waiting_for=why).update(waiting_for=why, updated_at=clock.now())
 
 
-def _groups_running() -> int:
-    """Work units that live DAGs may run at the same time, each as it was rendered."""
-    return int(DAG.objects.filter(status__in=LIVE_DAG).aggregate(total=Sum("merge_groups"))["total"] or 0)
-
-
-def schedd_for(request: Request) -> Decision:
-    """Where the DAG of a request that is being planned goes now: a rescue to the schedd that has its directory; others to the one
-    where they have reserved slots, else where most room is.
+def schedd_for(request: Request, dag: DAG) -> Decision:
+    """Where the DAG of a request that is being planned goes now, and with how many units at once: a rescue to the schedd that has
+    its directory; others to the one where they have reserved slots, else where most room is.
 
     Call under the admission lock, and write ``reserved_schedd`` and ``reserved_slots`` in the same transaction: whoever comes
     next must count them.
     """
     reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
-    (merge_groups,) = limits_int("dag_max_merge_groups")
-    return _place(dag_to_rescue(request), _Room.now(apart_from=request), 1 + merge_groups, reserved=reserved)
+    limits = _Limits.now()
+    share = share_of(limits.idle_jobs, _running(limits, apart_from=request), sharers=max(slots_used(), 1))
+    wanted = _Wanted.of(request, dag, limits, share)
+    return _place(dag_to_rescue(request), _Room.now(apart_from=request), wanted, reserved=reserved)
 
 
-def _place(rescued: DAG | None, room: _Room, needed: int, *, reserved: int | None) -> Decision:
+def _place(rescued: DAG | None, room: _Room, wanted: _Wanted, *, reserved: int | None) -> Decision:
     """A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is
-    one.
+    one. Where not all units that are wanted have room, at least half must.
     """
+    share = wanted.share
+    if share.spent:
+        return Decision(None, f"the idle-job budget: {share.taken} of {share.budget} jobs wait for a slot, or soon will")
+    decision = _placed(rescued, room, wanted, reserved)
+    if decision.schedd is None:
+        return decision
+    return replace(decision, placement=(decision.placement or {}) | wanted.evidence, throttles=wanted.throttles)
+
+
+def _placed(rescued: DAG | None, room: _Room, wanted: _Wanted, reserved: int | None) -> Decision:
+    needed = _Needed(1 + math.ceil(wanted.units / 2), 1 + wanted.units)
     if rescued is None or rescued.schedd is None:
         return _emptiest(room, room.schedds, needed, reserved)
-    schedd, needed = rescued.schedd, 1 + rescued.merge_groups
+    schedd = rescued.schedd
+    if not rescued.throttles:
+        needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups)  # as it was rendered
     if schedd.state != ScheddState.ENABLED:
         others = [s for s in room.schedds if (s.pool, s.submit_root) == (schedd.pool, schedd.submit_root) and s.pk != schedd.pk]
         moved = _emptiest(room, others, needed, reserved)
         if moved.schedd is not None:
             return moved
     # alone, a draining schedd keeps what it has until it is done
-    why = room.obstacle(schedd, needed, (ScheddState.ENABLED, ScheddState.DRAINING))
+    why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED, ScheddState.DRAINING))
     if why:
         return Decision(None, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
-    return Decision(schedd, "", needed, {"chosen": schedd.name, "why": "its directory lies there"})
+    return Decision(schedd, "", room.given(schedd, needed), {"chosen": schedd.name, "why": "its directory lies there"})
 
 
 def dag_to_rescue(request: Request) -> DAG | None:
@@ -188,6 +264,14 @@ def dags_to_rescue(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
     ).order_by("fence")
     found = rows.select_related("schedd").annotate(request_key=F("round__workflow__request__pk"))
     return {dag.request_key: dag for dag in found}
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """DAGMan slots: with fewer than ``least`` it waits, more than ``most`` it does not use."""
+
+    least: int
+    most: int
 
 
 @dataclass(slots=True)
@@ -228,6 +312,10 @@ class _Room:
         self.used[schedd.pk].dags += 1
         self.used[schedd.pk].slots += slots
 
+    def given(self, schedd: Schedd, needed: _Needed) -> int:
+        """What a DAG gets of the slots that are left there."""
+        return max(min(needed.most, schedd.max_dagman_slots - self.used[schedd.pk].slots), needed.least)
+
     def obstacle(self, schedd: Schedd, needed: int, usable: Collection[str]) -> str:
         """Why no DAG of this many slots may go to a schedd; "" when it may."""
         if schedd.state not in usable:
@@ -240,12 +328,12 @@ class _Room:
         return ""
 
 
-def _emptiest(room: _Room, schedds: Iterable[Schedd], needed: int, reserved: int | None) -> Decision:
+def _emptiest(room: _Room, schedds: Iterable[Schedd], needed: _Needed, reserved: int | None) -> Decision:
     """The enabled one with most DAGMan slots left; each rejected one with its reason."""
     candidates: list[tuple[bool, int, str, Schedd]] = []
     rejected: dict[str, str] = {}
     for schedd in schedds:
-        why = room.obstacle(schedd, needed, (ScheddState.ENABLED,))
+        why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED,))
         if why:
             rejected[schedd.name] = why
         else:
@@ -254,4 +342,4 @@ def _emptiest(room: _Room, schedds: Iterable[Schedd], needed: int, reserved: int
     if not candidates:
         return Decision(None, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
     *_, chosen = max(candidates, key=lambda c: c[:3])
-    return Decision(chosen, "", needed, {"chosen": chosen.name, "rejected": rejected})
+    return Decision(chosen, "", room.given(chosen, needed), {"chosen": chosen.name, "rejected": rejected})

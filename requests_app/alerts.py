@@ -46,7 +46,7 @@ def alert_over(evaluation: Evaluation, *codes: str) -> None:
 
 def tell_stuck_effects(evaluation: Evaluation) -> None:
     """A registration or clean-up that only a person can bring on is told whatever the request does, also after its end."""
-    stuck = effect_stuck(evaluation.request.pk)
+    stuck = effect_stuck(evaluation.request.pk) if evaluation.stuck else None
     if stuck is not None:
         alert(evaluation.request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")
     else:

@@ -18,8 +18,12 @@ from typing import Any
 
 import structlog
 from django.db import OperationalError, connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
+from dags_app.models import DAG, LIVE_DAG
+from outputs_app.models import Effect
+from outputs_app.selectors import STUCK
 from requests_app import states
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from wms2 import clock
@@ -70,6 +74,8 @@ WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
 class Evaluation:
     """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
 
+    ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``fence``: inside
+    ``fenced``.
     ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words. ``unexplained``:
     what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next.
     """
@@ -79,23 +85,33 @@ class Evaluation:
     swept: bool = False
     unexplained: str = ""
     found: str = ""
+    dag_id: str = ""
+    stuck: bool = False
     due_at: datetime | None = None
+    fence: bool = False
     written: list[str] = field(default_factory=list)
 
     @contextmanager
     def fenced(self) -> Iterator[None]:
-        """A transaction in which this evaluation still owns the request; the row is locked until commit.
+        """A transaction in which this evaluation still owns the request; the row is locked until commit. One inside is the same.
 
         Raises:
             StaleState: the lease or the status changed; nothing inside is written.
         """
-        with transaction.atomic():
-            # no key of the row changes: rows that refer to it may be written by others meanwhile
-            rows = Request.objects.select_for_update(no_key=True).filter(pk=self.request.pk)
-            kept = states.lease_held(self.request.pk, self.lease_epoch)
-            if not kept or rows.values_list("status", "epoch").get() != (self.request.status, self.request.epoch):
-                raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
+        if self.fence:
             yield
+            return
+        with transaction.atomic():
+            # both rows; no key of them changes: rows that refer to them may be written by others meanwhile
+            held = EvaluationLease.objects.select_for_update(no_key=True).filter(request=self.request.pk, epoch=self.lease_epoch)
+            is_now = held.values_list("request__status", "request__epoch").first()
+            if is_now != (self.request.status, self.request.epoch):
+                raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
+            self.fence = True
+            try:
+                yield
+            finally:
+                self.fence = False
 
     def transition(self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, **changes: Any) -> None:
         """Take an edge as the life cycle."""
@@ -179,15 +195,16 @@ def due_now(limit: int) -> list[uuid.UUID]:
 def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
     """One evaluation after the other; only the lease of the present one is kept alive."""
     current: list[_Held] = []
-    # the document is large, and read by hardly anybody
-    requests = Request.objects.defer("request_data").in_bulk([held.pk for held in taken]) if taken else {}
+    requests = _requests().in_bulk([held.pk for held in taken]) if taken else {}
     began = time.monotonic()
 
     def each() -> Iterator[Evaluation]:
         for held in taken:
             if time.monotonic() - began > TURN_SECONDS:
                 return
-            held.evaluation = Evaluation(requests[held.pk], held.epoch, swept=held.swept, unexplained=held.unexplained)
+            request = requests[held.pk]
+            told = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck}
+            held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **told)
             current[:] = [held]
             yield held.evaluation
             current.clear()
@@ -201,6 +218,14 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
             yield each()
     finally:
         _give_back(taken)
+
+
+def _requests() -> QuerySet[Any]:
+    """With what every evaluation asks. Documents are large, and read by hardly anybody."""
+    rows = Request.objects.select_related("workflow").defer("request_data", "workflow__psets")
+    dag = DAG.objects.filter(workflow__request=OuterRef("request_name"), status__in=LIVE_DAG)
+    stuck = Effect.objects.filter(request=OuterRef("pk"), state__in=STUCK, epoch=OuterRef("epoch"))
+    return rows.annotate(live_dag=Subquery(dag.values("pk")[:1]), stuck=Exists(stuck))
 
 
 def _life_seconds(leases: int) -> float:

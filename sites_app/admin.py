@@ -16,7 +16,8 @@ class SiteAdmin(ReadOnlyAdmin):
     """Sites."""
 
     list_display = (
-        "name", badge_column("status"), "status_reason", "total_slots", "running_slots",
+        "name", badge_column("status"), "status_reason", "total_slots", "running_slots", "jobs_idle",
+        "jobs_running", "jobs_held", since_column("jobs_counted_at", "jobs counted"),
         since_column("cric_seen_at", "seen in CRIC"),
     )  # fmt: skip
     list_filter = ("status",)

@@ -22,8 +22,6 @@ from wms2.errors import FieldRefused, InvalidTransition
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
-#: ``removed_by`` of a ban that nobody lifted.
-EXPIRY = "its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +85,6 @@ def site_ban(
     )
     log.warning("site banned", site=site.name, workflow=str(workflow_id or "all"), until=until.isoformat(), reason=reason)
     return ban
-
-
-def site_unban(*, site: Site, actor: str, workflow_id: uuid.UUID | None = None, ban_id: uuid.UUID | None = None) -> list[SiteBan]:
-    """Remove the site's bans in force: a single one, those of one workflow, or all of them. Returns what was removed."""
-    rows = bans_active(site.name)
-    if workflow_id is not None:
-        rows = rows.filter(workflow_id=workflow_id)
-    if ban_id is not None:
-        rows = rows.filter(pk=ban_id)
-    removed = list(rows.select_for_update())
-    SiteBan.objects.filter(pk__in=[ban.pk for ban in removed]).update(removed_at=clock.now(), removed_by=actor)
-    if removed:
-        log.info("site bans removed", site=site.name, bans=len(removed), actor=actor)
-    return removed
-
-
-def bans_expire() -> list[SiteBan]:
-    """Mark the bans that have come to their end, and log each of them once (error-handling 6.3); those are returned.
-
-    A ban is without force from its end on, whether this has run or not.
-    """
-    over = SiteBan.objects.filter(removed_at__isnull=True, expires_at__lte=clock.now())
-    ended = list(over.select_for_update(skip_locked=True))
-    for ban in ended:
-        ban.removed_at, ban.removed_by = ban.expires_at, EXPIRY
-        ban.save(update_fields=["removed_at", "removed_by"])
-        log.info("site ban expired", site=ban.site_id, workflow=str(ban.workflow_id or "all"), until=ban.expires_at.isoformat())
-    return ended
 
 
 def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailures]:

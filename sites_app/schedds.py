@@ -6,31 +6,11 @@ from datetime import UTC, datetime
 
 import structlog
 from django.db import transaction
-from django.utils import timezone
 
 from sites_app.models import QueueChange, Schedd, ScheddState
 from wms2.adapters.types import ScheddAd
-from wms2.errors import InvalidTransition, StaleState
 
 log = structlog.get_logger(__name__)
-
-
-def schedd_set_state(*, schedd: Schedd, state: ScheddState) -> None:
-    """Compare-and-set from the state that ``schedd`` was read with.
-
-    Raises:
-        InvalidTransition: it is in that state already, or would become DISCOVERED, which only discovery sets.
-        StaleState: somebody else changed it meanwhile.
-    """
-    old = ScheddState(schedd.state)
-    if why := state_refused(schedd, state):
-        raise InvalidTransition(f"{schedd.name}: {why}")
-    if state is ScheddState.DISCOVERED:
-        raise InvalidTransition(f"{schedd.name}: only discovery makes a schedd {state.label.lower()}")
-    if Schedd.objects.filter(pk=schedd.pk, state=old).update(state=state, updated_at=timezone.now()) != 1:
-        raise StaleState(f"{schedd.name} is no longer {old.label.lower()}")
-    schedd.state = state
-    log.info("schedd state", schedd=schedd.name, old=old.value, new=state.value)
 
 
 def state_refused(schedd: Schedd, state: ScheddState) -> str:

@@ -8,15 +8,22 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.utils import timezone
 
-from sites_app.bans import AUTOMATIC, bans_expire, site_ban, site_unban
+from sites_app.bans import AUTOMATIC, bans_active, site_ban
 from sites_app.models import Schedd, ScheddState, Site, SiteBan, SiteStatus
-from sites_app.schedds import schedd_set_state
+from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites
-from sites_app.statuses import site_set_status
+from sites_app.statuses import status_refused
+from wms2 import clock
 from wms2.audit import audit, audited
+from wms2.errors import InvalidTransition, StaleState
 from wms2.locks import Fenced
+
+log = structlog.get_logger(__name__)
+#: ``removed_by`` of a ban that nobody lifted.
+EXPIRY = "its end"
 
 
 def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
@@ -26,13 +33,25 @@ def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> 
 def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: str, drain_until: datetime | None = None) -> None:
     """Enable, drain (until), disable a site. DAGs that run go on; each later submission looks again.
 
+    Compare-and-set from the status that ``site`` was read with. Draining may be given an end; the same again changes it.
+
     Raises:
-        InvalidTransition: it is so already.
+        InvalidTransition: it is so already, or the end lies in the past.
         StaleState: somebody else changed it meanwhile.
     """
     until = drain_until.isoformat() if drain_until else ""
     with _told(actor, "site_change_status", site, reason, old=site.status, new=status, drain_until=until):
-        site_set_status(site=site, status=status, actor=actor, reason=reason, drain_until=drain_until)
+        if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= clock.now()):
+            raise InvalidTransition("only draining has an end, and it lies in the future")
+        old = SiteStatus(site.status)
+        if drain_until == site.drain_until and (why := status_refused(site, status)):
+            raise InvalidTransition(f"{site.name}: {why}")
+        values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
+        if Site.objects.filter(pk=site.pk, status=old).update(**values, updated_at=clock.now()) != 1:
+            raise StaleState(f"{site.name} is no longer {old.label.lower()}")
+        for name, value in values.items():
+            setattr(site, name, value)
+        log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
 
 
 def site_note(*, site: Site, notes: Mapping[str, Any], actor: str, reason: str) -> None:
@@ -76,14 +95,31 @@ def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any
     None in force is no error: done twice it is done once.
     """
     with _told(actor, "site_unban", site, reason, workflow=str(workflow.pk) if workflow else "all"):
-        return len(site_unban(site=site, actor=actor, workflow_id=workflow.pk if workflow else None, ban_id=ban_id))
+        rows = bans_active(site.name)
+        if workflow is not None:
+            rows = rows.filter(workflow_id=workflow.pk)
+        if ban_id is not None:
+            rows = rows.filter(pk=ban_id)
+        removed = [ban.pk for ban in rows.select_for_update()]
+        SiteBan.objects.filter(pk__in=removed).update(removed_at=clock.now(), removed_by=actor)
+        if removed:
+            log.info("site bans removed", site=site.name, bans=len(removed), actor=actor)
+        return len(removed)
 
 
 def site_bans_expire(fenced: Fenced) -> int:
-    """Tell of the bans that have come to their end, in log and audit, each once; how many."""
+    """Mark the bans that have come to their end, and tell of each once, in log and audit (error-handling 6.3); how many.
+
+    A ban is without force from its end on, whether this has run or not.
+    """
     with fenced():
-        ended = bans_expire()
+        over = SiteBan.objects.filter(removed_at__isnull=True, expires_at__lte=clock.now())
+        ended = list(over.select_for_update(skip_locked=True))
         for ban in ended:
+            ban.removed_at, ban.removed_by = ban.expires_at, EXPIRY
+            ban.save(update_fields=["removed_at", "removed_by"])
+            about: dict[str, Any] = {"workflow": str(ban.workflow_id or "all"), "until": ban.expires_at.isoformat()}
+            log.info("site ban expired", site=ban.site_id, **about)
             audit(
                 actor=AUTOMATIC,
                 action="site_ban_expire",
@@ -91,8 +127,7 @@ def site_bans_expire(fenced: Fenced) -> int:
                 target_type="site",
                 reason=ban.reason,
                 ban=str(ban.pk),
-                workflow=str(ban.workflow_id or "all"),
-                until=ban.expires_at.isoformat(),
+                **about,
             )
     return len(ended)
 
@@ -101,11 +136,19 @@ def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reaso
     """Enable, drain or disable a schedd. DAGs at it are neither stopped nor moved.
 
     Raises:
-        InvalidTransition: it is so already.
+        InvalidTransition: it is so already, or would become DISCOVERED, which only discovery sets.
         StaleState: somebody else changed it meanwhile.
     """
     with audited(
         actor=actor, action="schedd_change_state", target=schedd.name, target_type="schedd", reason=reason,
         old=schedd.state, new=state,
     ):  # fmt: skip
-        schedd_set_state(schedd=schedd, state=state)
+        old = ScheddState(schedd.state)
+        if why := state_refused(schedd, state):
+            raise InvalidTransition(f"{schedd.name}: {why}")
+        if state is ScheddState.DISCOVERED:
+            raise InvalidTransition(f"{schedd.name}: only discovery makes a schedd {state.label.lower()}")
+        if Schedd.objects.filter(pk=schedd.pk, state=old).update(state=state, updated_at=timezone.now()) != 1:
+            raise StaleState(f"{schedd.name} is no longer {old.label.lower()}")
+        schedd.state = state
+        log.info("schedd state", schedd=schedd.name, old=old.value, new=state.value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import structlog
 from django.db import transaction
 from django.db.models import Q
@@ -13,31 +11,9 @@ from sites_app.models import Site, SiteStatus
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
-
-
-def site_set_status(*, site: Site, status: SiteStatus, actor: str, reason: str, drain_until: datetime | None = None) -> None:
-    """Compare-and-set from the status that ``site`` was read with. Draining may be given an end; the same again changes it.
-
-    Raises:
-        InvalidTransition: it is so already, or the end lies in the past.
-        StaleState: somebody else changed it meanwhile.
-    """
-    if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= clock.now()):
-        raise InvalidTransition("only draining has an end, and it lies in the future")
-    old = SiteStatus(site.status)
-    if drain_until == site.drain_until and (why := status_refused(site, status)):
-        raise InvalidTransition(f"{site.name}: {why}")
-    rows = Site.objects.filter(pk=site.pk, status=old)
-    values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
-    if rows.update(**values, updated_at=clock.now()) != 1:
-        raise StaleState(f"{site.name} is no longer {old.label.lower()}")
-    for name, value in values.items():
-        setattr(site, name, value)
-    log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
 
 
 def status_refused(site: Site, status: SiteStatus) -> str:

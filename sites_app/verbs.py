@@ -13,7 +13,7 @@ from sites_app.services import schedd_change_state, site_ban_by_operator, site_c
 from sites_app.statuses import status_refused
 from wms2.conf import conf
 from wms2.errors import FieldRefused
-from wms2.verbs import Field, Kind, Noun, Verb, declare, no_refusal, told_of_each
+from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
 #: The field that the service calls ``drain_until``.
@@ -55,7 +55,7 @@ def _status_verb(name: str, label: str, status: SiteStatus, does: str, told: str
         partial(site_change_status, status=status),
         told_of_each(lambda site: [told]),
         fields,
-        no_refusal if drains else partial(status_refused, status=status),
+        (lambda site: "") if drains else partial(status_refused, status=status),
         partial(site_repeated, status),
         _until,
         path=path,

@@ -96,7 +96,7 @@ class Conf(BaseModel):
     max_active_dags: int = Field(300, ge=1, le=100_000, description="DAGs that may be live at the same time, in all")
     max_dagman_slots_per_schedd: int = Field(3100, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
     idle_job_budget: int = Field(
-        1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, estimated over all live DAGs"
+        1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, over all DAGs; each DAG has a share"
     )
 
     # --- planning
@@ -139,7 +139,7 @@ class Conf(BaseModel):
         0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
     )
     generation_excess_factor: float = Field(2.0, ge=1.0)
-    dag_max_merge_groups: int = Field(100, ge=1, le=1000, description="Work units of one DAG that run at the same time")
+    dag_max_merge_groups: int = Field(100, ge=1, le=1000, description="Work units of one DAG that run at the same time at most")
     dag_max_processing: int = 5000
     dag_status_interval_seconds: int = 2
     dag_log_scan_interval_seconds: int = Field(1, ge=1)
@@ -182,6 +182,9 @@ class Conf(BaseModel):
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     effect_max_retry_seconds: int = 3 * 86400
     effect_lease_seconds: float = 300.0
+    effect_gather_seconds: float = Field(
+        30.0, ge=0, description="files of a block that are done within this are registered and protected together"
+    )
     tape_rse_expression: str = r"rse_type=TAPE\cms_type=test"
     rule_approval_check_seconds: float = Field(
         3600.0, gt=0, description="pause between two looks at a rule that waits for approval"

@@ -10,6 +10,9 @@ from prometheus_client import Counter, Histogram
 EFFECTS_TOTAL = Counter("wms2_effects_total", "Effects run, by kind and outcome", ["kind", "outcome"])
 CYCLES_TOTAL = Counter("wms2_lifecycle_cycles_total", "Life cycle runs by outcome", ["outcome"])
 CYCLE_SECONDS = Histogram("wms2_lifecycle_cycle_seconds", "Duration of a life cycle run")
+JOBS_ENDED_TOTAL = Counter(
+    "wms2_jobs_ended_total", "Ended processing and merge jobs: failed attempts, and those of accounted work units", ["outcome"]
+)
 TRACKING_SECONDS = Histogram(
     "wms2_tracking_seconds",
     "From the end of a work unit on the pool, by its own DAGMan, to its account",

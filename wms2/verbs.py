@@ -16,8 +16,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from django.db.models import Model, QuerySet
 from pydantic.fields import FieldInfo
 
+from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
+
 #: primary key -> sentences
 Told = Mapping[Any, Sequence[str]]
+#: What a service may answer a verb with.
+REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
 #: A field that was not given is left out, so that the service's own default holds.
 OMIT: Any = object()
 #: How far above an exclusive bound a share begins.
@@ -94,21 +98,6 @@ def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
     return Field(name, Kind.WHOLE if whole else Kind.NUMBER, info.description or "", **bounds, **more)
 
 
-def no_refusal(row: Any) -> str:
-    """For what can always be asked for; the service judges the rest."""
-    return ""
-
-
-def never_repeated(row: Any, actor: str, data: Mapping[str, Any]) -> bool:
-    """For services that can be called twice."""
-    return False
-
-
-def nothing_told(rows: Sequence[Any]) -> Told:
-    """For verbs that are no buttons."""
-    return {}
-
-
 def told_of_each(tell: Callable[[Any], Sequence[str]]) -> Callable[[Sequence[Any]], Told]:
     """A preview that looks at one row at a time."""
     return lambda rows: {row.pk: tell(row) for row in rows}
@@ -124,9 +113,10 @@ class Verb:
         does: one or two sentences for the documents and the OpenAPI schema.
         service: called with the row under the noun's word, ``actor``, ``reason`` and the fields. If it returns another row of
             the model, the operator lands there (a restart's new version).
-        preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all rows.
-        refused: why it does not apply to a row now; empty when it does.
-        repeated: whether a client asks for what was done already; then it is answered as if it had just been done.
+        preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. Buttons need one.
+        refused: why it does not apply to a row now; empty when it does, as far as can be told: the service judges the rest.
+        repeated: whether a client asks for what was done already; then it is answered as if it had just been done. Services that
+            can be called twice need none.
         prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.
         initial: row -> what the form starts with.
         seen: (value, label) of what the decision rests on, where it is not the noun's.
@@ -140,10 +130,10 @@ class Verb:
     label: str
     does: str
     service: Callable[..., object]
-    preview: Callable[[Sequence[Any]], Told] = nothing_told
+    preview: Callable[[Sequence[Any]], Told] = lambda rows: {}
     fields: tuple[Field, ...] = ()
-    refused: Callable[[Any], str] = no_refusal
-    repeated: Callable[[Any, str, Mapping[str, Any]], bool] = never_repeated
+    refused: Callable[[Any], str] = lambda row: ""
+    repeated: Callable[[Any, str, Mapping[str, Any]], bool] = lambda row, actor, data: False
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
     initial: Callable[[Any], Mapping[str, Any]] = lambda row: {}
     seen: Callable[[Any], tuple[str, str]] | None = None
@@ -235,7 +225,7 @@ def perform(verb: Verb, row: Any, actor: str, given: Mapping[str, Any]) -> objec
     """Call the service with what :func:`arguments` made.
 
     Raises:
-        InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError: why not.
+        REFUSALS: why not.
     """
     argument = _NOUNS[type(row)].argument
     return verb.service(**{argument: row}, actor=actor, **given)

@@ -9,7 +9,8 @@ from django.contrib import admin
 from dags_app.models import DAG, DAGHistory, SizingDecision, WorkUnit, WorkUnitClaim
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
-from wms2.admin.shown import list_url
+from wms2.admin.shown import EMPTY, list_url
+from wms2.words import ago
 
 
 @admin.register(DAG)
@@ -18,12 +19,18 @@ class DAGAdmin(ReadOnlyAdmin):
 
     list_display = (
         "id", badge_column("status"), link_column("workflow"), link_column("round"), "kind", link_column("schedd"),
-        "dagman_cluster_id", "units_done", "total_work_units", since_column("submitted_at", "submitted"),
+        "dagman_cluster_id", "units_done", "total_work_units", "merge_groups", "nodes_idle", "nodes_running", "nodes_held",
+        "counted", since_column("submitted_at", "submitted"),
         since_column("completed_at", "ended"),
     )  # fmt: skip
     list_filter = ("status", "kind", "schedd")
     exact_search: ClassVar = {**OF_REQUEST, "pk": "a DAG's id", "dagman_cluster_id": "a DAGMan cluster"}
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
+
+    @admin.display(description="nodes counted")
+    def counted(self, row: Any) -> str:
+        """When the schedd's answer had its node jobs last."""
+        return ago(row.seen_at) if row.seen_at else EMPTY
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """What happened to it, its work units, and why it is sized so."""

@@ -21,10 +21,6 @@ class DagFilters(django_filters.FilterSet):
     created_since = since("created_at")
     created_until = until("created_at")
 
-    class Meta:
-        model = DAG
-        fields: tuple[str, ...] = ()
-
     def filter_live(self, queryset: QuerySet[DAG], name: str, value: bool) -> QuerySet[DAG]:
         """Live ones, or ended ones."""
         return queryset.filter(status__in=LIVE_DAG) if value else queryset.exclude(status__in=LIVE_DAG)

@@ -10,24 +10,45 @@ from rest_framework import serializers
 from dags_app import counts
 from dags_app.dagman import NodeState
 from dags_app.models import DAG, DAGHistory
+from wms2.api.shown import shown
 
 NODE_STATES = [(state.name.lower(), state.name.lower()) for state in NodeState]
-_OUTER = "DAGMan's count of the outer DAG, where a work unit is one node"
+_QUEUE = "node jobs of all its work units in the schedd's queue at observed_at"
+
+
+class JobSuccessSerializer(serializers.Serializer):
+    """Ended processing and merge jobs."""
+
+    ended_well = serializers.IntegerField(help_text="of accounted work units")
+    ended_badly = serializers.IntegerField(allow_null=True, help_text="failed attempts; null where they were not counted")
+    success_rate = serializers.FloatField(allow_null=True, help_text="ended well of all that ended, 0 to 1; null before any has")
+
+
+class DagCountsSerializer(serializers.Serializer):
+    """A DAG counted; nodes are those inside its units."""
+
+    units = serializers.DictField(child=serializers.IntegerField(), help_text="waiting, running, done, failed")
+    nodes = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="idle, running, held: in the queue at observed_at; done, failed: of units that run up to a minute older."
+        " The rest of total_nodes is not submitted",
+    )
+    success = JobSuccessSerializer()
 
 
 class DagListSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
-    computed_from: ClassVar = {"observed_at": "last_seen_at"}
+    computed_from: ClassVar = {"observed_at": "last_seen_at", "nodes_failed": "inner_failed"}
 
     workflow_id = serializers.UUIDField()
     request_name = serializers.CharField(source="workflow.request_id")
     round = serializers.IntegerField(source="round.index", help_text="0-based")
     parent_dag_id = serializers.UUIDField(allow_null=True)
-    nodes_idle = serializers.IntegerField(help_text=_OUTER)
-    nodes_running = serializers.IntegerField(help_text=_OUTER)
-    nodes_failed = serializers.IntegerField(help_text=_OUTER)
-    nodes_held = serializers.IntegerField(help_text=_OUTER)
+    nodes_idle = serializers.IntegerField(help_text=_QUEUE)
+    nodes_running = serializers.IntegerField(help_text=_QUEUE)
+    nodes_failed = serializers.SerializerMethodField(help_text="nodes inside its units that have failed for good")
+    nodes_held = serializers.IntegerField(help_text=_QUEUE)
     observed_at = serializers.DateTimeField(
         source="seen_at", allow_null=True, help_text="last answer of the schedd that contained the DAG"
     )
@@ -40,6 +61,10 @@ class DagListSerializer(serializers.ModelSerializer):
             "observed_at", "missing_since", "unanswered_since", "stop_requested_at", "created_at", "submitted_at",
             "completed_at",
         )  # fmt: skip
+
+    def get_nodes_failed(self, dag: DAG) -> int:
+        """From what was observed."""
+        return counts.nodes_failed(dag)
 
 
 class DagHistorySerializer(serializers.ModelSerializer):
@@ -55,20 +80,29 @@ class DagHistorySerializer(serializers.ModelSerializer):
 class DagSerializer(DagListSerializer):
     """One DAG with its places, submission, evidence and history."""
 
-    nodes_done = serializers.SerializerMethodField(help_text="nodes of both levels in work units that are done")
+    nodes_done = serializers.SerializerMethodField(help_text="nodes inside its units that are done")
+    counts = serializers.SerializerMethodField()
+    jobs = serializers.DictField(help_text="node jobs in the queue at observed_at, by role and by site: state -> number")
+    throttles = serializers.DictField(help_text="limits of its categories as it was submitted, and what its share rests on")
     completed_work_units = serializers.SerializerMethodField(help_text="names of the round's work units that are done")
     history = DagHistorySerializer(many=True)
 
     class Meta(DagListSerializer.Meta):
         fields: tuple[str, ...] = (
-            *DagListSerializer.Meta.fields, "nodes_done", "completed_work_units", "node_counts", "total_edges", "dag_file_path",
+            *DagListSerializer.Meta.fields, "nodes_done", "counts", "jobs", "merge_groups", "throttles",
+            "completed_work_units", "node_counts", "total_edges", "dag_file_path",
             "submit_dir", "rescue_dag_path", "files_sha256", "instance", "directory_id", "attempt", "fence", "submit_intent_at",
             "submit_error", "placement", "job_priority", "stop_mode", "stop_reason", "observed", "outcome", "history",
         )  # fmt: skip
 
     def get_nodes_done(self, dag: DAG) -> int:
-        """From the done units' rows."""
-        return counts.nodes_done(dag)
+        """As ``counts`` has them."""
+        return counts.dag_counts(dag).nodes["done"]
+
+    @extend_schema_field(DagCountsSerializer)
+    def get_counts(self, dag: DAG) -> Any:
+        """Of both levels."""
+        return shown(DagCountsSerializer, counts.dag_counts(dag))
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_completed_work_units(self, dag: DAG) -> list[str]:

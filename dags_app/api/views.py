@@ -16,7 +16,7 @@ from dags_app.api.filters import DagFilters
 from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNodesSerializer, DagSerializer
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG
-from dags_app.selectors import dags_shown, seen_at
+from dags_app.selectors import dags_shown, failed_nodes, seen_at
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
@@ -52,7 +52,11 @@ class DagViewSet(RowsViewSet):
     def get_queryset(self) -> Any:
         """Without the workflow's large columns."""
         rows = dags_shown()
-        return rows.prefetch_related("history") if self.action == "retrieve" else rows.annotate(last_seen_at=seen_at())
+        return (
+            rows.prefetch_related("history")
+            if self.action == "retrieve"
+            else rows.annotate(last_seen_at=seen_at(), inner_failed=failed_nodes())
+        )
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One DAG with its history."""

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.expressions import RawSQL
 
 
 class DAGStatus(models.TextChoices):
@@ -29,6 +30,10 @@ LIVE_DAG = (DAGStatus.PLANNING, DAGStatus.READY, DAGStatus.SUBMITTED, DAGStatus.
 
 #: Statuses in which a DAGMan job is expected in the queue.
 IN_QUEUE = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED)
+
+
+#: An empty object, also for who inserts without knowing the column.
+_NONE = RawSQL("'{}'::jsonb", ())
 
 
 class DAGKind(models.TextChoices):
@@ -92,13 +97,31 @@ class DAG(models.Model):
     total_nodes = models.IntegerField(default=0)
     total_edges = models.IntegerField(default=0)
     node_counts = models.JSONField(default=dict)
-    nodes_idle = models.IntegerField(default=0)
-    nodes_running = models.IntegerField(default=0)
-    nodes_done = models.IntegerField(default=0)
-    nodes_failed = models.IntegerField(default=0)
-    nodes_held = models.IntegerField(default=0)
+    # node jobs in the queue, of all its units, when the schedd answered last (``seen_at``)
+    nodes_idle = models.IntegerField(default=0, help_text="node jobs that wait for a slot")
+    nodes_running = models.IntegerField(default=0, help_text="node jobs that run")
+    nodes_held = models.IntegerField(default=0, help_text="node jobs on hold")
+    jobs = models.JSONField(
+        default=dict, db_default=_NONE, blank=True, help_text="the same by role and by site: state -> node jobs"
+    )
+    failed_units = models.JSONField(
+        default=dict,
+        db_default=_NONE,
+        blank=True,
+        help_text="how many units have failed, and how their nodes had ended: done, failed",
+    )
+    nodes_done = models.IntegerField(default=0, help_text="work units done, by DAGMan: each is a node of the outer DAG")
+    nodes_failed = models.IntegerField(default=0, help_text="work units failed, by DAGMan")
     total_work_units = models.IntegerField(default=0)
-    merge_groups = models.PositiveIntegerField(default=10, help_text="units that it runs at the same time at most, as rendered")
+    merge_groups = models.PositiveIntegerField(
+        default=10, help_text="units that it runs at the same time at most, as submitted, or as rendered"
+    )
+    throttles = models.JSONField(
+        default=dict,
+        db_default=_NONE,
+        blank=True,
+        help_text="limits of its categories, as submitted; empty: rendered, and never changed",
+    )
     units_done = models.IntegerField(default=0)
     observed = models.JSONField(default=dict, blank=True, help_text="counts of the last DAGMan job ad")
     # of those in which something had changed; ``seen_at`` is the last of all

@@ -87,6 +87,9 @@ class FailureLog(models.Model):
 
     directory_id = models.UUIDField(primary_key=True)
     offset_bytes = models.BigIntegerField(default=0)
+    attempts = models.PositiveIntegerField(
+        null=True, default=0, help_text="failed attempts in it; empty: they were not counted from its beginning"
+    )
     problem = models.TextField(blank=True, help_text="why it could not be read on")
 
     class Meta:

@@ -212,9 +212,9 @@ def _events(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int) -> Jo
 
 def _resources(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisions: list[Decision]) -> ResourceSpec:
     given, number = task.spec.resources, task.spec.number
-    seconds = task.slow_seconds(layouts, cores)
+    seconds = float(f"{task.slow_seconds(layouts, cores):.4g}")
     disk = sum(model.bytes_per_event() for model in task.models.values()) / 1024
-    size = disk * (1 + task.limits.memory_margin) or given.size_per_event_kb
+    size = float(f"{disk * (1 + task.limits.memory_margin):.4g}") or given.size_per_event_kb
     mean = sum(task.seconds(layouts, cores).values())
     decisions += [
         Decision("time_per_event_seconds", given.time_per_event_seconds, mean, seconds, "of the p95 job", number),
@@ -355,7 +355,7 @@ def _nearest(factor: float) -> int:
 
 
 def _shown(size: float) -> str:
-    return f"{size / 2**30:.2f} GiB"
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 def _events_of_a_job(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> float:

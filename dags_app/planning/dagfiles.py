@@ -33,9 +33,9 @@ _ENDING_FIRST = 1
 
 _MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
 
-#: How often an inner DAGMan writes its status file, which pages show, and its job ad: only that it is there is looked at, and
-#: each update is a transaction of the schedd.
-_INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 300
+#: How often an inner DAGMan writes its status file, which pages show, and its job ad, whose done and failed nodes are shown: each
+#: update is a transaction of the schedd (ADR 0072).
+_INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 60
 
 
 class RenderedFile(NamedTuple):  # a tuple: there are two for each unit
@@ -70,6 +70,9 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
     for name, text in sizes_of(spec.workflow, spec.profile).files().items():
         yield RenderedFile(name, text, mutable=True)
+    at_once = min(len(spec.units), spec.limits.max_merge_groups)
+    yield RenderedFile(layout.LIMITS_INCLUDE, limits_inc(at_once), mutable=True)
+    yield RenderedFile(layout.UNITS_LIMITS_INCLUDE, units_limits_inc(spec.limits.max_processing // at_once), mutable=True)
     mixed = MixedEvents(spec)
     for unit, group in zip(spec.units, group_dags(spec), strict=True):
         yield RenderedFile(f"{unit.name}/{layout.INNER_DAG}", group)
@@ -100,7 +103,7 @@ def outer_dag(spec: DagSpec) -> str:
             f"CATEGORY {name} {_MERGE_GROUP}",
             f"PRIORITY {name} {TOP_UNIT_PRIORITY - min(unit.block_index, TOP_UNIT_PRIORITY)}",
         ]
-    lines += [f"MAXJOBS {_MERGE_GROUP} {limits.max_merge_groups}", f"INCLUDE {layout.FENCE_INCLUDE}"]
+    lines += [f"INCLUDE {layout.LIMITS_INCLUDE}", f"INCLUDE {layout.FENCE_INCLUDE}"]
     return _text(lines)
 
 
@@ -133,7 +136,6 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
 def _group_template(spec: DagSpec) -> str:
     """Landing, then processing level by level, then merge, then cleanup; ``%(...)s`` where units differ (names have no %)."""
     limits = spec.limits
-    at_once = min(len(spec.units), limits.max_merge_groups)
     lines = [
         "# Work unit %(unit)s: %(jobs)s jobs, %(events)s events.",
         *_dag_stamps(spec),
@@ -160,8 +162,7 @@ def _group_template(spec: DagSpec) -> str:
         f"PARENT {layout.LANDING} CHILD %(first)s",
         f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
-        # A category's limit holds for one DAGMan, so the DAG's is divided among the units that can run at once.
-        f"MAXJOBS {_PROCESSING} {max(limits.max_processing // at_once, 1)}",
+        f"INCLUDE ../{layout.UNITS_LIMITS_INCLUDE}",
         'VARS ALL_NODES wms2_unit="%(unit)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
@@ -189,6 +190,16 @@ def dagman_config(scan_seconds: int, ad_seconds: int) -> str:
 def fence_inc(fence: int) -> str:
     """``fence.dag.inc``: stamps everything that a DAGMan started from now on submits."""
     return f'VARS ALL_NODES My.{layout.FENCE_ATTRIBUTE}="{int(fence)}"\n'
+
+
+def limits_inc(units: int) -> str:
+    """``limits.dag.inc``: how many units a DAGMan started from now on runs at once, also in a rescue."""
+    return f"MAXJOBS {_MERGE_GROUP} {max(int(units), 1)}\n"
+
+
+def units_limits_inc(jobs: int) -> str:
+    """``units.dag.inc``: processing jobs of one unit. A category's limit holds for one DAGMan: the workflow's is divided."""
+    return f"MAXJOBS {_PROCESSING} {max(int(jobs), 1)}\n"
 
 
 def avoid_inc(sites: frozenset[str]) -> str:

@@ -23,16 +23,16 @@ from pathlib import Path
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
-from dags_app.planning.dagfiles import avoid_inc, fence_inc, render
+from dags_app.planning.dagfiles import avoid_inc, fence_inc, limits_inc, render, units_limits_inc
 from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagSpec
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
-#: Files beside those with sums: the sums, ban list, fence, sizes, step profile.
-_CHANGING = 5
 _LIBC = ctypes.CDLL(None, use_errno=True)
+#: The mutable files, and the sums.
+_NOT_SUMMED = 7
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -78,7 +78,7 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     with _opened(temporary) as place:
         sums = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _CHANGING)
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _NOT_SUMMED)
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already
@@ -200,6 +200,12 @@ def _locked(path: Path) -> Iterator[None]:
         else:
             raise ServiceUnavailable("wms2", "write_fence", f"{path} is locked by another process")
         yield  # closing the file gives the lock back
+
+
+def write_limits(directory: Path, units: int, jobs_in_unit: int) -> None:
+    """How many units, and processing jobs in each, run at once from the next submission on; after ``write_fence``."""
+    _replace(directory / layout.LIMITS_INCLUDE, limits_inc(units))
+    _replace(directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
 
 
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:

@@ -33,6 +33,7 @@ from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
+from wms2.metrics import JOBS_ENDED_TOTAL
 from wms2.words import counted
 
 #: By unit: LFN -> reason of the files that its nodes gave up over.
@@ -114,7 +115,9 @@ def failures_sweep(dag: DAG) -> int:
         lines = list(_lines(whole, place))
         _count(dag, lines)
         place.offset_bytes += len(whole)
+        place.attempts = None if place.attempts is None else place.attempts + len(lines)
         place.save()
+    JOBS_ENDED_TOTAL.labels("failed").inc(len(lines))
     return len(lines)
 
 

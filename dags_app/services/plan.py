@@ -13,6 +13,7 @@ from dags_app.planning.levels import edge_count
 from dags_app.planning.measured import Decision
 from dags_app.planning.sizes import Sizes, after, sizes_from_json, sizes_of, sizes_to_json
 from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
+from dags_app.planning.throttles import Throttles
 from dags_app.planning.writer import WrittenDag
 from dags_app.services.measurements import decisions_record
 from dags_app.states import history
@@ -77,6 +78,7 @@ def dag_record_ready(
         node_counts=node_counts,
         total_work_units=many,
         merge_groups=min(spec.limits.max_merge_groups, many),
+        throttles=Throttles(spec.limits.max_merge_groups, spec.limits.max_processing).as_dict(),
         status=DAGStatus.READY,
     )
     keys = reserved_ids(WorkUnit, many)
@@ -128,6 +130,7 @@ def dag_record_rescue(
         node_counts=failed.node_counts,
         total_work_units=failed.total_work_units,
         merge_groups=failed.merge_groups,
+        throttles=failed.throttles,
         units_done=failed.units_done,
         status=DAGStatus.READY,
     )

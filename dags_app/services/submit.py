@@ -18,6 +18,7 @@ from django.db.models import F
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
 from dags_app.planning.sizes import sizes_from_json
+from dags_app.planning.throttles import Throttles
 from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
@@ -76,6 +77,9 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     crash_point("submit.claimed")
     halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
     writer.write_fence(Path(dag.submit_dir), dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
+    if dag.throttles:  # what was rendered before includes no such file
+        units = Throttles(dag.merge_groups, int(dag.throttles["Processing"]))
+        writer.write_limits(Path(dag.submit_dir), dag.merge_groups, units.processing_in_unit(dag.merge_groups))
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
@@ -124,10 +128,15 @@ def dag_record_submission(*, dag: DAG, submitted: Submitted) -> None:
     )
 
 
-def dag_place(*, dag: DAG, schedd: Schedd, why: dict[str, object]) -> None:
-    """Choose the schedd once; later attempts of the same row stay with it (a silent schedd means wait, never another)."""
-    dag.schedd, dag.schedd_name, dag.placement = schedd, schedd.name, why
-    DAG.objects.filter(pk=dag.pk, schedd__isnull=True).update(schedd=schedd, schedd_name=schedd.name, placement=why)
+def dag_place(*, dag: DAG, schedd: Schedd, why: dict[str, object], units: int, throttles: dict[str, int | None]) -> None:
+    """Choose the schedd once, and how many units run at once there; later attempts of the same row stay with both (a silent
+    schedd means wait, never another). What was rendered before ``throttles`` were kept keeps its number."""
+    chosen = {"schedd": schedd, "schedd_name": schedd.name, "placement": why}
+    if dag.throttles:
+        chosen |= {"merge_groups": units, "throttles": throttles}
+    if DAG.objects.filter(pk=dag.pk, schedd__isnull=True).update(**chosen):
+        for name, value in chosen.items():
+            setattr(dag, name, value)
 
 
 def _schedd_of(dag: DAG) -> Schedd:

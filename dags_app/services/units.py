@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from django.contrib.postgres.fields import ArrayField
 from django.db import connection
-from django.db.models import Case, F, TextField, Value, When
+from django.db.models import BooleanField, Case, Func, TextField, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
 
@@ -37,8 +38,9 @@ def unit_nodes_now(dag: DAG) -> UnitNodes | None:
     """While it runs: those of the job-state log, which has each within DAGMan's scan; where the job's ad counts more than are
     accounted, the status file's too. None when that is needed and cannot be read."""
     logged = dag_files.logged_done(dag)
-    accounted = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()
-    if int(dag.observed.get("nodes_done") or 0) <= max(accounted, len(logged)):
+    told = int(dag.observed.get("nodes_done") or 0)
+    done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE)
+    if told <= len(logged) or told <= done.count():
         return UnitNodes(done=tuple(sorted(logged)), failed=())
     return unit_nodes(dag)
 
@@ -67,13 +69,36 @@ def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
     return UnitNodes(done=tuple(sorted({*rescue.done, *(nodes.done if nodes is not None else ())})), failed=failed)
 
 
+def units_failed_count(dag: DAG, failed: Sequence[str] | None) -> None:
+    """Keep how the nodes of failed units had ended, by the metrics that the units' DAGMans left, where others are failed now.
+
+    Args:
+        failed: the units, if they are known; otherwise the status file is read when DAGMan counts others than are kept.
+    """
+    known = dag.failed_units.get("units", 0)
+    if failed is None:
+        if int(dag.observed.get("nodes_failed") or 0) == known:
+            return
+        nodes = unit_nodes(dag)
+        failed = nodes.failed if nodes is not None else ()
+    if len(failed) == known:
+        return
+    inner = [dag_files.metrics(Path(dag.submit_dir) / name / layout.INNER_DAG, []) for name in failed]
+    ended = [found for found in inner if found is not None]
+    dag.failed_units = {
+        "units": len(failed),
+        "done": sum(each.nodes_done for each in ended),
+        "failed": sum(each.nodes_failed for each in ended),
+    }
+    DAG.objects.filter(pk=dag.pk).update(failed_units=dag.failed_units)
+
+
 def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
     """Units that DAGMan says are done and that are not accounted yet, oldest first."""
-    return list(
-        WorkUnit.objects.filter(round_id=dag.round_id, name__in=done)
-        .exclude(state__in=(WorkUnitState.DONE, WorkUnitState.ABANDONED))
-        .order_by("index")
-    )
+    names = Value(list(done), ArrayField(TextField()))  # one value, however many they are
+    among = Func("name", names, arg_joiner=" = ANY(", template="(%(expressions)s))", output_field=BooleanField())
+    rows = WorkUnit.objects.filter(among, round_id=dag.round_id)
+    return list(rows.exclude(state__in=(WorkUnitState.DONE, WorkUnitState.ABANDONED)).order_by("index")) if done else []
 
 
 def dag_fences(dag: DAG) -> frozenset[int]:
@@ -82,11 +107,11 @@ def dag_fences(dag: DAG) -> frozenset[int]:
     return frozenset(intents.values_list("detail__fence", flat=True))
 
 
-def unit_read(*, unit: WorkUnit, dag: DAG, fences: frozenset[int]) -> tuple[Manifest, str]:
+def unit_read(*, unit: WorkUnit, dag: DAG, fences: Callable[[], Collection[int]]) -> tuple[Manifest, str]:
     """The unit's manifest, checked against what was asked.
 
     Args:
-        fences: as ``dag_fences`` gives them.
+        fences: what ``dag_fences`` gives, for manifests of an earlier submission.
 
     Raises:
         ManifestProblem: missing, torn, of another request or unit, of an unknown or newer fence.
@@ -95,7 +120,7 @@ def unit_read(*, unit: WorkUnit, dag: DAG, fences: frozenset[int]) -> tuple[Mani
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")
-    if manifest.fence not in fences:
+    if manifest.fence != dag.fence and manifest.fence not in fences():
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256
 
@@ -131,17 +156,19 @@ def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
     ]  # an UPDATE of its own for each would cost as much as all else of its account
     with connection.cursor() as cursor:
         cursor.execute(
+            "WITH done AS ("
             "UPDATE work_units u SET state = %s, site = v.site, rse = v.rse, fence = v.fence, manifest_sha256 = v.sha256,"
             " problem = '', problem_since = NULL, done_at = %s"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::text[]) AS v (id, site, rse, fence, sha256)"
-            " WHERE u.id = v.id AND u.state = ANY(%s) RETURNING u.id",
-            [WorkUnitState.DONE, timezone.now(), *map(list, zip(*columns, strict=True)), _OPEN],
+            " WHERE u.id = v.id AND u.state = ANY(%s) RETURNING u.id),"
+            " counted AS (UPDATE dags SET units_done = units_done + %s WHERE id = %s) SELECT id FROM done",
+            [WorkUnitState.DONE, timezone.now(), *map(list, zip(*columns, strict=True)), _OPEN, len(settled), dag.pk],
         )
         changed = {pk for (pk,) in cursor.fetchall()}
     gone = [row.unit.name for row in settled if row.unit.pk not in changed]
     if gone:
         raise StaleState(f"work units are no longer open: {gone[:3]}")
-    DAG.objects.filter(pk=dag.pk).update(units_done=F("units_done") + len(settled))
+    dag.units_done += len(settled)
 
 
 def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:

@@ -9,8 +9,8 @@ A row is written, and its request woken, when something has changed; ``DAG.seen_
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ from sites_app.schedds import schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import DagmanAd, DagStatus, JobStatus, ScheddAd
+from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.locks import Fenced
@@ -49,6 +49,7 @@ class Said:
 
     about: ScheddAd | None
     ads: tuple[DagmanAd, ...] = ()
+    jobs: tuple[JobGroup, ...] = ()
     error: str = ""
     collector_says: str = ""
 
@@ -68,10 +69,10 @@ class Look:
         """Put the question; may run in any thread, since it touches no row."""
         condor = factory.htcondor(self.schedd.name, self.schedd.collector)
         try:
-            about, ads = condor.watch(instance)
+            about, ads, jobs = condor.watch(instance)
         except ServiceUnavailable as error:
             return Said(None, error=str(error), collector_says=_collector_says(condor))
-        return Said(about, tuple(ads))
+        return Said(about, tuple(ads), tuple(jobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def looks(schedds: Iterable[Schedd]) -> list[Look]:
 _READ = (
     "schedd_id", "workflow_id", "fence", "status", "dagman_cluster_id", "observed", "observed_at", "missing_since",
     "unanswered_since", "suspected_at", "lost_confirmed_at", "lost_confirmation", "nodes_done", "nodes_failed", "nodes_running",
-    "total_work_units", "workflow__request_id", "workflow__request__id",
+    "total_work_units", "directory_id", "jobs", "workflow__request_id", "workflow__request__id",
 )  # fmt: skip
 
 
@@ -112,12 +113,19 @@ def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
         _silent(look, said, fenced)
         return Observed(answered=False)
     outer = [ad for ad in said.ads if ad.parent_cluster is None]
-    units_running = Counter(ad.parent_cluster for ad in said.ads)
+    units = defaultdict[int | None, list[DagmanAd]](list)
+    for each in said.ads:
+        units[each.parent_cluster].append(each)
+    counted = _jobs_by_dag(said.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
     dagmans = sum(ad.job_status == JobStatus.RUNNING for ad in said.ads)
-    seen = [(dag, _kept(mine[dag.pk], units_running)) for dag in look.live if dag.pk in mine]
-    changed = {dag.pk: kept for dag, kept in seen if _differs(dag, kept)}
+    seen = [
+        (dag, Seen(_kept(mine[dag.pk], units[mine[dag.pk].cluster]), counted[str(dag.directory_id)]))
+        for dag in look.live
+        if dag.pk in mine
+    ]
+    changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
     missing = [dag for dag in look.live if dag.pk not in mine and (dag.missing_since is None or dag.unanswered_since)]
     with fenced():
         change = schedd_answered(schedd=look.schedd, ad=said.about, dagmans_running=dagmans, now=look.at)
@@ -182,14 +190,43 @@ def _miss(dags: list[DAG], look: Look) -> None:
         wake({dag.workflow.request.pk for dag in dags}, "DAG missing")
 
 
-def _kept(ad: DagmanAd, units_running: Counter[int | None]) -> dict[str, Any]:
-    kept = asdict(ad) | {"units_running": units_running[ad.cluster]}
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of one DAG: its DAGMan's ad with what its units' say, and its node jobs, both as its row keeps them."""
+
+    observed: dict[str, Any]
+    jobs: dict[str, Any]
+
+    def number(self, state: str) -> int:
+        """Node jobs in a state."""
+        return sum(int(states.get(state, 0)) for states in self.jobs.get("roles", {}).values())
+
+
+def _kept(ad: DagmanAd, units: Sequence[DagmanAd]) -> dict[str, Any]:
+    """``inner_*``: nodes inside the units that run, by their DAGMans' ads, which are up to a minute old."""
+    kept = asdict(ad) | {
+        "units_running": len(units),
+        "running_units": sorted(unit.node for unit in units),
+        "inner_done": sum(unit.nodes_done or 0 for unit in units),
+        "inner_failed": sum(unit.nodes_failed or 0 for unit in units),
+    }
     del kept[_NOT_KEPT]
     return kept
 
 
-def _differs(dag: DAG, kept: dict[str, Any]) -> bool:
-    return dag.observed != kept or _was_away(dag) or dag.observed_at is None
+def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]:
+    """Directory id -> ``DAG.jobs``."""
+    found = defaultdict[str, dict[str, Any]](dict)
+    for group in groups:
+        for by, name in (("roles", group.role), ("sites", group.site)):
+            if name:
+                states = found[group.dag_id].setdefault(by, {}).setdefault(name, {})
+                states[group.state] = states.get(group.state, 0) + group.jobs
+    return found
+
+
+def _differs(dag: DAG, now: Seen) -> bool:
+    return dag.observed != now.observed or dag.jobs != now.jobs or _was_away(dag) or dag.observed_at is None
 
 
 def _was_away(dag: DAG) -> bool:
@@ -202,22 +239,26 @@ UPDATE dags SET observed = seen.observed, observed_at = %s, missing_since = NULL
     lost_confirmed_at = NULL, lost_confirmation = '{}',
     nodes_done = coalesce((seen.observed->>'nodes_done')::int, 0),
     nodes_failed = coalesce((seen.observed->>'nodes_failed')::int, 0),
-    nodes_running = (seen.observed->>'units_running')::int, nodes_idle = coalesce((seen.observed->>'jobs_idle')::int, 0),
-    nodes_held = coalesce((seen.observed->>'jobs_held')::int, 0)
-FROM unnest(%s::uuid[], %s::jsonb[]) AS seen (id, observed) WHERE dags.id = seen.id
+    jobs = seen.jobs, nodes_idle = seen.idle, nodes_running = seen.running, nodes_held = seen.held
+FROM unnest(%s::uuid[], %s::jsonb[], %s::jsonb[], %s::int[], %s::int[], %s::int[])
+    AS seen (id, observed, jobs, idle, running, held)
+WHERE dags.id = seen.id
 """
 
 
-def _observe(dags: list[DAG], kept: dict[Any, dict[str, Any]], now: datetime) -> None:
+def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     if not dags:
         return
+    values = [seen[dag.pk] for dag in dags]
+    numbers = [[each.number(state) for each in values] for state in JOB_STATES]
+    texts = [[json.dumps(each.observed) for each in values], [json.dumps(each.jobs) for each in values]]
     with connection.cursor() as cursor:
-        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], [json.dumps(kept[dag.pk]) for dag in dags]])
+        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers])
     woken = set()
-    for dag in dags:
-        before, dag.observed = dag.observed, kept[dag.pk]
+    for dag, each in zip(dags, values, strict=True):
+        before, dag.observed, dag.jobs = dag.observed, each.observed, each.jobs
         dag.nodes_done, dag.nodes_failed = dag.observed["nodes_done"] or 0, dag.observed["nodes_failed"] or 0
-        dag.nodes_running = dag.observed["units_running"]
+        dag.nodes_running = each.number(JOB_RUNNING)
         if _was_away(dag) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON):
             woken.add(dag.workflow.request.pk)
         if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
@@ -225,6 +266,27 @@ def _observe(dags: list[DAG], kept: dict[Any, dict[str, Any]], now: datetime) ->
             with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
                 log.warning("DAGMan job is in the queue again; nothing is lost", cluster=dag.dagman_cluster_id)
     wake(woken, "DAG observed")
+
+
+#: Sites that CRIC does not know are told with the DAGs alone.
+_COUNT_SITES = """
+WITH live AS (
+    SELECT dags.jobs, schedds.last_answer_at FROM dags JOIN schedds ON schedds.id = dags.schedd_id WHERE dags.status = ANY(%s)
+), counted AS (
+    SELECT site.key AS name, sum((site.value->>'idle')::int) AS idle, sum((site.value->>'running')::int) AS running,
+        sum((site.value->>'held')::int) AS held
+    FROM live, jsonb_each(live.jobs->'sites') AS site GROUP BY site.key
+)
+UPDATE sites SET jobs_idle = coalesce(counted.idle, 0), jobs_running = coalesce(counted.running, 0),
+    jobs_held = coalesce(counted.held, 0), jobs_counted_at = coalesce((SELECT min(last_answer_at) FROM live), %s)
+FROM sites AS known LEFT JOIN counted ON counted.name = known.name WHERE sites.name = known.name
+"""
+
+
+def sites_count(now: datetime) -> None:
+    """Each site's node jobs, over the last answers of all schedds; in the caller's transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SITES, [list(IN_QUEUE), now])
 
 
 def _follow(dag: DAG, ad: DagmanAd, fenced: Fenced) -> None:

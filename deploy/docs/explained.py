@@ -129,7 +129,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         " read or not be split; above it the request is held (`excluded`). A request may have its own.",
         "generation_excess_factor": "Events planned in all, lost ones included, at most so many times the requested number.",
         "dag_max_merge_groups": limit("dag_max_merge_groups"),
-        "dag_max_processing": "Processing jobs of one DAG that are in the queue at the same time.",
+        "dag_max_processing": "Processing jobs of one DAG in the queue at once, where its request has no limit of its own.",
         "dag_status_interval_seconds": "How often the outer DAGMan of a DAG writes its status file and its job ad.",
         "dag_log_scan_interval_seconds": "How often DAGMan looks at its jobs' event log; each node costs a few of these.",
         "retry_processing": "Retries of a processing job inside its DAG.",
@@ -163,6 +163,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",
         "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",
+        "effect_gather_seconds": "Files of a block that are done within this time are registered and protected together; a"
+        " block that is whole waits for nothing. 0: at once.",
         "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
         "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
         "rule_approval_check_seconds": "Pause between two looks at a tape rule that waits for somebody's approval.",

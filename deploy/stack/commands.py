@@ -123,6 +123,8 @@ def command_bench(layout: Layout) -> int:
     with _stack(layout, "bench") as (stack, supervisor):
         demo.start_doors(stack, supervisor)
         stack.wms2.manage("wms2_init")
+        if "adaptive" in _arguments():  # nothing else may run beside what others measure
+            stacks.start_engine(stack, supervisor)
         return stacks.run_attended(stack, supervisor, "bench", *_arguments())
 
 

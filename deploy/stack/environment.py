@@ -87,6 +87,7 @@ def contract(
         # a small pool on one machine: few DAGMans, look often, retry soon
         "WMS2_CYCLE_SECONDS": "5",
         "WMS2_SWEEP_SECONDS": "60",
+        "WMS2_EFFECT_GATHER_SECONDS": "5",
         "WMS2_DAG_MAX_MERGE_GROUPS": "10",
         "WMS2_MAX_DAGMAN_SLOTS_PER_SCHEDD": "500",
         "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",

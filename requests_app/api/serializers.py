@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
+from dags_app.api.serializers import JobSuccessSerializer
 from dags_app.models import SizingDecision
 from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.selectors.requests import RequestPicture
@@ -75,6 +76,10 @@ class DagBriefSerializer(serializers.Serializer):
     dagman_cluster_id = serializers.CharField(allow_blank=True)
     total_work_units = serializers.IntegerField()
     units_done = serializers.IntegerField()
+    nodes_idle = serializers.IntegerField(help_text="node jobs in the queue at observed_at")
+    nodes_running = serializers.IntegerField()
+    nodes_held = serializers.IntegerField()
+    observed_at = serializers.DateTimeField(source="seen_at", allow_null=True)
     submitted_at = serializers.DateTimeField(allow_null=True)
 
 
@@ -195,6 +200,7 @@ class RequestSerializer(serializers.Serializer):
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     work_units = UnitCountsSerializer(source="units")
     completed_work_units = serializers.IntegerField(source="units.done")
+    job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")
     ledger = AccountSerializer(source="account", allow_null=True)
     effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
     status_transitions = TransitionSerializer(source="transitions", many=True)
@@ -242,17 +248,20 @@ class VersionChainSerializer(serializers.Serializer):
 
 
 class StandingDagSerializer(serializers.Serializer):
-    """The workflow's newest DAG. The node counts but ``nodes_done`` are DAGMan's of the outer DAG: a work unit is one node."""
+    """The workflow's newest DAG. Nodes are those inside its work units, by state as ``GET /dags/{id}`` has them."""
 
     id = serializers.UUIDField(source="dag.id")
     status = serializers.CharField(source="dag.status")
     total_nodes = serializers.IntegerField(source="dag.total_nodes")
     node_counts = serializers.DictField(source="dag.node_counts", child=serializers.IntegerField())
-    nodes_idle = serializers.IntegerField(source="dag.nodes_idle")
-    nodes_running = serializers.IntegerField(source="dag.nodes_running")
-    nodes_done = serializers.IntegerField(source="dag_nodes_done", help_text="nodes of both levels in work units that are done")
-    nodes_failed = serializers.IntegerField(source="dag.nodes_failed")
-    nodes_held = serializers.IntegerField(source="dag.nodes_held")
+    nodes_idle = serializers.IntegerField(source="dag_counts.nodes.idle")
+    nodes_running = serializers.IntegerField(source="dag_counts.nodes.running")
+    nodes_done = serializers.IntegerField(source="dag_counts.nodes.done")
+    nodes_failed = serializers.IntegerField(source="dag_counts.nodes.failed")
+    nodes_held = serializers.IntegerField(source="dag_counts.nodes.held")
+    units = serializers.DictField(source="dag_counts.units", child=serializers.IntegerField())
+    jobs = serializers.DictField(source="dag.jobs", help_text="node jobs in the queue by role and by site: state -> number")
+    units_at_once = serializers.IntegerField(source="dag.merge_groups", help_text="work units that it runs at once at most")
     observed_at = serializers.DateTimeField(source="dag.seen_at", allow_null=True)
     total_work_units = serializers.IntegerField(source="dag.total_work_units")
     work_units = UnitCountsSerializer(source="dag_units", help_text="of the DAG's round")
@@ -275,6 +284,10 @@ class WorkflowStandingSerializer(serializers.Serializer):
     request_name = serializers.CharField(source="workflow.request_id")
     status = serializers.CharField(source="workflow.status")
     dag = StandingDagSerializer(source="with_dag", allow_null=True)
+    job_success = JobSuccessSerializer(source="table.success", help_text="of all rounds")
+    category_throttles = serializers.DictField(
+        child=serializers.IntegerField(allow_null=True), help_text="limits of its categories in force; null: none of its own"
+    )
     work_units = UnitCountsSerializer(source="units", help_text="of all rounds")
     blocks = StandingBlockSerializer(many=True)
     progress_percent = serializers.FloatField()

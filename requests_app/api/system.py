@@ -10,6 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from dags_app.selectors import schedds_counted
 from requests_app.api.inputs import LimitsSerializer
 from requests_app.api.system_serializers import (
     AdmissionQueueSerializer,
@@ -20,7 +21,7 @@ from requests_app.api.system_serializers import (
 from requests_app.limits import limit_set
 from requests_app.models import RequestStatus
 from requests_app.selectors.admission import LimitInForce, admission_state, config_in_force, placed, queue_rows
-from requests_app.selectors.lifecycle import lifecycle_state, schedds_shown
+from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import kept_counts, system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match
@@ -92,7 +93,7 @@ class LifecycleView(ApiView):
 
     def get(self, request: HttpRequest) -> Response:
         """As the rows have it."""
-        context = {**self.get_serializer_context(), "schedds": schedds_shown()}
+        context = {**self.get_serializer_context(), "schedds": schedds_counted()}
         return Response(LifecycleSerializer(lifecycle_state(), context=context).data)
 
 

@@ -21,7 +21,6 @@ from requests_app.intake.features import (
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import OTHER_TYPES
 from requests_app.intake.pileup import read_trust, refuse_pileup_above_steps
-from requests_app.intake.primaries import read_primaries
 from requests_app.intake.requirements import requirements
 from requests_app.intake.resources import (
     check_sites,
@@ -123,7 +122,7 @@ def read_work(parts: tuple[Part, ...], time_per_event_seconds: float) -> Work:
 def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...], window: MemoryWindow) -> Draft:
     reads_input = has_input(parts)
     asked = read_resources(document, parts[:1] if parts and parts[0].is_task else parts)
-    steps = read_steps(parts, read_primaries(parts))
+    steps = read_steps(parts)
     tasks = read_tasks(parts, steps, window)
     refuse_pileup_above_steps(document, parts)
     check_lhe_input(document, parts, reads_input=reads_input)

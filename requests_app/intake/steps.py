@@ -1,8 +1,12 @@
-"""The request's names and its steps, read field by field. Owns nothing of splitting, resources, sites, or output modules."""
+"""The request's names and its steps, read field by field. Owns nothing of splitting, resources, sites, or output modules.
+
+The primary dataset of outputs: a ReReco has its input's. The first part of a chain names its own, or has that of the top or of
+its input. A later step or task names its own or has that of the one it reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dags_app.planning.specs import StepSpec
 from requests_app.intake import lexicon
@@ -54,11 +58,16 @@ def read_campaign(document: Part, steps: Sequence[StepDraft]) -> str:
     return document.read("Campaign", name(lexicon.CAMPAIGN), steps[0].acquisition_era if steps else "")
 
 
-def read_steps(parts: Sequence[Part], primaries: Sequence[str]) -> tuple[StepDraft, ...]:
-    """All steps or tasks, each with the names of its outputs; ``primaries`` are their primary datasets."""
-    earlier: list[str] = []
-    drafts = []
-    for part, primary in zip(parts, primaries, strict=True):
+def read_steps(parts: Sequence[Part]) -> tuple[StepDraft, ...]:
+    """All steps or tasks, each with the names of its outputs."""
+    primaries: dict[str, str] = {}  # of the earlier ones, by name
+    drafts: list[StepDraft] = []
+    for part in parts:
+        earlier = [draft.spec.name for draft in drafts]
+        first = drafts[0].primary_dataset if drafts else ""
+        # where the first part is missing, a problem already, no primary dataset can be known
+        primary = _read_primary(part, primaries, first) if parts[0].number == 1 else ""
+        primaries[part.name] = primary
         draft = StepDraft(
             prefix=part.prefix,
             spec=_read_step(part, earlier, is_last=part is parts[-1]),
@@ -73,8 +82,24 @@ def read_steps(parts: Sequence[Part], primaries: Sequence[str]) -> tuple[StepDra
             told = f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}"
             part.findings.problem(part.inherited("ProcessingString")[0], told)
         drafts.append(draft)
-        earlier.append(part.name)
     return tuple(drafts)
+
+
+def _read_primary(part: Part, earlier: Mapping[str, str], first: str) -> str:
+    if part.number != 1:
+        read = part.own.get(part.kind.input_field) if part.kind else None
+        above = earlier.get(read, first) if isinstance(read, str) else first
+        return part.read("PrimaryDataset", name(lexicon.PRIMARY), above) if is_set(part.own.get("PrimaryDataset")) else above
+    dataset, above_all = part.own.get("InputDataset"), part.top.get("PrimaryDataset")
+    primary = dataset.split("/")[1] if isinstance(dataset, str) and lexicon.DATASET.allows(dataset) else ""
+    if not part.prefix:
+        if is_set(above_all) and primary and above_all != primary:
+            part.problem("PrimaryDataset", f"{shown(above_all)} differs from {primary}, the input's")
+        return primary
+    field, value = part.value("PrimaryDataset")
+    if not value:
+        field, value = ("PrimaryDataset", above_all) if above_all else (field, primary)
+    return part.findings.require(field, value, name(lexicon.PRIMARY), "")
 
 
 def read_dropped(part: Part) -> tuple[DroppedModules, ...]:

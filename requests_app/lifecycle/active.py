@@ -18,7 +18,7 @@ from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
-from requests_app.work.accounting import account, account_final, unaccounted
+from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.rounds import job_priority
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -33,7 +33,10 @@ PRIORITY_PASSED = "priority_passed"
 
 def handle_active(evaluation: Evaluation) -> None:
     """One step of a request whose DAG runs or has just ended."""
-    dag = dag_live(evaluation.request.workflow.pk)
+    workflow = evaluation.request.workflow
+    dag = dag_live(workflow.pk)
+    if dag is not None:
+        dag.workflow = workflow
     try:
         if dag is None:
             finish(evaluation)
@@ -87,12 +90,11 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:
     """Why it is not finished, in words."""
-    dag.refresh_from_db(fields=["units_done", "nodes_failed"])
     if int(dag.observed.get("nodes_done") or 0) > dag.units_done:  # not in the status file yet, or unaccounted
         evaluation.again_next_cycle()
     if tell_obstacle(evaluation, dag):
         return
-    told = f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
+    told = progress_words(dag)
     failed = failures_without_success(dag)
     if failed:
         evaluation.again_next_cycle()  # a job that does well moves nothing that is looked at

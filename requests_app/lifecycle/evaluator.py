@@ -13,18 +13,17 @@ from typing import Any
 
 import structlog
 
-from dags_app.selectors import dag_id_live
 from requests_app.alerts import tell_stuck_effects
 from requests_app.lease import Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
-from requests_app.lifecycle.due import say_when_due
 from requests_app.lifecycle.finish import handle_held, handle_partial
 from requests_app.lifecycle.missing import alert_missing
 from requests_app.lifecycle.planning import handle_planning, handle_queued, handle_resubmitting, handle_submitted
 from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.timeouts import watch_timeout
-from requests_app.models import EVALUATED, RequestStatus
+from requests_app.models import EVALUATED, RequestStatus, Workflow
 from requests_app.work.block_limits import blocks_look_after
+from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import StaleState
 from wms2.identity import process_name
@@ -39,6 +38,8 @@ MAX_STEPS = 8
 BATCH = 20
 #: Statuses whose step may take minutes: services are asked for a whole dataset, a DAG is planned and written.
 HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
+#: What an evaluation takes one step towards at a time: a submission whose outcome is not known, a stop that is not proved.
+IN_STEPS = (RequestStatus.PLANNING, RequestStatus.STOPPING, RequestStatus.RESUBMITTING, RequestStatus.PARTIAL)
 #: Where cycles are short, what else a process does between two polls may take as long.
 EXPLAINED_SECONDS = 30.0
 #: How ``waiting_for`` begins when a step of WMS2 itself broke.
@@ -73,7 +74,7 @@ def evaluate_due(*, seconds: float) -> int:
 def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
     """Until the status stays, or there is nothing to do; then say when it is due again."""
     request = evaluation.request
-    with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=dag_id_live(request.pk)):
+    with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=evaluation.dag_id):
         try:
             _steps(evaluation, left_out)
         except StaleState as error:
@@ -105,14 +106,27 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
             evaluation.again_in(0)
             nudge(EVALUATE_DUE)
             return
+        if step:  # handlers write it by rows of their own
+            workflow = Workflow.objects.defer("psets").filter(request=request).first()
+            if workflow is not None:
+                request.workflow = workflow
         evaluation.due_at = None  # what was said of a former status
         evaluate(evaluation)
         EVALUATIONS_TOTAL.labels(status, "ok").inc()
         _works_again(evaluation)
         if request.status == status:
-            say_when_due(evaluation)
+            _say_when_due(evaluation)
             return
     evaluation.again_in(0)
+
+
+def _say_when_due(evaluation: Evaluation) -> None:
+    """When a request that nothing wakes has to be looked at again, whatever its status, beside what the others have said."""
+    request = evaluation.request
+    if request.status in IN_STEPS:
+        evaluation.again_next_cycle()
+    if request.next_attempt_at is not None and request.next_attempt_at > clock.now():
+        evaluation.again_at(request.next_attempt_at)
 
 
 def _tell_forgotten(evaluation: Evaluation) -> None:
@@ -162,10 +176,10 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
 
 
 def evaluate(evaluation: Evaluation) -> None:
-    """Look after its blocks, serve the request by its status, then look at the clock."""
-    blocks_look_after(evaluation)
+    """Serve the request by its status, then look after its blocks and at the clock."""
     handler = HANDLERS.get(evaluation.request.status)
     if handler is not None:
         handler(evaluation)
+    blocks_look_after(evaluation)
     alert_missing(evaluation)
     watch_timeout(evaluation)

@@ -28,13 +28,14 @@ from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locati
 from requests_app.lifecycle.pauses import pause_fields
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
+from requests_app.selectors.account import ledger_kept
 from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account_again
 from requests_app.work.block_limits import blocks_let_failed_go
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import inputs_reread
-from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import hold_threshold, max_rescues
 from requests_app.work.rounds import failure_rescues, round_close, round_open
 from requests_app.work.spec import spec_of
@@ -72,8 +73,7 @@ def finish(evaluation: Evaluation) -> None:
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
     looked = look_for_input(evaluation)
-    ledger = ledger_of(workflow, whole=False)  # each cycle while registrations are waited for
-    ledger_check(ledger)
+    ledger = _ledger(evaluation, changed=round_ is not None or looked.new_files > 0)
     if ledger.work_left:
         if request.status == S.PLANNING and not looked.new_files:
             if wait_for_locations(evaluation):
@@ -96,6 +96,18 @@ def finish(evaluation: Evaluation) -> None:
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
     _complete_when_registered(evaluation)
+
+
+def _ledger(evaluation: Evaluation, *, changed: bool) -> Ledger:
+    """Counted; but while an ACTIVE request waits for its registrations, what was counted stands for as long as it is so."""
+    request = evaluation.request
+    if request.status == S.ACTIVE and not changed:
+        kept, present = ledger_kept(request, request.workflow)
+        if present:
+            return kept
+    ledger = ledger_of(request.workflow, whole=False)
+    ledger_check(ledger)
+    return ledger
 
 
 def _evidence(workflow: Workflow) -> dict[str, object]:

@@ -83,17 +83,18 @@ def _next_look() -> datetime:
 
 def alert_missing(evaluation: Evaluation) -> None:
     """Files that have waited too long for a site are a person's matter; also while other work of the request runs."""
-    if evaluation.request.status not in LOOKED_AT:
+    workflow: Workflow | None = getattr(evaluation.request, "workflow", None)
+    if evaluation.request.status not in LOOKED_AT or workflow is None:
         return
-    long_ago = clock.now() - timedelta(seconds=conf().input_missing_alert_seconds)
-    files = InputFile.objects.filter(workflow__request=evaluation.request, waiting_since__lt=long_ago).order_by(
-        "waiting_since", "lfn"
-    )
-    first = files.first()
-    if first is None:
+    patience, files = timedelta(seconds=conf().input_missing_alert_seconds), waiting_files(workflow)
+    first = files.only("waiting_since", "waiting_reason", "lfn").first() if workflow.input_dataset else None
+    long_ago = clock.now() - patience
+    if first is None or first.waiting_since is None or first.waiting_since >= long_ago:
         alert_over(evaluation, "input_missing")
+        if first is not None and first.waiting_since is not None:
+            evaluation.again_at(first.waiting_since + patience)
         return
-    many = counted(files.count(), "input file")
+    many = counted(files.filter(waiting_since__lt=long_ago).count(), "input file")
     alert(evaluation.request, "input_missing", f"no site for {many}, e.g. {first.lfn}: {first.waiting_reason}")
 
 

@@ -96,12 +96,13 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
 def _place(evaluation: Evaluation, dag: DAG) -> None:
     """Where it was admitted to, or, if that is no longer to be had, elsewhere; a rescue has its schedd and only asks for room."""
     with transaction_lock(LockKey.ADMISSION):
-        decision = schedd_for(evaluation.request)
-        if decision.schedd is None:
+        decision = schedd_for(evaluation.request, dag)
+        if decision.schedd is None or decision.throttles is None:
             raise ServiceUnavailable("htcondor", "place", f"waits for {decision.waits_for}")
         evaluation.note(reserved_schedd=decision.schedd, reserved_slots=decision.slots)
         if dag.schedd is None:
-            dag_place(dag=dag, schedd=decision.schedd, why=decision.placement or {})
+            units, throttles = decision.units, decision.throttles.as_dict()
+            dag_place(dag=dag, schedd=decision.schedd, why=decision.placement or {}, units=units, throttles=throttles)
 
 
 def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:

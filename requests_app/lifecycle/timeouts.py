@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from dags_app.selectors import dag_live
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -21,7 +23,7 @@ HELD_AFTER = {
 ALERT_AFTER = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds", S.STOPPING: "timeout_stopping_seconds"}
 
 
-def timeout_seconds(status: RequestStatus) -> float | None:
+def _timeout_seconds(status: RequestStatus) -> float | None:
     """How long a request may be in a status before that is told or ends it; None where it may stay."""
     name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
     if name is None:
@@ -30,12 +32,15 @@ def timeout_seconds(status: RequestStatus) -> float | None:
 
 
 def watch_timeout(evaluation: Evaluation) -> None:
-    """Runs after the handler, on the status the request has by then."""
+    """Runs after the handler, on the status the request has by then; comes back when its time is over."""
     request = evaluation.request
     status = S(request.status)
     seconds = (clock.now() - request.status_since).total_seconds()
-    limit = timeout_seconds(status)
-    if limit is None or seconds <= limit:
+    limit = _timeout_seconds(status)
+    if limit is None:
+        return
+    if seconds <= limit:
+        evaluation.again_at(request.status_since + timedelta(seconds=limit))
         return
     if status in HELD_AFTER:
         alert(

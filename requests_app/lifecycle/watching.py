@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import orphans_ask, orphans_due, orphans_known, orphans_tell
-from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard
+from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.lifecycle.orphans import orphans_remove
@@ -49,6 +49,8 @@ def schedds_watch(leadership: Leadership) -> None:
     for schedd, said in side_by_side(questions, _keeping(leadership)):
         with unless_locked(f"schedd {schedd.name}"):
             seen[schedd] = _heard(rows[schedd], said, fenced)
+    with unless_locked("sites"), fenced():
+        sites_count(clock.now())
     for schedd, observed in seen.items():
         with unless_locked(f"schedd {schedd.name}"):
             orphans_remove(schedd, observed.orphans, fenced)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import OutputWrapper
 
@@ -45,15 +46,10 @@ def refusal_told(*, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> It
     try:
         yield
     except DocumentRefused as refused:
-        _tell(refused.problems, as_json=as_json, out=out, err=err)
-
-
-def _tell(problems: Sequence[Problem], *, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> NoReturn:
-    if as_json:
-        listed = [{"field": problem.field, "problem": problem.problem} for problem in problems]
-        out.write(json.dumps({"problems": listed}, indent=2))
-    else:
-        err.write(f"Refused, {len(problems)} problem(s); nothing was stored:")
-        for problem in problems:
-            err.write(f"  {problem.field}: {problem.problem}")
-    raise SystemExit(REFUSED)
+        if as_json:
+            out.write(json.dumps({"problems": [asdict(problem) for problem in refused.problems]}, indent=2))
+        else:
+            err.write(f"Refused, {len(refused.problems)} problem(s); nothing was stored:")
+            for problem in refused.problems:
+                err.write(f"  {problem.field}: {problem.problem}")
+        raise SystemExit(REFUSED) from refused

@@ -87,7 +87,7 @@ class Workflow(models.Model):
 
 
 class KeptAccount(models.Model):
-    """The account of a workflow's work as it was counted last, for readers (``selectors/account.py``), which alone write it."""
+    """The account of a workflow's work as it was counted last, and what it rests on; ``selectors/account.py`` writes it."""
 
     workflow = models.OneToOneField(Workflow, on_delete=models.CASCADE, primary_key=True, related_name="kept_account")
     basis = models.CharField(max_length=40, help_text="a hash of what it rests on, as it was before the count")

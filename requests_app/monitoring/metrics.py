@@ -23,6 +23,7 @@ from requests_app.models import TERMINAL, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from wms2 import clock
+from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
 
 #: Statuses whose age matters to somebody.
@@ -87,11 +88,17 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
-    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at())))
-    ratios = [(name, done / total) for name, done, total, _ in rows if total]
+    numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
+    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))
+    jobs = GaugeMetricFamily("wms2_node_jobs", "Node jobs in the queues, as last counted", labels=["schedd", "state"])
+    for name, _, _, _, *counted in rows:
+        for state, number in zip(JOB_STATES, counted, strict=True):
+            jobs.add_metric([name, state], number)
+    yield jobs
+    ratios = [(name, done / total) for name, done, total, *_ in rows if total]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
     now = timezone.now()
-    ages = [(name, _age(seen, now)) for name, _, _, seen in rows]
+    ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 
 

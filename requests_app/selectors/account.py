@@ -3,8 +3,8 @@
 Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So what was counted last is kept in a row
 with what it rests on: the request's status, what its workflow has taken, its units by state, its exclusions. It is counted again
 when one of these is another, a count that takes long at most for a tenth of the time: readers may then see numbers that are at
-most ``MOST_KEPT_SECONDS`` old. The row holds nothing that cannot be counted; decisions are made on counts
-(``requests_app.work.ledger``).
+most ``MOST_KEPT_SECONDS`` old. The row holds nothing that cannot be counted. Evaluations that are repeated decide by it while
+nothing has changed (``ledger_kept``), other decisions by counts (``requests_app.work.ledger``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from datetime import timedelta
 from django.db.models import Count, Max
 from django.utils import timezone
 
-from dags_app.counts import UnitCounts
+from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import InputFile, KeptAccount, Request, Workflow
-from requests_app.work.ledger import ledger_check, ledger_of
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from requests_app.work.spec import spec_of
 from wms2.api.preconditions import etag_of
 from wms2.errors import LedgerViolation
 
@@ -28,7 +29,23 @@ _KEPT = ("basis", "numbers", "summary", "violation", "counted_at", "took_seconds
 
 def account_of(request: Request, workflow: Workflow, units: UnitCounts) -> KeptAccount:
     """Where the work of a request with these units stands: numbers, one line about them, and what does not add up."""
-    basis = _basis(request, workflow, units)
+    return _kept(workflow, _basis(request, workflow, units))
+
+
+def ledger_kept(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
+    """The same as a ledger, and whether it is that of this moment.
+
+    Raises:
+        LedgerViolation: the numbers do not add up.
+    """
+    basis = _basis(request, workflow, unit_counts([workflow.pk])[workflow.pk])
+    kept = _kept(workflow, basis)
+    if kept.violation:
+        raise LedgerViolation(kept.violation)
+    return Ledger(**kept.numbers, by_lumi=spec_of(workflow).splitting.algorithm.by_lumi), kept.basis == basis
+
+
+def _kept(workflow: Workflow, basis: str) -> KeptAccount:
     kept: KeptAccount | None = getattr(workflow, "kept_account", None)
     if kept is None or (kept.basis != basis and not _is_fresh(kept)):
         kept = _count(workflow, basis)

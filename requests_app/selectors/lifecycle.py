@@ -1,4 +1,4 @@
-"""Whether the life cycle runs: who leads, when the last cycle was, which schedds answer (docs/design/control.md, Leader)."""
+"""Whether the life cycle runs: who leads, when the last cycle was (docs/design/control.md, Leader)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
-from dags_app.selectors import schedds_counted
 from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
 from wms2.conf import conf
@@ -68,11 +67,6 @@ def lifecycle_state() -> LifecycleState:
         last_cycle_requests=data.get("requests"),
         cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
     )
-
-
-def schedds_shown() -> list[Any]:
-    """Schedds with the number of live DAGs at each, and of those suspected lost."""
-    return list(schedds_counted().order_by("pool", "name"))
 
 
 def _moment(text: Any) -> datetime | None:

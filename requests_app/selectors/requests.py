@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
-from dags_app.counts import UnitCounts, unit_counts
+from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG
 from dags_app.selectors import dag_last
 from outputs_app.models import OutputDataset
@@ -38,6 +38,7 @@ class RequestPicture:
     dag: DAG | None
     output_datasets: list[str]
     effects_open: Mapping[str, int]
+    job_success: JobSuccess | None
 
 
 def requests_stored() -> QuerySet[Request]:
@@ -79,6 +80,7 @@ def request_picture(request: Request) -> RequestPicture:
         dag=dag_last(workflow.pk) if workflow else None,
         output_datasets=_datasets(workflow) if workflow else [],
         effects_open=effects_open_counts(request.pk),
+        job_success=job_success(workflow.pk) if workflow else None,
     )
 
 

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dags_app.counts import UnitCounts, UnitProgress, UnitTable, unit_table
+from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitTable, unit_table
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
+from requests_app.limits import limit_int
 from requests_app.models import Workflow, WorkflowStatus
+from requests_app.work.overrides import throttles_of
 
 #: Further away than this an estimate says nothing.
 MAX_ESTIMATE = timedelta(days=3650)
@@ -39,11 +41,16 @@ class WorkflowProgress:
     dag: DAG | None
     table: UnitTable
     dag_units: UnitCounts
-    dag_nodes_done: int
+    dag_counts: DagCounts | None
     units: UnitCounts
     blocks: list[BlockProgress]
     progress_percent: float
     estimated_completion: datetime | None
+
+    @property
+    def category_throttles(self) -> dict[str, int | None]:
+        """Limits of its DAGs, from their next submission on (spec 3.1.2)."""
+        return throttles_of(self.workflow.request, limit_int("dag_max_merge_groups")).as_dict()
 
     @property
     def with_dag(self) -> WorkflowProgress | None:
@@ -67,7 +74,7 @@ def workflow_progress(workflow: Workflow, dag: DAG | None) -> WorkflowProgress:
         dag=dag,
         table=table,
         dag_units=table.counts(round_id=dag.round_id) if dag else UnitCounts(),
-        dag_nodes_done=table.nodes_done(dag) if dag else 0,
+        dag_counts=table.counts_of(dag) if dag else None,
         units=units,
         blocks=[BlockProgress(block, done.get(block.pk, 0)) for block in blocks],
         progress_percent=_percent(workflow, units, progress),

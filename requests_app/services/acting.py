@@ -61,12 +61,7 @@ def stopped_for(request: Request, intent: StopIntent) -> str:
 
 def may_run(request: Request) -> bool:
     """Whether a DAG runs, or may run without our knowing it."""
-    if request.status == S.ACTIVE:
-        return True
-    if request.status == S.PLANNING:
-        workflow = Workflow.objects.filter(request=request).first()
-        return workflow is not None and dag_live(workflow.pk) is not None
-    return False
+    return request.status == S.ACTIVE or (request.status == S.PLANNING and live_dag_of(request) is not None)
 
 
 def live_dag_of(request: Request) -> DAG | None:

@@ -6,11 +6,13 @@ The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import structlog
 from django.utils import timezone
 
+from dags_app.counts import jobs_judged
 from dags_app.manifest import ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.wanted import WantedLumis
@@ -27,20 +29,22 @@ from dags_app.services.units import (
     unit_nodes_now,
     unit_read,
     unit_unaccounted,
+    units_failed_count,
     units_settle,
     units_to_account,
 )
-from outputs_app.blocks import blocks_advance, blocks_tend
+from outputs_app.blocks import blocks_advance, blocks_look, blocks_tend
 from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import Event
-from requests_app.work.block_limits import block_limits
+from requests_app.work.block_limits import block_limits, block_waits
 from requests_app.work.spec import spec_of
+from wms2 import clock
 from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
-from wms2.metrics import TRACKING_SECONDS
+from wms2.metrics import JOBS_ENDED_TOTAL, TRACKING_SECONDS
 from wms2.nudge import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
@@ -59,6 +63,7 @@ def account(evaluation: Evaluation, dag: DAG) -> int:
     if nodes is None:
         log.info("status file not readable now", dag_id=str(dag.pk))
         return 0
+    units_failed_count(dag, None)
     return _account(evaluation, dag, nodes)
 
 
@@ -72,6 +77,7 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
     nodes = unit_nodes_final(dag, completed=completed)
     if nodes is None:
         return False
+    units_failed_count(dag, nodes.failed)
     _account(evaluation, dag, nodes)
     return True
 
@@ -126,7 +132,7 @@ def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tu
     Reads files: no transaction is open.
     """
     settled, violations = [], []
-    claims, fences, wanted = claims_of([unit.pk for unit in units]), dag_fences(dag), _wanted(evaluation)
+    claims, fences, wanted = claims_of([unit.pk for unit in units]), cache(lambda: dag_fences(dag)), _wanted(evaluation)
     for unit in units:
         try:
             manifest, sha256 = unit_read(unit=unit, dag=dag, fences=fences)
@@ -149,25 +155,38 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
     """One transaction: the units are DONE, their files are rows, their registration is asked for, blocks that are whole by that
     too. Returns how many there are, and the violations of those whose files cannot be registered, of which nothing is written."""
     request = evaluation.request
-    limits = block_limits(request.workflow)
+    waits = block_waits(request.workflow)
     crash_point("register.claimed")
     with evaluation.fenced():
-        refused = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=[_outputs(row) for row in settled])
+        known = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=[_outputs(row) for row in settled])
+        refused = known.refused
         done = [row for row in settled if row.unit.pk not in refused]
         if done:
+            said = progress_words(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
             Event.objects.bulk_create(Event(request=request, kind="work_unit.done", data=_said(row)) for row in done)
-            blocks_tend(workflow_id=dag.workflow_id, limits=limits)
-            blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
-            nudge(RUN_EFFECTS)
+            blocks_due = blocks_look(workflow_id=dag.workflow_id, limits=waits, filled=known.blocks).by(clock.now())
+            if blocks_due:
+                blocks_tend(workflow_id=dag.workflow_id, limits=block_limits(request.workflow))
+                blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+            if request.waiting_for == said:
+                evaluation.note(waiting_for=progress_words(dag))
+            if known.asked or blocks_due:
+                nudge(RUN_EFFECTS)
     crash_point("register.recorded")
+    JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))
     for row in done:
         ended_at = unit_ended_at(unit=row.unit, dag=dag)
         if ended_at is not None:
             TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
         log.info("work unit done", request_name=request.request_name, dag_id=str(dag.pk), **_said(row))
     return len(done), [_told(row.unit, refused[row.unit.pk]) for row in settled if row.unit.pk in refused]
+
+
+def progress_words(dag: DAG) -> str:
+    """What a request whose DAG runs waits for."""
+    return f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
 
 
 def _said(row: Settled) -> dict[str, Any]:

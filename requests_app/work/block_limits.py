@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from datetime import timedelta
+
 from dags_app.planning.specs import BlockClosing
-from outputs_app.blocks import blocks_advance, blocks_due, blocks_let_go, blocks_tend
+from outputs_app.blocks import blocks_advance, blocks_let_go, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
-from requests_app.models import Workflow
+from requests_app.models import EVALUATED, Workflow
 from requests_app.work.spec import spec_of
+from wms2 import clock
 from wms2.conf import conf
 from wms2.nudge import RUN_EFFECTS, nudge
 
 
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
+    waits = block_waits(workflow)
+    return replace(waits, max_bytes=min(waits.max_bytes, limit_int("block_target_bytes")))
+
+
+def block_waits(workflow: Workflow) -> BlockLimits:
+    """The same without the limit on bytes that an operator may change, which only joining units look at: no statement."""
     closing: BlockClosing = spec_of(workflow).block_closing
     settings = conf()
 
@@ -22,7 +33,7 @@ def block_limits(workflow: Workflow) -> BlockLimits:
         return min(setting, wish) if wish else setting
 
     return BlockLimits(
-        max_bytes=int(least(limit_int("block_target_bytes"), closing.max_bytes)),
+        max_bytes=closing.max_bytes or sys.maxsize,
         max_files=int(least(settings.block_max_files, closing.max_files)),
         max_events=int(least(settings.block_max_events, closing.max_events)),
         max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
@@ -31,19 +42,21 @@ def block_limits(workflow: Workflow) -> BlockLimits:
 
 
 def blocks_look_after(evaluation: Evaluation) -> None:
-    """Time passes for blocks in every status: seal the old, let units go that keep others waiting, register what is whole."""
+    """Seal, register and empty blocks for which it is time; says when it next is."""
     request = evaluation.request
-    workflow = Workflow.objects.filter(request=request).first()
-    if workflow is None:
+    workflow: Workflow | None = getattr(request, "workflow", None)
+    if workflow is None or request.status not in EVALUATED:
         return
-    request.workflow = workflow  # the handlers need not read it again
-    limits = block_limits(workflow)
-    if not blocks_due(workflow_id=workflow.pk, limits=limits):
-        return
-    with evaluation.fenced():
-        blocks_tend(workflow_id=workflow.pk, limits=limits)
-        blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-        nudge(RUN_EFFECTS)
+    waits, now = block_waits(workflow), clock.now()
+    look = blocks_look(workflow_id=workflow.pk, limits=waits)
+    if look.by(now):
+        with evaluation.fenced():
+            blocks_tend(workflow_id=workflow.pk, limits=block_limits(workflow))
+            blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+            nudge(RUN_EFFECTS)
+        look = blocks_look(workflow_id=workflow.pk, limits=waits)
+    if look.first is not None:
+        evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))
 
 
 def blocks_let_failed_go(evaluation: Evaluation) -> None:

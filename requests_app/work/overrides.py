@@ -1,7 +1,7 @@
 """What an operator changed for one request alone, typed, as kept in ``Request.overrides`` (error-handling 8.3).
 
-A threshold or a rescue limit holds at once; retries and sizes are rendered into DAG files, so they need the next round. What
-fixes a size that is chosen by measurements otherwise is a pin (``PINS``).
+A threshold or a rescue limit holds at once, the limits of categories from the next submission on; retries and sizes are rendered
+into DAG files, so they need the next round. What fixes a size that is chosen by measurements otherwise is a pin (``PINS``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dags_app.planning.measured import Pins
 from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
+from dags_app.planning.throttles import Throttles
 from requests_app.limits import limit_float, limit_int
 from requests_app.models import Request
 from wms2.conf import conf
@@ -39,6 +40,10 @@ class Overrides(BaseModel):
     lumis_per_job: int | None = Field(None, ge=1, le=10**6, description="of the first task, where it is split by lumis")
     jobs_per_work_unit: int | None = Field(None, ge=1, le=10_000, description="processing jobs that are merged together")
     work_units_per_round: int | None = Field(None, ge=1, le=5_000, description="of each further round")
+    max_merge_groups: int | None = Field(None, ge=1, le=1000, description="its work units that run at the same time")
+    max_processing: int | None = Field(None, ge=1, le=10**6, description="its processing jobs in the queue at the same time")
+    max_merge: int | None = Field(None, ge=1, le=1000, description="its merge jobs in the queue at the same time")
+    max_cleanup: int | None = Field(None, ge=1, le=1000, description="its cleanup jobs in the queue at the same time")
 
     @property
     def needs_next_round(self) -> bool:
@@ -97,6 +102,14 @@ def max_excluded(request: Request) -> float:
     """Share of its wanted input files that this request may complete without."""
     own = overrides_of(request).max_excluded_fraction
     return conf().max_excluded_fraction if own is None else own
+
+
+def throttles_of(request: Request, most_groups: int) -> Throttles:
+    """The limits of the request's DAGs by category, from their next submission on, rescues included; ``most_groups`` is
+    ``dag_max_merge_groups`` as it is in force."""
+    own = overrides_of(request)
+    processing = own.max_processing or conf().dag_max_processing
+    return Throttles(own.max_merge_groups or most_groups, processing, own.max_merge, own.max_cleanup)
 
 
 def with_retries(limits: DagLimits, request: Request) -> DagLimits:

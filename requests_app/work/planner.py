@@ -44,7 +44,7 @@ from requests_app.work.overrides import with_retries
 from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.rounds import job_priority
-from requests_app.work.sizing import round_sizing, sizing_kept, units_of_round
+from requests_app.work.sizing import round_sizing, sizing_kept
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
@@ -107,7 +107,7 @@ def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | No
     ledger_check(ledger)
     if not ledger.work_left:
         return None
-    sizing, measured = round_sizing(request)
+    sizing, most_units = round_sizing(request)
     spec = sizing.workflow
     locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
     work = work_left(workflow, spec, ledger)
@@ -132,7 +132,7 @@ def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | No
     )
     limits = PlanLimits(
         jobs_per_work_unit=sizing.jobs_per_work_unit,
-        max_units=units_of_round(request, first=index == 0 and not measured),
+        max_units=most_units,
         max_nodes=settings.max_nodes_per_dag,
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,

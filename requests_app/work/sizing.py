@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from dags_app.models import DAG
+from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.adaptive import size_rescue, size_round
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Sizing, SizingLimits
@@ -28,16 +28,17 @@ _TASKS, _SPLITTING = "tasks", "splitting"
 _SIZED = ("cores", "memory_mb", "time_per_event_seconds", "size_per_event_kb")
 
 
-def round_sizing(request: Request) -> tuple[Sizing, bool]:
-    """How its next round is sized; and whether anything was measured for it, now or by a former version."""
+def round_sizing(request: Request) -> tuple[Sizing, int]:
+    """How its next round is sized, and how many work units it may have."""
     spec, measured = spec_of(request.workflow), measured_of(request.workflow)
     limits, pins = _limits(), pins_of(request)
+    units = _units_of_round(request, first=not measured)
     if request.adaptive or not measured:
-        return size_round(spec, measured, limits, pins), bool(measured)
+        return size_round(spec, measured, limits, pins), units
     pinned = size_round(spec, [], limits, pins)
     sized = size_rescue(pinned.workflow, measured, limits, pins)
     decisions = (*pinned.decisions, *sized.decisions)
-    return replace(sized, jobs_per_work_unit=pinned.jobs_per_work_unit, decisions=decisions), True
+    return replace(sized, jobs_per_work_unit=pinned.jobs_per_work_unit, decisions=decisions), units
 
 
 def rescue_sizing(request: Request, last: DAG) -> Sizing:
@@ -45,10 +46,10 @@ def rescue_sizing(request: Request, last: DAG) -> Sizing:
     return size_rescue(as_planned(last), measured_of(request.workflow), _limits(), pins_of(request))
 
 
-def units_of_round(request: Request, *, first: bool) -> int:
-    """How many work units its next round may have; ``first``: nothing is measured."""
+def _units_of_round(request: Request, *, first: bool) -> int:
+    """``first``: nothing is measured. Where units are done and have measured nothing, no further one would."""
     settings, most = conf(), conf().max_work_units_per_dag
-    if request.adaptive and first:
+    if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
         return min(settings.first_round_units, most)
     pinned = overrides_of(request).work_units_per_round
     return min(pinned or (limit_int("work_units_per_round") if request.adaptive else most), most)

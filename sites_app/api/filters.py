@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import django_filters
 
-from sites_app.models import Site, SiteStatus
+from sites_app.models import SiteStatus
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter
 
 
@@ -14,7 +14,3 @@ class SiteFilters(django_filters.FilterSet):
     status = ChoicesFilter(choices=SiteStatus.choices)
     rse = TextFilter(field_name="rses__rse", max_length=100, help_text="sites that read this RSE")
     search = SearchFilter("name")
-
-    class Meta:
-        model = Site
-        fields: tuple[str, ...] = ()

@@ -31,6 +31,11 @@ class Site(models.Model):
     drain_until = models.DateTimeField(null=True, blank=True)
     config_data = models.JSONField(default=dict, blank=True, help_text="operators' notes about the site")
     cric_seen_at = models.DateTimeField(null=True, blank=True)
+    # our own node jobs that run or wait there, over all schedds
+    jobs_idle = models.PositiveIntegerField(default=0, db_default=0)
+    jobs_running = models.PositiveIntegerField(default=0, db_default=0)
+    jobs_held = models.PositiveIntegerField(default=0, db_default=0)
+    jobs_counted_at = models.DateTimeField(null=True, blank=True, help_text="the oldest of the answers that they are summed over")
     slots_seen_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 

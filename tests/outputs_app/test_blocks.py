@@ -13,9 +13,8 @@ from django.utils import timezone
 from dags_app.models import WorkUnit
 from outputs_app.blocks import (
     blocks_advance,
-    blocks_due,
     blocks_let_go,
-    blocks_next_due,
+    blocks_look,
     blocks_open,
     blocks_seal,
     blocks_tend,
@@ -208,7 +207,8 @@ def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tap
     for _ in range(2):
         advance(workflow)
     (registered,) = Effect.objects.filter(kind=EffectKind.DBS_BLOCK)
-    assert set(registered.depends_on.values_list("unit", flat=True)) == {first.pk, second.pk}
+    (attached,) = registered.depends_on.all()
+    assert attached.payload["units"] == [first.pk, second.pk]
     tape = Effect.objects.get(kind=EffectKind.RUCIO_TAPE)
     assert set(tape.depends_on.values_list("kind", flat=True)) == {EffectKind.DBS_BLOCK, EffectKind.RUCIO_BLOCK_CLOSE}
 
@@ -228,7 +228,7 @@ def age(**hours: float) -> None:
 
 
 def tend(workflow: Workflow, **changes: float) -> int:
-    due = blocks_due(workflow_id=workflow.pk, limits=limits(**changes))
+    due = blocks_look(workflow_id=workflow.pk, limits=limits(**changes)).by(timezone.now())
     moved = blocks_tend(workflow_id=workflow.pk, limits=limits(**changes))
     assert due or not moved or "max_files" in changes or "max_events" in changes, "time alone must be seen without an account"
     return moved
@@ -331,7 +331,7 @@ def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_eff
 
 def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, django_assert_num_queries: Any) -> None:
     def due_in() -> float | None:
-        moment = blocks_next_due(workflow_id=workflow.pk, limits=limits())
+        moment = blocks_look(workflow_id=workflow.pk, limits=limits()).first
         return None if moment is None else round((moment - timezone.now()).total_seconds() / 3600, 2)
 
     done_unit, _ = join(workflow, 0, 0)
@@ -346,6 +346,4 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
     BlockWorkUnit.objects.update(done=True)
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
-        blocks_due(workflow_id=workflow.pk, limits=limits())
-    with django_assert_num_queries(1):
-        blocks_next_due(workflow_id=workflow.pk, limits=limits())
+        assert blocks_look(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"

@@ -67,8 +67,10 @@ def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: No
         running.start()
         running.wait(lambda: ended(request), seconds=300)
 
-    units = WorkUnit.objects.filter(round=last.round).order_by("index")
-    assert [unit.state for unit in units] == [WorkUnitState.FAILED, WorkUnitState.ABANDONED], "the first was running"
+    states = list(WorkUnit.objects.filter(round=last.round).values_list("state", flat=True))
+    assert len(states) == 2
+    assert set(states) <= {WorkUnitState.FAILED, WorkUnitState.ABANDONED}, "nobody knows of a failure in one that has not begun"
+    assert WorkUnitState.ABANDONED in states
     assert_completed(request, abandoned=2 * PER_UNIT)
     made = OutputFile.objects.filter(dataset__workflow=request.workflow).values("dataset").annotate(events=Sum("events"))
     assert {row["events"] for row in made} == {EVENTS}

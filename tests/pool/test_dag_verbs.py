@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.services.steer import dag_hold, dag_release
@@ -28,7 +30,7 @@ S = RequestStatus
 WHO = {"actor": "olga", "reason": "for the test"}
 EVENTS, PER_JOB, JOBS_PER_UNIT = 180, 30, 3
 DAGMAN, PROCESSING = 7, "processing"
-IDLE, RUNNING, REMOVED, HELD = 1, 2, 3, 5
+IDLE, RUNNING, REMOVED, HELD, TRANSFERRING = 1, 2, 3, 5, 6
 
 
 def wide_request() -> dict[str, Any]:
@@ -66,6 +68,7 @@ def in_queue(request: Request) -> list[dict[str, Any]]:
     """Every job of the request in the schedd's queue, DAGMans of both levels included."""
     constraint = f'WMS2_Request == "{request.request_name}"'
     attributes = "ClusterId,JobUniverse,JobStatus,JobPrio,WMS2_Role,WMS2_Unit,WMS2_Fence,HoldReason,HoldReasonCode,DAGManJobId"
+    attributes += ",DESIRED_Sites"
     argv = ("condor_q", "-allusers", "-constraint", constraint, "-json", "-attributes", attributes)
     found: list[dict[str, Any]] = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout or "[]")
     return found
@@ -117,10 +120,45 @@ def paused(request: Request) -> bool:
     return {job["JobStatus"] for job in in_queue(request)} == {HELD}
 
 
+def in_queue_by_site(request: Request) -> dict[str, dict[str, int]]:
+    """Node jobs as ``condor_q`` has them: state -> number, by the site where they run or wait to; landing jobs are at ``""``."""
+    found: dict[str, dict[str, int]] = {}
+    for job in in_queue(request):
+        state = {IDLE: "idle", RUNNING: "running", TRANSFERRING: "running", HELD: "held"}.get(job["JobStatus"])
+        if job["JobUniverse"] != DAGMAN and state:
+            states = found.setdefault("" if job["WMS2_Role"] == "landing" else job["DESIRED_Sites"], {})
+            states[state] = states.get(state, 0) + 1
+    return found
+
+
+def shown(dag: DAG, user: User) -> dict[str, Any]:
+    """What REST says of a DAG."""
+    client = APIClient()
+    client.force_authenticate(user)
+    body: dict[str, Any] = client.get(f"/api/v1/dags/{dag.pk}").json()
+    return body
+
+
+def counts_agree(request: Request, dag: DAG, user: User) -> bool:
+    """REST says what the queue had before and after it was asked: by state, at sites, and over all DAGs for the sites."""
+    before, told, after = in_queue_by_site(request), shown(dag, user), in_queue_by_site(request)
+    sums = {state: sum(states.get(state, 0) for states in before.values()) for state in ("idle", "running", "held")}
+    sites = {site: states for site, states in before.items() if site}
+    rows = {row.name: {"idle": row.jobs_idle, "running": row.jobs_running, "held": row.jobs_held} for row in Site.objects.all()}
+    return before == after and (
+        {state: told[f"nodes_{state}"] for state in sums} == sums
+        and told["jobs"].get("sites", {}) == sites
+        and all(rows[site].get(state) == number for site, states in sites.items() for state, number in states.items())
+    )
+
+
 def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wide: Worker) -> None:
+    user = User.objects.create_superuser("olga")
     request = imported()
     wide.wait(lambda: busy(request), seconds=180)
     dag = live_dag(request)
+    wide.wait(lambda: counts_agree(request, dag, user), seconds=120)
+    assert shown(dag, user)["nodes_running"] > 0
     assert dag_hold(dag=dag, **WHO) > 2
     after = in_queue(request)
     assert states(after)[True, HELD] >= 2, "the outer DAGMan and an inner one"
@@ -134,6 +172,9 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wi
     request.refresh_from_db()
     assert (request.status, request.alert_code) == (S.ACTIVE, "dagman_held")
     assert paused(request)
+    wide.wait(lambda: counts_agree(request, dag, user), seconds=60)
+    told = shown(dag, user)
+    assert told["nodes_held"] == states(jobs)[False, HELD] and told["nodes_running"] == 0
 
     assert dag_release(dag=dag, **WHO) == len(jobs)
     wide.wait(lambda: "work units done" in waiting_for(request), seconds=120)
@@ -141,6 +182,9 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wi
     assert_completed_once(request)
     assert_each_event_once(request)
     assert REMOVED not in {job["JobStatus"] for job in past(request)}, "no job was lost"
+    told = shown(dag, user)
+    ended_jobs = {"ended_well": EVENTS // PER_JOB + 2, "ended_badly": 0, "success_rate": 1.0}
+    assert (told["nodes_done"], told["counts"]["success"], told["jobs"]) == (told["total_nodes"], ended_jobs, {})
 
 
 def test_a_dag_that_is_removed_leaves_nothing_and_its_rescue_goes_on(running: Worker) -> None:

@@ -17,7 +17,7 @@ from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, rules_document
 from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
-from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence
+from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence, write_limits
 from tests.pool import condor
 from tests.pool.condor import RunningDag
 from tests.pool.standin_payload import REAL
@@ -83,7 +83,7 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")
     assert {(ad["WMS2_Unit"], ad["WMS2_Fence"], ad["ExitCode"]) for ad in inner} == {("mg_000000", 1, 0), ("mg_000001", 1, 0)}
     assert len(inner) == 2
-    for log, interval in (("workflow.dag.dagman.out", 1), ("mg_000000/group.dag.dagman.out", 300)):
+    for log, interval in (("workflow.dag.dagman.out", 1), ("mg_000000/group.dag.dagman.out", 60)):
         said = (dag.directory / log).read_text()
         assert f"DAGMAN_QUEUE_UPDATE_INTERVAL setting: {interval}" in said
         assert "DAGMAN_USER_LOG_SCAN_INTERVAL setting: 1" in said
@@ -125,6 +125,36 @@ def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_
     assert changed_files(dag.directory) == []
     asked = {ad["WMS2_Fence"]: ad["RequestMemory"] for ad in dag.ads('WMS2_Role == "processing"')}
     assert asked == {1: 64, 2: 96}, "what a submission brings holds for its jobs"
+
+
+def test_a_rescue_runs_as_many_units_and_jobs_as_it_is_told_when_it_is_submitted(new_dag: Callable[[], RunningDag]) -> None:
+    dag = new_dag()
+    for unit in ("mg_000000", "mg_000001"):
+        for node in ("proc_000000", "proc_000001"):
+            dag.plan(unit, node, "sleep 300")
+
+    def at_once(fence: int, units: int, jobs_in_unit: int) -> tuple[int, int]:
+        """Units' DAGMans, and processing jobs, that are in the queue when no more come."""
+        write_limits(dag.directory, units, jobs_in_unit)
+        cluster = dag.submit(fence)
+        wait_until(lambda: len(queued(dag, "processing")) == units * jobs_in_unit, "the jobs are in the queue")
+        time.sleep(5)  # DAGMan submits each second what it may
+        found = len(queued(dag, "", f"DAGManJobId == {cluster}")), len(queued(dag, "processing"))
+        condor.run("condor_rm", str(cluster))
+        condor.wait_gone(cluster, seconds=60)
+        wait_until(lambda: not queued(dag, "processing"), "its jobs have gone")
+        return found
+
+    assert at_once(1, 1, 1) == (1, 1)
+    assert at_once(2, 2, 2) == (2, 4)
+    assert at_once(3, 1, 2) == (1, 2)
+    assert changed_files(dag.directory) == []
+
+
+def queued(dag: RunningDag, role: str, constraint: str = "true") -> list[str]:
+    """Jobs of the DAG in the queue."""
+    mine = f'WMS2_DagID == "{dag.dag_id}" && {constraint}' + (f' && WMS2_Role == "{role}"' if role else "")
+    return condor.run("condor_q", "-all", "-nobatch", "-constraint", mine, "-af", "ClusterId").split()
 
 
 def test_code_42_ends_only_its_unit_and_code_43_ends_everything(new_dag: Callable[[], RunningDag]) -> None:

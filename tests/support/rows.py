@@ -203,5 +203,5 @@ def new_effect(state: EffectState = EffectState.PENDING, **fields: Any) -> Effec
 
 def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> None:
     """What one unit brought, alone; raises why it is refused."""
-    for error in units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs]).values():
+    for error in units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs]).refused.values():
         raise error

@@ -22,7 +22,7 @@ from outputs_app.models import Effect, EffectKind
 from requests_app.lifecycle import evaluator
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
-from wms2.adapters.types import ScheddAd
+from wms2.adapters.types import ScheddAd, Watched
 from wms2.errors import ServiceRejected
 from wms2.settings.logs import logging_config
 
@@ -123,8 +123,8 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
     )  # fmt: skip
 
     class Empty:
-        def watch(self, instance: str) -> tuple[ScheddAd, list[object]]:
-            return ScheddAd(schedd.name, "25.14.1", 1), []
+        def watch(self, instance: str) -> Watched:
+            return Watched(ScheddAd(schedd.name, "25.14.1", 1), [], [])
 
     monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
     for _ in range(2):

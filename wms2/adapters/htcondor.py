@@ -17,7 +17,7 @@ from typing import Any
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
-from wms2.adapters.types import DagmanAd, FoundDag, HistoryAd, OrphanJobs, ScheddAd, SiteSlots
+from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, ScheddAd, SiteSlots, Watched
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
 
@@ -122,16 +122,18 @@ class HtcondorAdapter:
 
     # --- watching
 
-    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
-        """What the schedd says about itself, and all DAGMan jobs of an instance in its queue: the DAGs' and their running units'.
+    def watch(self, instance: str) -> Watched:
+        """What the schedd says about itself, all DAGMan jobs of an instance in its queue (the DAGs' and their running units'),
+        and how many node jobs there are: the schedd counts these, so that no answer grows with them.
 
         One question, so that it is known which queue they are in.
         Tried once: the leader asks again in its next cycle.
         """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
-        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call]
-        schedd, rows = self._ask(calls, "watch", tries=1)
-        return ads.schedd_ad(schedd), ads.dagman_ads(rows, instance)
+        count = {"op": "groups", "constraint": ads.all_node_jobs(instance), "projection": ads.JOB_GROUPS}
+        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call, count]
+        schedd, rows, groups = self._ask(calls, "watch", tries=1)
+        return Watched(ads.schedd_ad(schedd), ads.dagman_ads(rows, instance), ads.job_groups(groups))
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).

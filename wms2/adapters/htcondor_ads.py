@@ -11,7 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from wms2.adapters.types import DagCounters, DagmanAd, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
+from wms2.adapters.types import (
+    JOB_HELD,
+    JOB_IDLE,
+    JOB_RUNNING,
+    DagCounters,
+    DagmanAd,
+    HistoryAd,
+    JobGroup,
+    JobStatus,
+    OrphanJobs,
+    ScheddAd,
+    SiteSlots,
+)
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -31,6 +43,15 @@ _COMMON = ("ClusterId", "JobStatus", "QDate", "EnteredCurrentStatus", "DAG_InRec
 DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJobStarts"]
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason"]
 ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
+#: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
+JOB_GROUPS = [INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
+_COUNTED_AS = {
+    JobStatus.IDLE: JOB_IDLE,
+    JobStatus.RUNNING: JOB_RUNNING,
+    JobStatus.TRANSFERRING_OUTPUT: JOB_RUNNING,
+    JobStatus.SUSPENDED: JOB_RUNNING,
+    JobStatus.HELD: JOB_HELD,
+}
 SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom"]
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
 
@@ -115,6 +136,23 @@ def all_dagmans(instance: str) -> str:
 def node_jobs(dag_id: str, instance: str) -> str:
     """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
     return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def all_node_jobs(instance: str) -> str:
+    """Constraint: the node jobs of an instance."""
+    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {INSTANCE} =?= {literal(instance)}"
+
+
+def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
+    """Node jobs as the schedd groups them; those on their way out are not counted. Elected, a unit's jobs have one site."""
+    found = Counter[tuple[str, str, str, str]]()
+    for ad in ads:
+        state = _COUNTED_AS.get(_needed(ad, "JobStatus"))
+        if state is not None:
+            sites = str(ad.get("DESIRED_Sites") or "")
+            site = "" if "," in sites else sites.strip()
+            found[str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site] += int(_needed(ad, "JobCount"))
+    return [JobGroup(*of, jobs) for of, jobs in sorted(found.items())]
 
 
 def orphans(instance: str, known_dag_ids: Iterable[str]) -> str:

@@ -56,6 +56,11 @@ class Client:
         """Job ads in the queue."""
         return [plain(ad) for ad in self._schedd().query(call["constraint"], call["projection"])]
 
+    def groups(self, call: Call) -> list[dict[str, Any]]:
+        """How many jobs in the queue have the same values of what is projected (``JobCount``): the schedd counts."""
+        grouped = htcondor2.QueryOpts.GroupBy
+        return [plain(ad) for ad in self._schedd().query(call["constraint"], call["projection"], opts=grouped)]
+
     def history(self, call: Call) -> list[dict[str, Any]]:
         """Job ads that left the queue, latest first, at most ``limit``; none from the first on that ``since`` is true of."""
         found = self._schedd().history(call["constraint"], call["projection"], call["limit"], call.get("since"))

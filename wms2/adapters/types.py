@@ -294,6 +294,33 @@ class ScheddAd:
     heard_at_seconds: int | None = None
 
 
+#: States of a node job, as they are counted: waiting for a slot, in one, on hold.
+JOB_IDLE, JOB_RUNNING, JOB_HELD = "idle", "running", "held"
+JOB_STATES = (JOB_IDLE, JOB_RUNNING, JOB_HELD)
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Node jobs in a queue that are alike: ``dag_id`` is that of their directory, ``role`` landing, processing, merge or cleanup.
+
+    ``state`` is one of ``JOB_STATES``; ``site`` where they run or wait to, "" for landing jobs that may go to several.
+    """
+
+    dag_id: str
+    role: str
+    state: str
+    site: str
+    jobs: int
+
+
+class Watched(NamedTuple):
+    """A schedd's answer: what it says about itself, the DAGMan jobs in its queue, and the node jobs, counted."""
+
+    about: ScheddAd
+    dagmans: list[DagmanAd]
+    jobs: list[JobGroup]
+
+
 @dataclass(frozen=True, slots=True)
 class OrphanJobs:
     """Jobs of ours in a queue that name a DAG nobody runs: ``dagmans`` of either level, and node ``jobs``."""

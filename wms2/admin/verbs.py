@@ -31,14 +31,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge
 from wms2.api.permissions import is_operator
-from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import Verb, arguments, buttons_of, perform, stands
+from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, perform, stands
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
 MOST_ROWS = 50
-REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ CLUSTER_LOG = "cluster.log"
 # Include files: read when a node is submitted or a DAGMan starts, replaced between submissions, so not in SHA256SUMS.
 AVOID_INCLUDE = "avoid.inc"
 FENCE_INCLUDE = "fence.dag.inc"
+LIMITS_INCLUDE, UNITS_LIMITS_INCLUDE = "limits.dag.inc", "units.dag.inc"
 SITE_INCLUDE = "site.inc"
 MEMORY_INCLUDE = "memory.inc"
 #: Of the whole DAG: what it asks for by default, and how its steps run; both replaced with a rescue that knows better.

@@ -200,12 +200,14 @@ def test_exit_0_is_not_believed_without_proof(one_step: Workbench, script: str, 
     assert not list(one_step.storage().rglob("*.root"))
 
 
-def test_a_job_that_is_told_to_stop_ends_its_processes_and_still_reports(one_step: Workbench) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_job_that_is_told_to_stop_ends_its_processes_and_still_reports(one_step: Workbench, processes: int) -> None:
     one_step.variables["CMSSIM_FAIL"] = "kind=hang"
+    one_step.cores = processes
+    one_step.profile(Gen=(processes, 1))
     started = one_step.start("job", "proc_000000")
     deadline = time.monotonic() + 60
-    report_file = started.scratch / "work/steps/step1_Gen/FrameworkJobReport.xml"
-    while not report_file.exists():
+    while len(list(started.scratch.glob("work/steps/step1_Gen*/FrameworkJobReport.xml"))) < processes:
         assert time.monotonic() < deadline and started.popen.poll() is None
         time.sleep(0.05)
     started.popen.send_signal(signal.SIGTERM)

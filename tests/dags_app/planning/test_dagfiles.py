@@ -78,14 +78,18 @@ def lines(text: str, word: str) -> list[str]:
 @pytest.mark.parametrize(("groups", "limit", "each"), [(30, 5000, 1666), (2, 5000, 2500), (2, 1, 1)])
 def test_processing_jobs_of_a_dag_are_divided_among_the_units_that_can_run_at_once(groups: int, limit: int, each: int) -> None:
     spec = replace(generation(), limits=DagLimits(max_merge_groups=groups, max_processing=limit))
-    assert lines(outer_dag(spec), "MAXJOBS") == [f"MAXJOBS MergeGroup {groups}"]
-    assert [lines(group, "MAXJOBS") for group in group_dags(spec)] == [[f"MAXJOBS Processing {each}"]] * 3
+    files = {file.path: file for file in render(spec)}
+    assert files["limits.dag.inc"].text == f"MAXJOBS MergeGroup {min(groups, 3)}\n", "there are three units"
+    assert files["units.dag.inc"].text == f"MAXJOBS Processing {each}\n"
+    assert files["limits.dag.inc"].mutable and files["units.dag.inc"].mutable, "a rescue may have others"
+    assert "INCLUDE limits.dag.inc" in outer_dag(spec).splitlines()
+    assert all("INCLUDE ../units.dag.inc" in group.splitlines() for group in group_dags(spec))
 
 
 def test_dagmans_of_units_look_at_their_logs_as_often_as_the_outer_one_and_write_their_ads_rarely() -> None:
     files = {file.path: file.text for file in render(dag_spec(limits=DagLimits(log_scan_interval_seconds=7)))}
     assert files["dagman.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 2\n"
-    assert files["units.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 300\n"
+    assert files["units.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 60\n"
     assert lines(files["workflow.dag"], "CONFIG") == ["CONFIG dagman.config"]
     assert lines(files["mg_000000/group.dag"], "CONFIG") == ["CONFIG ../units.config"]
 

@@ -54,6 +54,7 @@ def test_like_failures_are_one_group_and_each_is_counted_once(dag: DAG) -> None:
         ("transient", 8001, "T2_CH_CERN", "Gen", 1, 0),
         ("data", 8021, "T1_US_FNAL", "Gen", 1, 0),
     ]
+    assert FailureLog.objects.get().attempts == 5
 
 
 def test_what_was_done_after_each_attempt_is_counted_as_recorded(dag: DAG) -> None:

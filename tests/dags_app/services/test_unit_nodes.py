@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from dags_app.counts import nodes_failed
 from dags_app.dagman import NodeState
 from dags_app.models import DAG, DAGStatus, WorkUnitState
-from dags_app.payload.contract.layout import JOBSTATE_LOG, OUTER_DAG
+from dags_app.payload.contract.layout import INNER_DAG, JOBSTATE_LOG, OUTER_DAG
 from dags_app.services.lost_queue import lost_unit_nodes
-from dags_app.services.units import unit_nodes, unit_nodes_now
+from dags_app.services.units import unit_nodes, unit_nodes_now, units_failed_count
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scripted.dagman import write_status
@@ -59,3 +61,25 @@ def test_where_the_schedd_counts_more_than_is_logged_and_accounted_the_status_fi
     unit_row(dag, name=FIRST, index=0, state=WorkUnitState.DONE, manifest_sha256="0" * 64, fence=1)
     unit_row(dag, name=THIRD, index=2, state=WorkUnitState.DONE, manifest_sha256="0" * 64, fence=1)
     assert done_now(dag) == (SECOND,), "of the others nothing is left to do"
+
+
+def test_nodes_of_units_that_failed_are_kept_by_what_their_dagmans_left(dag: DAG) -> None:
+    place = Path(dag.submit_dir)
+    write_status(place, {FIRST: NodeState.ERROR, SECOND: NodeState.ERROR, THIRD: NodeState.SUBMITTED}, final=False)
+    units_failed_count(dag, None)
+    assert dag.failed_units == {}, "DAGMan's ad counts none yet"
+    for name, done, failed in ((FIRST, 4, 2), (SECOND, 9, 1)):
+        (place / name).mkdir()
+        metrics = {
+            "version": "23.9.6", "metrics_version": 1, "dagman_id": "9", "exitcode": 1, "DagStatus": 2, "rescue_dag_number": 0,
+            "start_time": 1.0, "end_time": 2.0, "total_jobs": 11, "jobs_succeeded": done, "jobs_failed": failed,
+            "dag_jobs_succeeded": 0, "dag_jobs_failed": 0,
+        }  # fmt: skip
+        (place / name / f"{INNER_DAG}.metrics").write_text(json.dumps(metrics))
+    dag.observed = {"nodes_failed": 2, "inner_failed": 1}
+    units_failed_count(dag, None)
+    dag.refresh_from_db(fields=["failed_units"])
+    assert dag.failed_units == {"units": 2, "done": 13, "failed": 3}
+    assert nodes_failed(dag) == 4, "with the one of a unit that runs"
+    dag.status = DAGStatus.PARTIAL
+    assert nodes_failed(dag) == 3

@@ -9,15 +9,17 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from dags_app.models import DAG, DAGHistory, DAGStatus
-from dags_app.services.watch import Said, looks, schedd_heard
+from dags_app.counts import dag_counts
+from dags_app.models import DAG, DAGHistory, DAGStatus, FailureLog, WorkUnitState
+from dags_app.services.watch import Said, looks, schedd_heard, sites_count
 from requests_app.models import RequestStatus
-from sites_app.models import Schedd
+from sites_app.models import Schedd, Site
 from tests.support.locking import paused
-from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
-from wms2.adapters.types import DagmanAd, DagStatus, JobStatus, ScheddAd
+from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
+from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
 from wms2.models import Wake
 
+DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
 ABOUT = ScheddAd("schedd@a", "25.14.1", 1)
 pytestmark = pytest.mark.django_db
 
@@ -41,10 +43,10 @@ def ad(dag: DAG, **counts: object) -> DagmanAd:
     return replace(told, **counts)
 
 
-def hear(schedd: Schedd, *ads: DagmanAd) -> datetime:
+def hear(schedd: Schedd, *ads: DagmanAd, jobs: tuple[JobGroup, ...] = ()) -> datetime:
     """One look, which the schedd answers with these; when it was."""
     (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
-    schedd_heard(look=look, said=Said(ABOUT, ads), fenced=transaction.atomic)
+    schedd_heard(look=look, said=Said(ABOUT, ads, jobs), fenced=transaction.atomic)
     return look.at
 
 
@@ -103,12 +105,14 @@ def test_all_that_have_changed_are_written_in_one_statement_and_the_others_not(s
     first = hear(schedd, *map(ad, dags))
     with CaptureQueriesContext(connection) as captured:
         second = hear(
-            schedd, *(ad(dag, nodes_done=number, nodes_failed=1, jobs_idle=5) for number, dag in enumerate(dags[:4])), ad(dags[4])
+            schedd,
+            *(ad(dag, nodes_done=number, nodes_failed=1, jobs_running=5) for number, dag in enumerate(dags[:4])),
+            ad(dags[4]),
         )
     assert sum("UPDATE dags" in query["sql"] for query in captured) == 1
     rows = [seen(dag) for dag in dags]
-    assert [(row.nodes_done, row.nodes_failed, row.nodes_idle, row.observed_at) for row in rows] == [
-        *((number, 1, 5, second) for number in range(4)), (0, 0, 3, first)
+    assert [(row.nodes_done, row.nodes_failed, row.observed["jobs_running"], row.observed_at) for row in rows] == [
+        *((number, 1, 5, second) for number in range(4)), (0, 0, 2, first)
     ]  # fmt: skip
     assert rows[3].observed["nodes_done"] == 3
 
@@ -134,6 +138,59 @@ def test_what_the_life_cycle_acts_on_wakes_the_request_and_what_is_only_shown_do
     hear(schedd, ad(dag, **change), ad(other))
     assert woken() == ({dag.workflow.request.pk} if wakes else set())
     assert all(seen(dag).observed[name] == value for name, value in change.items())
+
+
+def group(dag: DAG, role: str, state: str, site: str, jobs: int) -> JobGroup:
+    return JobGroup(str(dag.directory_id), role, state, site, jobs)
+
+
+def test_node_jobs_are_counted_by_state_role_and_site_for_dags_and_for_sites(schedd: Schedd) -> None:
+    cern, fnal, empty = (Site.objects.create(name=name, jobs_running=7) for name in ("T2_CH_CERN", "T1_US_FNAL", "T2_DE_DESY"))
+    dag, other = running(schedd, 1), running(schedd, 2)
+    jobs = (
+        group(dag, "landing", "idle", "", 2), group(dag, "processing", "running", "T2_CH_CERN", 5),
+        group(dag, "merge", "running", "T1_US_FNAL", 1), group(dag, "processing", "held", "T1_US_FNAL", 3),
+        group(other, "processing", "idle", "T1_US_FNAL", 8), JobGroup("of nobody", "processing", "idle", "T1_US_FNAL", 9),
+    )  # fmt: skip
+    at = hear(schedd, ad(dag), ad(other), jobs=jobs)
+    row = seen(dag)
+    assert (row.nodes_idle, row.nodes_running, row.nodes_held, row.seen_at) == (2, 6, 3, at)
+    assert row.jobs == {
+        "roles": {"landing": {"idle": 2}, "processing": {"running": 5, "held": 3}, "merge": {"running": 1}},
+        "sites": {"T2_CH_CERN": {"running": 5}, "T1_US_FNAL": {"running": 1, "held": 3}},
+    }
+    sites_count(at)
+    for site, numbers in ((cern, (0, 5, 0)), (fnal, (8, 1, 3)), (empty, (0, 0, 0))):
+        site.refresh_from_db()
+        assert ((site.jobs_idle, site.jobs_running, site.jobs_held), site.jobs_counted_at) == (numbers, at)
+    woken()
+    hear(schedd, ad(dag), ad(other), jobs=jobs[4:])
+    row = seen(dag)
+    assert (row.nodes_idle, row.nodes_running, row.nodes_held, row.jobs) == (0, 0, 0, {})
+    assert woken() == set(), "jobs come and go all the time"
+
+
+def test_nodes_of_a_dag_are_those_of_done_running_and_failed_units_each_once(schedd: Schedd) -> None:
+    dag = running(schedd, total_work_units=5, total_nodes=55, node_counts={"Processing": 40})
+    units = [unit_row(dag, n, **DONE if n < 2 else {}) for n in range(5)]
+    inner = {"parent_cluster": 7, "nodes_total": 11}
+    hear(
+        schedd,
+        ad(dag, nodes_done=1, nodes_failed=1),
+        # the first is accounted by now, and was seen before its DAGMan left
+        ad(dag, cluster=8, node=units[1].name, nodes_done=11, **inner),
+        ad(dag, cluster=9, node=units[2].name, nodes_done=4, **inner | {"nodes_failed": 2}),
+        jobs=(group(dag, "processing", "running", "T2_CH_CERN", 3),),
+    )
+    DAG.objects.filter(pk=dag.pk).update(failed_units={"units": 1, "done": 6, "failed": 3})
+    counted = dag_counts(seen(dag))
+    assert counted.nodes == {"idle": 0, "running": 3, "held": 0, "done": 11 + 11 + 4 + 6, "failed": 2 + 3}
+    assert counted.units == {"waiting": 0, "running": 2, "done": 2, "failed": 1}
+    assert (counted.success.ended_well, counted.success.ended_badly, counted.success.success_rate) == (18, 0, 1.0)
+    FailureLog.objects.create(directory_id=dag.directory_id, attempts=2)
+    assert dag_counts(seen(dag)).success.success_rate == 0.9
+    FailureLog.objects.update(attempts=None)
+    assert dag_counts(seen(dag)).success.success_rate is None, "they were not counted from the beginning"
 
 
 def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_told_once_each(schedd: Schedd) -> None:

@@ -11,9 +11,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from rest_framework.test import APIClient
 
-from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGStatus, FailureGroup, WorkUnit, WorkUnitState
 from outputs_app.models import BlockWorkUnit, OutputDataset, ProcessingBlock
-from requests_app.models import RequestStatus, Workflow, WorkflowStatus
+from requests_app.limits import limit_set
+from requests_app.models import Request, RequestStatus, Workflow, WorkflowStatus
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
 
@@ -124,11 +125,30 @@ def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIC
     assert (body["work_units"]["total"], body["dag"]["work_units"]["total"]) == (3, 1)
 
 
+def test_the_standing_has_the_limits_of_categories_in_force_and_how_many_jobs_did_well(reader: APIClient) -> None:
+    workflow, dag = running(done=2)
+    DAG.objects.filter(pk=dag.pk).update(jobs={"sites": {"T2_CH_CERN": {"running": 2}}}, merge_groups=3)
+    FailureGroup.objects.create(
+        workflow=workflow, category="transient", code=1, attempts=2, first_at=timezone.now(), last_at=timezone.now()
+    )
+    limit_set(name="dag_max_merge_groups", value=60, actor="olga", reason="test")
+    body = standing(reader, workflow)
+    assert body["job_success"] == {"ended_well": 18, "ended_badly": 2, "success_rate": 0.9}
+    assert body["category_throttles"] == {"MergeGroup": 60, "Processing": 5000, "Merge": None, "Cleanup": None}
+    assert (body["dag"]["units_at_once"], body["dag"]["jobs"]) == (3, {"sites": {"T2_CH_CERN": {"running": 2}}})
+    Request.objects.filter(pk=workflow.request.pk).update(overrides={"max_merge_groups": 7, "max_cleanup": 2})
+    body = standing(reader, workflow)
+    assert body["category_throttles"] == {"MergeGroup": 7, "Processing": 5000, "Merge": None, "Cleanup": 2}
+    request = reader.get(f"/api/v1/requests/{workflow.request_id}").json()
+    assert request["job_success"]["success_rate"] == 0.9
+    assert (request["dag"]["nodes_running"], request["dag"]["nodes_idle"], request["dag"]["nodes_held"]) == (2, 1, 0)
+
+
 def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_assert_num_queries: Any) -> None:
     workflow, dag = running(units=30, done=10)
     with_block(dag)
-    # user, workflow, DAG, units (2), progress, blocks, their units, nodes done
-    with django_assert_num_queries(6):
+    # user, workflow, DAG, units, blocks, their units; failures of the DAG's directory and of the workflow; request, limit
+    with django_assert_num_queries(10):
         standing(reader, workflow)
 
 

@@ -14,7 +14,7 @@ from sites_app.models import Schedd
 from tests.support.rows import schedd_row
 from wms2 import side_by_side
 from wms2.adapters import factory
-from wms2.adapters.types import DagmanAd, OrphanJobs, ScheddAd
+from wms2.adapters.types import OrphanJobs, ScheddAd, Watched
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceUnavailable
 
@@ -30,11 +30,11 @@ class Answers:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
+    def watch(self, instance: str) -> Watched:
         if self.name == "silent":
             assert self.asked_long.wait(PATIENCE), "it was waited for"
             raise ServiceUnavailable("htcondor", "watch", "no answer", "timeout")
-        return ScheddAd(self.name, "25.14.1", 1), []
+        return Watched(ScheddAd(self.name, "25.14.1", 1), [], [])
 
     def collector_ad(self) -> ScheddAd | None:
         return None

@@ -90,8 +90,26 @@ def test_a_slow_count_is_shown_over_changes_for_a_while(counts: list[str], monke
     monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
     first = read(workflow)
     Workflow.objects.filter(pk=workflow.pk).update(next_first_event=101)
-    assert read(workflow) == first
+    assert read(workflow).numbers == first.numbers
     assert len(counts) == 1
     KeptAccount.objects.update(counted_at=timezone.now() - timedelta(seconds=61))
     read(workflow)
     assert len(counts) == 2
+
+
+def test_an_evaluation_knows_whether_the_account_is_that_of_this_moment(
+    counts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = row(S.ACTIVE)
+    monkeypatch.setattr(account, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
+
+    def kept() -> tuple[int, bool]:
+        fresh = Workflow.objects.get(pk=workflow.pk)
+        ledger, present = account.ledger_kept(fresh.request, fresh)
+        return ledger.all_events, present
+
+    assert kept() == kept() == (3200, True)
+    unit_row(dag_row(workflow, DAGStatus.COMPLETED), 0)
+    assert kept() == (3200, False)
+    assert len(counts) == 1

@@ -16,7 +16,7 @@ from dags_app.payload.contract.step_profile import read_step_profile
 from dags_app.planning.sizes import Sizes, sizes_from_json
 from dags_app.services.measurements import measurements_add
 from dags_app.services.plan import dag_record_rescue
-from dags_app.services.units import Settled
+from dags_app.services.units import Settled, units_fail
 from requests_app.lease import evaluating
 from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.selectors.rounds import rounds_of
@@ -135,6 +135,15 @@ def test_an_adaptive_request_begins_with_one_unit_and_sizes_the_rounds_that_foll
     assert (profile.version, profile.steps["GenSim"].processes, profile.steps["GenSim"].threads) == (1, 1, 1)
     assert read_step_profile(Path(second.submit_dir)) == profile
     assert (Path(second.submit_dir) / "sizes.inc").read_text() == f"TASK_1_MEMORY_MB = {second.sizes['memory_mb']['1']}\n"
+
+
+def test_a_first_round_that_brought_nothing_is_followed_by_another_small_one() -> None:
+    workflow = request_for(adaptive=True)
+    first = plan(workflow)
+    units_fail(units=list(WorkUnit.objects.filter(dag=first)), problem="its site burnt down")
+    DAG.objects.filter(pk=first.pk).update(status=DAGStatus.PARTIAL, fence=1, dagman_cluster_id="1")
+    round_close(round_=first.round, reason="test", bad_input=bad_input_read(first.round))
+    assert plan(workflow).total_work_units == 1
 
 
 def test_another_request_keeps_its_splitting_and_has_measured_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,26 @@ from pathlib import Path
 from typing import TypeVar
 
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
+from dags_app.models import DAG
 from dags_app.payload.contract import layout
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
-from wms2.adapters.types import DagmanAd, DagStatus, FoundDag, HistoryAd, JobStatus, OrphanJobs, ScheddAd, SiteSlots
+from wms2.adapters.types import (
+    JOB_RUNNING,
+    DagmanAd,
+    DagStatus,
+    FoundDag,
+    HistoryAd,
+    JobGroup,
+    JobStatus,
+    OrphanJobs,
+    ScheddAd,
+    SiteSlots,
+    Watched,
+)
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -138,9 +151,14 @@ class ScriptedSchedd:
 
         return self._ask("find_dag", act)
 
-    def watch(self, instance: str) -> tuple[ScheddAd, list[DagmanAd]]:
-        def act() -> tuple[ScheddAd, list[DagmanAd]]:
-            return self._about(), [self._ad(job) for job in self.jobs if job.live]
+    def watch(self, instance: str) -> Watched:
+        """Each unit that is open has one processing job in a slot."""
+
+        def act() -> Watched:
+            live = [job for job in self.jobs if job.live]
+            units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
+            running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
+            return Watched(self._about(), [self._ad(job) for job in live], running)
 
         return self._ask("watch", act)
 
@@ -326,6 +344,7 @@ class ScriptedSchedd:
         assert not halt.exists(), f"{halt} is there: DAGMan would start no unit"
         assert not running, f"{submit_dir} is submitted while cluster {running} runs it"
         _assert_avoids(submit_dir)
+        _assert_limits(submit_dir, str(attributes["WMS2_DagID"]))
         rescue = newest_rescue(submit_dir / layout.OUTER_DAG)
         done = read_rescue(rescue).done if rescue else frozenset()
         nodes = {u: NodeState.DONE if u in done else NodeState.SUBMITTED for u in dagman.units_in(submit_dir)}
@@ -375,6 +394,14 @@ class ScriptedSchedd:
             dag_status=int(DagStatus.HALTED) if job.halted else 0,
             **self._counters(job),
         )
+
+
+def _assert_limits(submit_dir: Path, dag_id: str) -> None:
+    """A DAG that is submitted runs as many units as its row says, and no more than they are."""
+    dag = DAG.objects.get(pk=dag_id)
+    said = (submit_dir / layout.LIMITS_INCLUDE).read_text()
+    assert said == f"MAXJOBS MergeGroup {dag.merge_groups}\n", f"{submit_dir}: {said}, its row has {dag.merge_groups}"
+    assert 1 <= dag.merge_groups <= dag.total_work_units
 
 
 def _assert_avoids(submit_dir: Path) -> None:

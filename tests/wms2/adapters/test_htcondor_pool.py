@@ -203,7 +203,7 @@ def test_dagman_inherits_none_of_our_secrets(pool: Pool, adapter: HtcondorAdapte
 
 
 def test_the_schedd_and_the_sites_are_described(adapter: HtcondorAdapter, pool: Pool) -> None:
-    schedd, _ = adapter.watch(pool.instance)
+    schedd = adapter.watch(pool.instance).about
     assert schedd.name == pool.schedd_name
     assert schedd.version.count(".") == 2 and schedd.job_queue_birthdate_seconds
     slots = {row.site: row for row in adapter.slots()}

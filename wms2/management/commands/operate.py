@@ -13,9 +13,8 @@ from django.db import OperationalError
 
 from wms2.api.problems import flattened, several
 from wms2.api.verbs import input_serializer
-from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import OMIT, Field, Kind, Noun, Verb, arguments, nouns, perform, stands
+from wms2.verbs import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands
 
 #: Before a field's name among the options, where a field may be called like something else.
 _FIELD = "field "
@@ -58,7 +57,7 @@ class Command(BaseCommand):
             if not verb.repeated(row, actor, given):
                 made = perform(verb, row, actor, given)
                 row = made if isinstance(made, noun.model) else next(iter(noun.find(options["row"])), None)
-        except (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError) as error:
+        except REFUSALS as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
             if not lock_refused(error):

@@ -1,0 +1,252 @@
+"""Adaptive requests on the real pool: what each round asked for, what its jobs took, and whether it came together (spec 13.1).
+
+``make bench ARGS=adaptive`` runs four requests side by side: one whose steps leave cores idle, one hungry for memory that leaks,
+one behind a filter of 1e-3, one with good hints. Jobs are real HTCondor jobs with the simulated cmsRun, by its simulated clock:
+eight hours take no time. ``--profile FILE`` names others, as JSON in the form of ``PROFILES``: what the request says, and the
+truth of each step in the words of ``deploy/simulators/worker/profile.py``, which WMS2 never sees. ``BENCH_ROUNDS`` (4) and
+``BENCH_UNITS``, the work units of each round after the first (2), make it larger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.support.stack import small_request
+
+POLL_SECONDS = 5
+HOURS = 2
+MERGED = (6_000_000, 12_000_000)  # bytes: small, as they are really written
+
+#: Name -> what the request says, and what is true of each step.
+PROFILES: dict[str, dict[str, Any]] = {
+    "inefficient": {
+        "request": {"Multicore": 4, "Memory": 8000, "TimePerEvent": 30, "EventsPerJob": 400, "EventsPerLumi": 20},
+        "steps": [
+            {"timePerEvent": 60, "serialFraction": 0.02, "cpuEfficiency": 0.98, "memoryMB": 1100, "memoryPerThreadMB": 120,
+             "timeSpread": 0.05, "memorySpread": 0.02},
+            {"timePerEvent": 50, "serialFraction": 0.95, "cpuEfficiency": 0.95, "memoryMB": 900, "memoryPerThreadMB": 250,
+             "timeSpread": 0.1, "memorySpread": 0.03},
+        ],
+    },
+    "hungry": {
+        "request": {"Multicore": 4, "Memory": 8000, "TimePerEvent": 10, "EventsPerJob": 150, "EventsPerLumi": 10},
+        "steps": [
+            {"timePerEvent": 100, "serialFraction": 0.05, "cpuEfficiency": 0.97, "memoryMB": 5600, "memoryPerThreadMB": 350,
+             "leakPerHourMB": 120, "memorySpread": 0.03, "timeSpread": 0.1},
+        ],
+    },
+    "filtered": {
+        "request": {"Multicore": 4, "Memory": 8000, "TimePerEvent": 1, "EventsPerJob": 20_000, "EventsPerLumi": 1000,
+                    "FilterEfficiency": 0.01},
+        "steps": [
+            {"timePerEvent": 2, "serialFraction": 0.03, "cpuEfficiency": 0.97, "memoryMB": 1500, "memoryPerThreadMB": 100,
+             "filterEfficiency": 0.001, "sizePerEventKB": 10},
+            {"timePerEvent": 30, "serialFraction": 0.05, "cpuEfficiency": 0.95, "memoryMB": 1900, "memoryPerThreadMB": 150,
+             "sizePerEventKB": 12},
+        ],
+    },
+    "well hinted": {
+        "request": {"Multicore": 2, "Memory": 5000, "TimePerEvent": 25, "EventsPerJob": 1150, "EventsPerLumi": 50},
+        "steps": [
+            {"timePerEvent": 47, "serialFraction": 0.04, "cpuEfficiency": 0.97, "memoryMB": 3600, "memoryPerThreadMB": 250,
+             "memorySpread": 0.03, "timeSpread": 0.05},
+        ],
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One round of one request. Sizes in bytes, memory in MB, times in seconds."""
+
+    index: int
+    jobs: int
+    cores: int
+    layouts: str
+    asked_mb: int
+    p95_mb: float
+    events_per_job: float
+    wall_seconds: float
+    merged: tuple[int, ...]  # of the largest output, of units in order
+    efficiency: float
+    throughput: float  # events per core-hour
+    bounds: Mapping[str, str]
+
+    def memory_fits(self) -> bool:
+        """At most 25 % above the measured p95, and not below; or at a bound that was told."""
+        return "memory_mb" in self.bounds or self.p95_mb <= self.asked_mb <= 1.25 * self.p95_mb
+
+    def time_fits(self, target: float) -> bool:
+        """Within 20 %."""
+        return "events_per_job" in self.bounds or abs(self.wall_seconds / target - 1) <= 0.20
+
+    def size_fits(self) -> bool:
+        """Within 20 % of where merged files are to be."""
+        least, most = 0.8 * MERGED[0], 1.2 * MERGED[1]
+        return "jobs_per_work_unit" in self.bounds or all(least <= size <= most for size in self.merged)
+
+
+def main() -> None:
+    """Run the requests, print a table for each and what is to be said of it."""
+    import django
+
+    django.setup()
+    from requests_app.services import request_hold
+    from wms2.conf import conf
+
+    file = os.environ.get("BENCH_PROFILE")
+    profiles: dict[str, dict[str, Any]] = json.loads(Path(file).read_text()) if file else PROFILES
+    rounds = int(os.environ.get("BENCH_ROUNDS") or 4)
+    _tell_truth(profiles)
+    requests = {name: _start(name, profile["request"], len(profile["steps"])) for name, profile in profiles.items()}
+    begun = time.monotonic()
+    try:
+        _wait(requests, rounds)
+    finally:
+        for request in requests.values():
+            request.refresh_from_db()
+            request_hold(request=request, actor="bench", reason="measured")
+    print(f"{rounds} rounds of {len(requests)} requests in {time.monotonic() - begun:.0f} s")
+    good = [_report(name, _rows(request, rounds), conf().target_wall_seconds) for name, request in requests.items()]
+    print("good enough" if all(good) else "NOT good enough")
+
+
+def _tell_truth(profiles: Mapping[str, Mapping[str, Any]]) -> None:
+    """To the simulated cmsRun of the pool's worker nodes, by the names of steps."""
+    programs = Path(os.environ["WMS2_STATE_DIR"]) / "worker/bin"
+    truths = {_step(name, at): truth for name, profile in profiles.items() for at, truth in enumerate(profile["steps"], 1)}
+    (programs / "truth.json").write_text(json.dumps({"*": {}, **truths}))
+    variables = {"CMSSIM_PROFILE_FILE": programs / "truth.json", "CMSSIM_CLOCK": "simulated", "CMSSIM_SPEED": "1e9"}
+    (programs / "cmssim.env").write_text("".join(f"{name}='{value}'\n" for name, value in variables.items()))
+
+
+def _step(name: str, number: int) -> str:
+    return f"{name.title().replace(' ', '')}{number}"
+
+
+def _start(name: str, says: Mapping[str, Any], steps: int) -> Any:
+    """An adaptive request with more events than its rounds will take."""
+    from requests_app.services import request_import, request_pin
+
+    document = small_request()
+    create, assign = document["createRequest"], document["assignRequest"]
+    tag = uuid.uuid4().hex[:6]
+    top = {key: says[key] for key in ("Multicore", "Memory", "TimePerEvent")}
+    create |= {**top, "SizePerEvent": says.get("SizePerEvent", 10), "RequestString": f"bench_{tag}", "StepChain": steps}
+    for number in (1, 2, 3):
+        if number > steps:
+            create.pop(f"Step{number}")
+            continue
+        part = create[f"Step{number}"] | {"StepName": _step(name, number), "Multicore": says["Multicore"], "KeepOutput": True}
+        if number > 1:
+            part["InputStep"] = _step(name, number - 1)
+        create[f"Step{number}"] = part
+    create["Step1"] |= {key: says[key] for key in ("EventsPerJob", "EventsPerLumi", "FilterEfficiency") if key in says}
+    create["Step1"] |= {"RequestNumEvents": 10**7, "PrimaryDataset": f"Bench{tag}"}
+    for key, value in (("AcquisitionEra", create["AcquisitionEra"]), ("ProcessingString", f"Bench{tag}")):
+        assign[key] = {_step(name, number): value for number in range(1, steps + 1)}
+    assign |= {"MinMergeSize": MERGED[0], "MaxMergeSize": MERGED[1]}
+    request = request_import(document=document, request_name=None, actor="bench", adaptive=True)
+    units = int(os.environ.get("BENCH_UNITS") or 2)
+    request_pin(request=request, actor="bench", reason="small rounds", work_units_per_round=units)
+    return request
+
+
+def _wait(requests: Mapping[str, Any], rounds: int) -> None:
+    """Until each has closed so many rounds.
+
+    Raises:
+        SystemExit: one of them is held, or it takes too long.
+    """
+    from requests_app.models import Request, RequestStatus, Round
+
+    deadline, told = time.monotonic() + HOURS * 3600, ""
+    while time.monotonic() < deadline:
+        closed = {
+            name: Round.objects.filter(workflow__request=request, closed_at__isnull=False).count()
+            for name, request in requests.items()
+        }
+        if (now := f"rounds closed: {closed}") != told:
+            print(told := now, flush=True)
+        if min(closed.values()) >= rounds:
+            return
+        held = Request.objects.filter(pk__in=[each.pk for each in requests.values()], status=RequestStatus.HELD).first()
+        if held is not None and closed[next(name for name, each in requests.items() if each.pk == held.pk)] < rounds:
+            raise SystemExit(f"{held.request_name} is held: {held.hold_reason}")
+        time.sleep(POLL_SECONDS)
+    raise SystemExit(f"not done in {HOURS} h")
+
+
+def _rows(request: Any, rounds: int) -> list[Row]:
+    from requests_app.selectors.rounds import rounds_of
+
+    return [_row(picture) for picture in rounds_of(request.workflow)[:rounds]]
+
+
+def _row(picture: Any) -> Row:
+    """What a round was planned with, and what it measured."""
+    steps, cores = [each.row for each in picture.steps], picture.row.sizing["cores"]
+    jobs = max(each.jobs for each in steps)
+    wall = sum(each.wall_seconds / each.jobs for each in steps)
+    events = max(each.events_read for each in steps)
+    cpu = sum(each.cpu_seconds for each in steps)
+    return Row(
+        index=picture.row.index,
+        jobs=jobs,
+        cores=cores,
+        layouts=" ".join(f"{each.processes}x{each.threads}" for each in steps),
+        asked_mb=picture.row.sizing["memory_mb"],
+        p95_mb=max(each.spreads["slot_rss_mb"].p95 for each in picture.steps),
+        events_per_job=events / jobs,
+        wall_seconds=wall,
+        merged=_merged(picture.row),
+        efficiency=cpu / (jobs * wall * cores),
+        throughput=events / (jobs * wall * cores) * 3600,
+        bounds={each.what: each.bound for each in picture.decisions if each.bound},
+    )
+
+
+def _merged(row: Any) -> tuple[int, ...]:
+    """Bytes of each unit in the largest output dataset."""
+    from django.db.models import Sum
+
+    from outputs_app.models import OutputFile
+
+    made = OutputFile.objects.filter(unit__round=row).values_list("dataset", "unit").annotate(size=Sum("size_bytes"))
+    by_dataset: dict[int, list[int]] = {}
+    for dataset, _, size in made.order_by("unit"):
+        by_dataset.setdefault(dataset, []).append(size)
+    return tuple(max(by_dataset.values(), key=sum, default=[]))
+
+
+def _report(name: str, rows: Sequence[Row], target: float) -> bool:
+    """Print a request's rounds; whether it came together by round 2 and did not swing."""
+    print(f"\n{name}: the target is {target / 3600:g} h, merged {MERGED[0] / 1e6:g} to {MERGED[1] / 1e6:g} MB")
+    print(f"{'round':>5} {'jobs':>5} {'cores':>5} {'steps':>10} {'asked MB':>9} {'p95 MB':>7} {'over':>6} {'events/job':>10} "
+          f"{'hours':>6} {'merged MB':>12} {'busy':>5} {'events/core-h':>13}  bounds")  # fmt: skip
+    for row in rows:
+        merged = " ".join(f"{size / 1e6:.1f}" for size in row.merged)
+        bounds = ", ".join(f"{what}: {bound}" for what, bound in row.bounds.items())
+        print(f"{row.index:5} {row.jobs:5} {row.cores:5} {row.layouts:>10} {row.asked_mb:9} {row.p95_mb:7.0f} "
+              f"{row.asked_mb / row.p95_mb - 1:6.0%} {row.events_per_job:10.0f} {row.wall_seconds / 3600:6.2f} {merged:>12} "
+              f"{row.efficiency:5.0%} {row.throughput:13.1f}  {bounds}")  # fmt: skip
+    settled = [row for row in rows if row.index >= 2]
+    ways = [(row.cores, row.layouts) for row in rows]
+    verdicts = {
+        "memory at most 25 % above p95, or at a bound": all(row.memory_fits() for row in settled),
+        "wall time within 20 %": all(row.time_fits(target) for row in settled),
+        "merged size within 20 %": all(row.size_fits() for row in settled),
+        "no swing": not any(ways[at] != ways[at - 1] and ways[at] in ways[: at - 1] for at in range(2, len(ways))),
+        "throughput kept": all(after.throughput > 0.9 * before.throughput for before, after in pairwise(rows)),
+    }
+    for verdict, holds in verdicts.items():
+        print(f"  {'yes' if holds else 'NO ':3} {verdict}")
+    return all(verdicts.values())

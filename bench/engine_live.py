@@ -1,0 +1,374 @@
+"""The life cycle with real DAGMans: what an idle cycle costs, and how soon units that end one by one are accounted.
+
+A pool of its own, without slots: ``BENCH_ACTIVE`` outer DAGMans, at most ``BENCH_PER_SCHEDD`` to a schedd, of NOOP units whose
+manifests are ready, beside ``BENCH_QUEUED`` QUEUED and ``BENCH_ENDED`` ended requests and ``BENCH_FILES`` output files. First
+nothing happens: polls and cycles of this process. Then ``BENCH_RATE`` units a second end, one by one and spread over all DAGs,
+for ``BENCH_SECONDS``, while worker, verbs, ticker, beat and web run (``deploy/run/process``; calls to DBS and Rucio do nothing),
+requests are admitted, planned and submitted (``BENCH_ADMITTED`` an hour), and a client reads over HTTP. A unit ends with its
+PRE script, which writes the moment down.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from bench import accounting, api_load
+from bench.costs import costs
+from bench.dag_shapes import Process, Running, descendants, running_pool, wait_for
+from deploy.htcondor.pool import DOMAIN
+
+SIZES = {
+    "ACTIVE": 300, "PER_SCHEDD": 100, "QUEUED": 10_000, "ENDED": 100_000, "FILES": 1_000_000, "RATE": 50, "SECONDS": 60,
+    "ADMITTED": 50,
+}  # fmt: skip
+TURNS = 9
+#: Between two questions of the client.
+PAUSE_SECONDS = 0.1
+NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
+NOOP = "executable = /bin/true\nuniverse = vanilla\nlog = noop.log\nqueue\n"
+#: Waits for the beginning, without a processor, then for its turn.
+WAIT = """\
+#!/bin/sh
+if [ -e {go} ]; then sleep {interval}; else read line < {gate}; sleep {first}; fi
+date +%s.%N > $1/ended
+"""
+_FILES = """
+INSERT INTO output_files (lfn, dataset_id, block_id, unit_id, rse, size_bytes, adler32, events, lumis, parents, validity, rule_id,
+  created_at)
+SELECT '/store/bench/' || n || '.root', block.dataset_id, block.id, block.unit, 'T1_US_FNAL_Disk', 2000000000, '0000000a', 800,
+  '{"1": [[1, 800]]}', '[]', 'valid', 'rule', now()
+FROM generate_series(1, %(files)s) n JOIN (
+  SELECT b.dataset_id, b.id, min(u.id) AS unit, row_number() OVER () - 1 AS number, count(*) OVER () AS blocks
+  FROM processing_blocks b JOIN work_units u USING (workflow_id) GROUP BY b.id) block ON block.number = n %% block.blocks
+"""
+
+
+def main() -> None:
+    """Print what was found."""
+    size = {name: int(os.environ.get(f"BENCH_{name}", usual)) for name, usual in SIZES.items()}
+    base = Path(os.environ["WMS2_STATE_DIR"]) / "engine-live"
+    shutil.rmtree(base, ignore_errors=True)
+    names = [f"schedd{number}@{DOMAIN}" for number in range(1 + (size["ACTIVE"] - 1) // size["PER_SCHEDD"])]
+    for number in range(1, len(names)):
+        (base / f"pool/spool{number}").mkdir(parents=True)
+    with running_pool(base / "pool", _config(names), lambda pool: _schedds(pool) == set(names)) as pool:
+        os.environ |= {
+            **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
+            "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",
+            "WMS2_SUBMIT_ROOT": str(base / "submit"), "WMS2_SWEEP_SECONDS": "3600", "WMS2_EFFECT_GATHER_SECONDS": "30",
+        }  # fmt: skip
+        import django
+
+        django.setup()
+        import logging
+
+        logging.disable(logging.CRITICAL)
+        try:
+            _run(pool, base, names, size)
+        finally:
+            for name in names:
+                pool.tool("condor_rm", "-name", name, "-all")
+            wait_for(lambda: not pool.of("condor_dagman"), 120)
+
+
+def _config(names: Sequence[str]) -> str:
+    """A pool of schedds alone; each beyond the first has its own directory."""
+    lines = ["START_SCHEDULER_UNIVERSE = True", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER = 10000", f"SCHEDD_NAME = {names[0]}"]
+    daemons = ["MASTER", "COLLECTOR", "SCHEDD"]
+    for number, name in enumerate(names[1:], start=1):
+        daemon, place = f"SCHEDD{number}", f"$(LOCAL_DIR)/spool{number}"
+        daemons.append(daemon)
+        files = {"SCHEDD_ADDRESS_FILE": ".address", "SCHEDD_DAEMON_AD_FILE": ".ad", "HISTORY": "history", "SCHEDD_LOG": "log"}
+        lines += [f"{daemon} = $(SCHEDD)", f"{daemon}_ARGS = -local-name {daemon}", f"{daemon}.SCHEDD_NAME = {name}"]
+        lines += [f"{daemon}.SPOOL = {place}", *(f"{daemon}.{key} = {place}/{file}" for key, file in files.items())]
+    return "\n".join([*lines, f"DAEMON_LIST = {' '.join(daemons)}", f"DC_DAEMON_LIST = + {' '.join(daemons[3:])}"]) + "\n"
+
+
+def _schedds(pool: Running) -> set[str]:
+    try:
+        return set(pool.tool("condor_status", "-schedd", "-af", "Name").split())
+    except SystemExit:
+        return set()
+
+
+def _run(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, int]) -> None:
+    from tests.support.scripted.snapshot import wipe
+
+    wipe()
+    begun = time.monotonic()
+    token = _rows(size)
+    dags = _dags(pool, base, names, size)
+    print(f"{size}; {len(names)} schedds; built in {time.monotonic() - begun:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True)
+    _idle()
+    _live(base, dags, token, size)
+
+
+# --- what is there -------------------------------------------------------------------------------------------------------
+
+
+def _rows(size: Mapping[str, int]) -> str:
+    """Requests that wait or have ended, and files; a reader's token."""
+    from django.contrib.auth.models import User
+    from django.db import connection
+    from rest_framework.authtoken.models import Token
+
+    from sites_app.models import Schedd, ScheddState
+
+    api_load.build_rows(size["QUEUED"] + size["ENDED"])
+    api_load.make_live(0, size["QUEUED"])
+    user, _ = User.objects.get_or_create(username="bench")
+    Schedd.objects.update(state=ScheddState.DISABLED)
+    with connection.cursor() as cursor:
+        cursor.execute(_FILES, {"files": size["FILES"]})
+        cursor.execute("ANALYZE")
+    return str(Token.objects.get_or_create(user=user)[0].key)
+
+
+def _dags(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, int]) -> list[Any]:
+    """The ACTIVE requests: planned by WMS2, each outer DAG with other nodes of the same names, submitted."""
+    from dags_app.models import DAG, DAGStatus
+    from requests_app.models import Limit
+    from sites_app.models import Schedd, ScheddState
+
+    accounting._sites()
+    (base / "submit").mkdir(parents=True, exist_ok=True)
+    os.mkfifo(base / "gate")
+    given = {"pool": "bench", "collector": pool.collector, "state": ScheddState.ENABLED, "submit_root": str(base / "submit")}
+    schedds = [Schedd.objects.create(name=name, max_dagman_slots=100_000, **given) for name in names]
+    units = 2 + size["RATE"] * size["SECONDS"] // size["ACTIVE"]
+    dags = []
+    for number in range(size["ACTIVE"]):
+        dag = accounting._running(units)
+        _make_noop(dag, base, number, size)
+        schedd = schedds[number % len(schedds)]
+        DAG.objects.filter(pk=dag.pk).update(schedd=schedd, schedd_name=schedd.name, dagman_cluster_id=_submit(dag, schedd))
+        DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.SUBMITTED)
+        dags.append(dag)
+    Limit.objects.filter(name="max_active_dags").update(value=len(dags))
+    from requests_app.lifecycle.cycle import run_cycle
+
+    def all_run() -> bool:
+        run_cycle(force=True)
+        return DAG.objects.filter(pk__in=[dag.pk for dag in dags], status=DAGStatus.RUNNING).count() == len(dags)
+
+    wait_for(all_run)
+    return dags
+
+
+def _make_noop(dag: Any, base: Path, number: int, size: Mapping[str, int]) -> None:
+    directory = Path(dag.submit_dir)
+    outer = Path(dag.dag_file_path)
+    interval = size["ACTIVE"] / size["RATE"]
+    times = {"interval": f"{interval:.3f}", "first": f"{interval * (number + 1) / size['ACTIVE']:.3f}"}
+    script = directory / "wait.sh"
+    script.write_text(WAIT.format(go=base / "go", gate=base / "gate", **times))
+    script.chmod(0o755)
+    (directory / "noop.sub").write_text(NOOP)
+    lines = [line for line in outer.read_text().splitlines() if not line.startswith(NOT_OURS)]
+    for place in sorted(directory.glob("mg_*")):
+        lines += [f"JOB {place.name} noop.sub NOOP", f"SCRIPT PRE {place.name} {script} {place.name}"]
+    outer.write_text("\n".join(lines) + "\n")
+    with (directory / "dagman.config").open("a") as config:
+        config.write("DAGMAN_MAX_PRE_SCRIPTS = 1\n")
+
+
+def _submit(dag: Any, schedd: Any) -> str:
+    from wms2.adapters import factory
+
+    stamps = {"WMS2_Instance": dag.instance, "WMS2_Request": dag.workflow.request_id, "WMS2_DagID": str(dag.pk), "WMS2_Fence": 1}
+    condor = factory.htcondor(schedd.name, schedd.collector)
+    return str(condor.submit_dag(Path(dag.submit_dir), Path(dag.dag_file_path).name, stamps, 1000))
+
+
+# --- nothing happens -----------------------------------------------------------------------------------------------------
+
+
+def _idle() -> None:
+    """Polls and cycles of this process, its session and its children, which ask the schedds."""
+    from requests_app.lifecycle.cycle import run_cycle
+    from requests_app.lifecycle.evaluator import evaluate_due
+
+    for _ in range(3):
+        run_cycle(force=True)
+        while evaluate_due(seconds=600):
+            pass
+    for name, force in (("a poll", False), ("a cycle, poll included", True)):
+        found = []
+        for _ in range(TURNS):
+            children = cpu_of(descendants(os.getpid()))
+            with costs() as cost:
+                run_cycle(force=force)
+            found.append((cost.seconds, cpu_of(descendants(os.getpid())) - children, cost.statements))
+        own, theirs, statements = (median(column) for column in zip(*found, strict=True))
+        spent = f"{own * 1000:.0f} ms, its children {theirs * 1000:.0f} ms, {statements} statements"
+        print(f"{name} in which nothing changed: {spent}", flush=True)
+
+
+def cpu_of(processes: Sequence[Process]) -> float:
+    """CPU seconds."""
+    return sum(process.cpu_seconds for process in processes)
+
+
+# --- units end -----------------------------------------------------------------------------------------------------------
+
+
+def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) -> None:
+    from wms2.celery import app
+
+    port = api_load._free_port()
+    metrics = f"{os.environ['WMS2_STATE_DIR']}/bench-metrics"
+    settings = {"PORT": str(port), "WMS2_METRICS_ROOT": metrics, "WMS2_LOG_LEVEL": "WARNING"}
+    os.environ |= settings
+    app.control.purge()
+    paths, login = api_load._paths(), {"Authorization": f"Token {token}", "Cookie": api_load._cookie()}
+    with ExitStack() as stack, ThreadPoolExecutor(1) as client:
+        for name in ("web", "verbs", "ticker", "beat"):
+            stack.enter_context(api_load._process(name, settings))
+        stack.enter_context(_worker(settings))
+        api_load._wait_for(port)
+        time.sleep(15)
+        before, begun = _cpu(), time.time()
+        (base / "go").touch()
+        os.close(os.open(base / "gate", os.O_WRONLY))
+        answers = client.submit(_ask, port, login, paths, float(size["SECONDS"]))
+        admitted = _admit_while(answers, size)
+        used = {name: seconds - before[name] for name, seconds in _cpu().items()}
+        passed = time.time() - begun
+        load = os.getloadavg()[0]
+        _told(dags)
+    late = _late(dags)
+    cuts = quantiles(late, n=100, method="inclusive")
+    print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; from a unit's end to its account:")
+    print(f"  p50 {cuts[49]:.1f} s, p95 {cuts[94]:.1f} s, p99 {cuts[98]:.1f} s, longest {max(late):.1f} s")
+    each = ", ".join(f"{name} {1000 * seconds / len(late):.1f}" for name, seconds in used.items())
+    print(f"  ms of CPU a unit, all that they did: {each}; cores in all {sum(used.values()) / passed:.2f}")
+    print(f"  admitted meanwhile: {len(admitted)}, ACTIVE after {', '.join(f'{seconds:.0f}' for seconds in admitted.values())} s")
+    bare = answers.result()[api_load.BARE]
+    for name, these in answers.result().items():
+        cells = [f"{q * 1000:7.1f} ms {q / b:5.1f}x" for q, b in zip(_two(these), _two(bare), strict=True)]
+        print(f"  {name:24} n {len(these):4}  p50 {cells[0]}  p99 {cells[1]}")
+
+
+def _two(values: Sequence[float]) -> tuple[float, float]:
+    cuts = quantiles(values, n=100, method="inclusive")
+    return cuts[49], cuts[98]
+
+
+@contextmanager
+def _worker(settings: Mapping[str, str]) -> Iterator[None]:
+    metrics = Path(settings["WMS2_METRICS_ROOT"]) / "worker"
+    metrics.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **settings, "PROMETHEUS_MULTIPROC_DIR": str(metrics), "DJANGO_SETTINGS_MODULE": "wms2.settings"}
+    with (Path(os.environ["WMS2_STATE_DIR"]) / "logs/bench-worker.log").open("ab") as log:
+        child = subprocess.Popen([sys.executable, "-m", "bench.engine_live", "worker"], env=environment, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+def worker() -> None:
+    """The worker, with effects that call nobody."""
+    import django
+
+    django.setup()
+    from outputs_app.effects import HANDLERS, Handler
+    from outputs_app.models import EffectKind
+    from wms2.celery import app
+
+    HANDLERS.update(dict.fromkeys(EffectKind.values, Handler(lambda effect: {}, lambda effect, result: None)))
+    app.worker_main(["worker", "-E", "-Q", "celery,effects", "-c", "2", "--loglevel", "WARNING"])
+
+
+def _cpu() -> dict[str, float]:
+    """Seconds so far of the processes below this one, by kind, and of the database."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        backend = cursor.fetchone()[0]
+    postmaster = int(Path(f"/proc/{backend}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    found = {"database": cpu_of(descendants(postmaster)), "web": 0.0, "worker": 0.0, "ticker, beat, verbs": 0.0}
+    for process in descendants(os.getpid()):
+        command = ""
+        with suppress(OSError):  # it has ended meanwhile
+            command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        kind = "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs"
+        if not process.name.startswith("condor"):
+            found[kind] += process.cpu_seconds
+    return found
+
+
+def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
+    """Seconds of each answer, one question after the other."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    found: dict[str, list[float]] = {name: [] for name in paths}
+    ends_at, turn = time.monotonic() + seconds, 0
+    while time.monotonic() < ends_at:
+        turn += 1
+        for name, choices in paths.items():
+            time.sleep(PAUSE_SECONDS)
+            found[name].append(api_load._get(connection, choices[turn % len(choices)], login)[1])
+    return found
+
+
+def _admit_while(answers: Future[Any], size: Mapping[str, int]) -> dict[Any, float]:
+    """So many an hour; when each was, and 0.0 for how long it takes."""
+    from requests_app.models import Limit, Request, RequestStatus
+    from tests.support.rows import generation_spec, output_spec, request_row, workflow_row
+    from wms2.wakes import wake
+
+    admitted: dict[Any, float] = {}
+    begun = time.monotonic()
+    while not answers.done():
+        if time.monotonic() - begun >= len(admitted) * 3600 / size["ADMITTED"]:
+            tag = uuid.uuid4().hex[:8]
+            request = request_row(RequestStatus.QUEUED, request_name=f"bench_admitted_{tag}", priority=900_000)
+            workflow_row(request, generation_spec(request.request_name, outputs=(output_spec(tag),), events=100_000))
+            Limit.objects.filter(name="max_active_dags").update(value=size["ACTIVE"] + len(admitted) + 1)
+            wake([request.pk], "bench")
+            admitted[request.pk] = 0.0
+        time.sleep(1)
+        for pk in [pk for pk, seconds in admitted.items() if not seconds]:
+            row = Request.objects.get(pk=pk)
+            if row.status == RequestStatus.ACTIVE:
+                admitted[pk] = (row.status_since - row.created_at).total_seconds()
+    return admitted
+
+
+def _told(dags: Sequence[Any]) -> None:
+    """Wait until what has ended is accounted; each DAG has a last unit that is waited for in vain."""
+    from dags_app.models import WorkUnit, WorkUnitState
+
+    ended = {str(path.parent) for dag in dags for path in Path(dag.submit_dir).glob("mg_*/ended")}
+    rows = WorkUnit.objects.filter(dag__in=[dag.pk for dag in dags], state=WorkUnitState.DONE)
+    wait_for(lambda: rows.count() >= len(ended), 120)
+
+
+def _late(dags: Sequence[Any]) -> list[float]:
+    """Seconds from the end of each unit to its account."""
+    from dags_app.models import WorkUnit, WorkUnitState
+
+    late = []
+    for unit in WorkUnit.objects.select_related("dag").filter(dag__in=[dag.pk for dag in dags], state=WorkUnitState.DONE):
+        ended = float(Path(unit.dag.submit_dir, unit.name, "ended").read_text())
+        if unit.done_at is not None:
+            late.append(unit.done_at.timestamp() - ended)
+    return late
+
+
+if __name__ == "__main__":
+    worker() if sys.argv[1:] == ["worker"] else main()

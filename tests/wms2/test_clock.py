@@ -1,0 +1,46 @@
+"""The database's clock, asked once a second at most."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from wms2 import clock
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> None:
+    clock._answers.clear()
+
+
+def test_it_goes_on_between_two_questions(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        first = clock.now()
+        time.sleep(0.01)
+        later = clock.now()
+    assert 0.01 <= (later - first).total_seconds() < 1
+
+
+def test_it_is_asked_again_after_a_second(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
+    clock.now()
+    elapsed = clock._elapsed
+    monkeypatch.setattr(clock, "_elapsed", lambda: elapsed() + 1)
+    with django_assert_num_queries(1):
+        clock.now()
+
+
+def test_an_answer_that_took_long_is_not_counted_on(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
+    monkeypatch.setattr(clock, "_QUICK_SECONDS", 0.0)
+    with django_assert_num_queries(2):
+        clock.now()
+        clock.now()
+
+
+def test_the_skew_is_measured_anew(django_assert_num_queries: Any) -> None:
+    clock.now()
+    with django_assert_num_queries(1):
+        clock.skew_seconds()
