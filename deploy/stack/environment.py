@@ -95,7 +95,7 @@ def contract(
         "WMS2_COOLOFF_BASE_SECONDS": "5",
         "WMS2_EFFECT_BACKOFF_SECONDS": "2,5,10,30,60",
         "WMS2_RETRY_AFTER_FAILURE_SECONDS": "5",
-        "WMS2_WORK_UNITS_PER_ROUND": "2",  # so that small adaptive requests have several rounds
+        "WMS2_WORK_UNITS_PER_ROUND": "1",  # so that a small adaptive request has several rounds
         "DJANGO_SETTINGS_MODULE": "wms2.settings",
     }
 

@@ -273,6 +273,13 @@ def test_memory_given_by_a_macro_of_the_node_is_understood(dag: Dag) -> None:
     assert (place / "memory.inc").read_text() == "MEMORY_proc_000000 = 5700\n"
 
 
+def test_memory_that_a_submission_of_the_dag_brought_is_understood(dag: Dag) -> None:
+    (dag.root / "proc.sub").write_text("request_cpus = 2\nrequest_memory = $(MEMORY_$(JOB):$(TASK_1_MEMORY_MB))\n")
+    (dag.root / "sizes.inc").write_text("TASK_1_MEMORY_MB = 3800\nTASK_2_MEMORY_MB = 1\n")
+    assert dag.fails(50660) == [1]
+    assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 5700\n"
+
+
 EVENT = "{number:03d} ({cluster}.000.000) 2026-11-21 10:00:{second:02d} {title}\n{body}...\n"
 
 
