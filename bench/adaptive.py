@@ -3,14 +3,15 @@
 ``make bench ARGS=adaptive`` runs four requests side by side: one whose steps leave cores idle, one hungry for memory that leaks,
 one behind a filter of 1e-3, one with good hints. Jobs are real HTCondor jobs with the simulated cmsRun, by its simulated clock:
 eight hours take no time. ``--profile FILE`` names others, as JSON in the form of ``PROFILES``: what the request says, and the
-truth of each step in the words of ``deploy/simulators/worker/profile.py``, which WMS2 never sees. ``BENCH_ROUNDS`` (4) and
-``BENCH_UNITS``, the work units of each round after the first (2), make it larger.
+truth of each step (at most three) in the words of ``deploy/simulators/worker/profile.py``, which WMS2 never sees; a file of that
+module's own form is one request. ``BENCH_ROUNDS`` (4) and ``BENCH_UNITS``, work units of later rounds (2), make it larger.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -102,8 +103,7 @@ def main() -> None:
     from requests_app.services import request_hold
     from wms2.conf import conf
 
-    file = os.environ.get("BENCH_PROFILE")
-    profiles: dict[str, dict[str, Any]] = json.loads(Path(file).read_text()) if file else PROFILES
+    profiles = _profiles(os.environ.get("BENCH_PROFILE"))
     rounds = int(os.environ.get("BENCH_ROUNDS") or 4)
     _tell_truth(profiles)
     requests = {name: _start(name, profile["request"], len(profile["steps"])) for name, profile in profiles.items()}
@@ -119,6 +119,17 @@ def main() -> None:
     print("good enough" if all(good) else "NOT good enough")
 
 
+def _profiles(file: str | None) -> dict[str, dict[str, Any]]:
+    """Those of a file; one that is the simulator's own, truths by names of steps, is one request with hints of no value."""
+    if not file:
+        return PROFILES
+    given: dict[str, dict[str, Any]] = json.loads(Path(file).read_text())
+    if all("steps" in profile for profile in given.values()):
+        return given
+    truths = [truth for name, truth in given.items() if name != "*"] or [given["*"]]
+    return {Path(file).stem: {"request": PROFILES["inefficient"]["request"], "steps": truths}}
+
+
 def _tell_truth(profiles: Mapping[str, Mapping[str, Any]]) -> None:
     """To the simulated cmsRun of the pool's worker nodes, by the names of steps."""
     programs = Path(os.environ["WMS2_STATE_DIR"]) / "worker/bin"
@@ -129,7 +140,7 @@ def _tell_truth(profiles: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _step(name: str, number: int) -> str:
-    return f"{name.title().replace(' ', '')}{number}"
+    return re.sub("[^A-Za-z0-9]", "", name.title()) + str(number)
 
 
 def _start(name: str, says: Mapping[str, Any], steps: int) -> Any:
