@@ -17,7 +17,7 @@ from deploy.stack.identity import Identity, write_private
 from deploy.stack.paths import ENV_FILE, KINDS
 
 # Passed on from the caller: how the network and pip are used, language, time zone, and every WMS2 setting.
-PASSED_PREFIXES = ("WMS2_", "PIP_", "SSL_CERT_")
+PASSED_PREFIXES = ("WMS2_", "BENCH_", "PIP_", "SSL_CERT_")
 PASSED = frozenset({
     "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
