@@ -241,6 +241,7 @@ def test_a_failed_request_fails_its_open_blocks_and_lists_what_is_registered(wor
     statuses = set(ProcessingBlock.objects.filter(workflow=request.workflow).values_list("status", flat=True))
     assert statuses == {BlockStatus.FAILED}
     for _ in range(3):
+        world.clock.advance(conf().effect_gather_seconds)  # what is registered meanwhile has it written again
         world.cycle()
     path = conf().state_dir / "invalidations" / f"{request.request_name}.json"
     manifest = json.loads(path.read_text())
@@ -392,7 +393,9 @@ def test_only_outputs_nobody_needs_are_invalidated_and_what_is_pending_is_regist
 def test_an_invalidation_that_is_asked_for_twice_is_done_once_and_after_its_manifest(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
-    for _ in range(4):
+    world.cycle()
+    world.clock.advance(conf().effect_gather_seconds)
+    for _ in range(3):
         world.cycle()
     assert world.rucio.rules
     request_fail(request=fresh(request), **BY)
