@@ -26,7 +26,7 @@ from typing import Any
 
 from bench import accounting, api_load
 from bench.costs import costs
-from bench.dag_shapes import Process, Running, descendants, running_pool, wait_for
+from bench.dag_shapes import TICKS, Process, Running, descendants, running_pool, wait_for
 from deploy.htcondor.pool import DOMAIN
 
 SIZES = {
@@ -301,7 +301,13 @@ def _cpu() -> dict[str, float]:
         cursor.execute("SELECT pg_backend_pid()")
         backend = cursor.fetchone()[0]
     postmaster = int(Path(f"/proc/{backend}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    found = {"database": cpu_of(descendants(postmaster)), "web": 0.0, "worker": 0.0, "ticker, beat, verbs": 0.0}
+    gone = Path(f"/proc/{postmaster}/stat").read_text().rsplit(")", 1)[1].split()[13:15]  # backends that have ended
+    found = {
+        "database": cpu_of(descendants(postmaster)) + sum(map(int, gone)) / TICKS,
+        "web": 0.0,
+        "worker": 0.0,
+        "ticker, beat, verbs": 0.0,
+    }
     for process in descendants(os.getpid()):
         command = ""
         with suppress(OSError):  # it has ended meanwhile

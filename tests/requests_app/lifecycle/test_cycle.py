@@ -80,7 +80,7 @@ def test_a_sweep_has_looked_at_what_nothing_wakes_and_lets_alone_what_will_be_lo
 def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(evaluator.log, "error", lambda event, **_: told.append(event))
-    request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
+    request = lease_row(S.SUBMITTED, due_at=timezone.now() - timedelta(seconds=1), sweep=True)
     Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get(pk=request.pk).status == S.HELD
@@ -88,7 +88,7 @@ def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, 
     assert "status held" in lease.found
     assert not [event for event in told if "forgotten" in event], "the schedd's answer may be on its way"
 
-    EvaluationLease.objects.update(due_at=timezone.now())
+    EvaluationLease.objects.update(due_at=timezone.now() - timedelta(seconds=1))
     if explained:
         wake([request.pk], "DAG observed")
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, 
 
 
 def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = lease_row(S.SUBMITTED, due_at=timezone.now(), sweep=True)
+    request = lease_row(S.SUBMITTED, due_at=timezone.now() - timedelta(seconds=1), sweep=True)
     Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
     wake([request.pk], "test")
     evaluator.evaluate_one(request.pk)

@@ -240,8 +240,8 @@ def test_a_failed_request_fails_its_open_blocks_and_lists_what_is_registered(wor
     assert fresh(request).status == S.FAILED
     statuses = set(ProcessingBlock.objects.filter(workflow=request.workflow).values_list("status", flat=True))
     assert statuses == {BlockStatus.FAILED}
-    for _ in range(3):
-        world.clock.advance(conf().effect_gather_seconds)  # what is registered meanwhile has it written again
+    for _ in range(4):
+        world.clock.advance(2 * conf().effect_gather_seconds)  # what is registered meanwhile has it written again
         world.cycle()
     path = conf().state_dir / "invalidations" / f"{request.request_name}.json"
     manifest = json.loads(path.read_text())
