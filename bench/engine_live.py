@@ -302,6 +302,7 @@ def _cpu() -> dict[str, float]:
         backend = cursor.fetchone()[0]
     postmaster = int(Path(f"/proc/{backend}/stat").read_text().rsplit(")", 1)[1].split()[1])
     gone = Path(f"/proc/{postmaster}/stat").read_text().rsplit(")", 1)[1].split()[13:15]  # backends that have ended
+    database = cpu_of(descendants(postmaster)) + sum(map(int, gone)) / TICKS
     found = {
         "database": cpu_of(descendants(postmaster)) + sum(map(int, gone)) / TICKS,
         "web": 0.0,
