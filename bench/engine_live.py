@@ -304,7 +304,7 @@ def _cpu() -> dict[str, float]:
     gone = Path(f"/proc/{postmaster}/stat").read_text().rsplit(")", 1)[1].split()[13:15]  # backends that have ended
     database = cpu_of(descendants(postmaster)) + sum(map(int, gone)) / TICKS
     found = {
-        "database": cpu_of(descendants(postmaster)) + sum(map(int, gone)) / TICKS,
+        "database": database,
         "web": 0.0,
         "worker": 0.0,
         "ticker, beat, verbs": 0.0,
