@@ -56,7 +56,8 @@ def before_anything_runs(world: World) -> None:
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
-    said(world, "note", kept)
+    for word in ("note", "pin", "unpin", "adaptive", "not adaptive"):
+        said(world, word, kept)
 
 
 def while_planning(world: World) -> None:
