@@ -82,8 +82,8 @@ class Row:
     bounds: Mapping[str, str]
 
     def memory_fits(self) -> bool:
-        """At most 25 % above the measured p95, and not below; or at a bound that was told."""
-        return "memory_mb" in self.bounds or self.p95_mb <= self.asked_mb <= 1.25 * self.p95_mb
+        """At most 25 % above the measured p95, and not below; or at the window's floor."""
+        return self.bounds.get("memory_mb") == "default_memory_per_core_mb" or self.p95_mb <= self.asked_mb <= 1.25 * self.p95_mb
 
     def time_fits(self, target: float) -> bool:
         """Within 20 %."""

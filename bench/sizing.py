@@ -22,6 +22,8 @@ from tests.support.planning import generation_workflow, output, step
 LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000, max_wall_seconds=48 * 3600)
 ROUNDS = 5
 REQUESTS = 1000
+#: Share of requests that may miss a target from round 2 on.
+MOST_MISSES = 0.05
 MODULE = "RAWoutput"
 #: Jobs of a round that are simulated: of the first a unit of eight, of later ones at most these.
 JOBS = 250
@@ -263,7 +265,7 @@ def verdicts(courses: Sequence[Course]) -> list[Verdict]:
     for index in range(len(courses[0].rounds)):
         rounds = [course.rounds[index] for course in courses]
         free = [done for done in rounds if not bounded(done, "memory_mb")]
-        timed = [done for done in rounds if not bounded(done, "events_per")]
+        timed = [done for done in rounds if not bounded(done, "events_per_job")]
         sized = [done for done in rounds if not bounded(done, "jobs_per_work_unit")]
         found.append(
             Verdict(
@@ -308,8 +310,8 @@ def _share(yes: Iterable[bool]) -> float:
 
 def courses_of(number: int, seed: int = 1) -> list[Course]:
     """Random requests with their rounds, always the same."""
-    rng = random.Random(seed)  # noqa: S311 - the same requests each time
-    return [run_course(random_request(rng), rng) for _ in range(number)]
+    streams = [random.Random(f"{seed}:{each}") for each in range(number)]  # noqa: S311 - the same requests each time
+    return [run_course(random_request(rng), rng) for rng in streams]
 
 
 def main() -> None:
@@ -327,5 +329,8 @@ def main() -> None:
         print("  ".join(f"{cell:>{max(len(head), 6)}}" for head, cell in zip(heads, shown, strict=True)))
     broken = [each for course in courses for each in course.outside]
     print(f"decisions outside their bounds: {len(broken)} {broken[:3]}")
-    good = not broken and max(row.wasteful_again for row in table[2:]) <= 0.05 and max(row.slower for row in table) <= 0.01
-    print("good enough" if good else "NOT good enough")
+    judged = ("wasteful", "too_small", "off_time", "off_size", "swung")
+    worst = {name: max(getattr(row, name) for row in table[2:]) for name in judged}
+    misses = [f"{name} {share:.1%}" for name, share in worst.items() if share > MOST_MISSES]
+    good = not broken and not misses and max(row.slower for row in table) <= 0.01
+    print("good enough" if good else f"NOT good enough: {', '.join(misses) or 'see above'}")

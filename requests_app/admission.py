@@ -217,24 +217,26 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
     limits = _Limits.now()
     share = share_of(limits.idle_jobs, _running(limits, apart_from=request), sharers=max(slots_used(), 1))
     wanted = _Wanted.of(request, dag, limits, share)
-    return _place(dag_to_rescue(request), _Room.now(apart_from=request), wanted, reserved=reserved)
+    promised = request.reserved_slots if reserved is not None else 0
+    return _place(dag_to_rescue(request), _Room.now(apart_from=request), wanted, reserved=reserved, promised=promised)
 
 
-def _place(rescued: DAG | None, room: _Room, wanted: _Wanted, *, reserved: int | None) -> Decision:
+def _place(rescued: DAG | None, room: _Room, wanted: _Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
     """A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is
-    one. Where not all units that are wanted have room, at least half must.
+    one. Where not all units that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
     """
     share = wanted.share
     if share.spent:
         return Decision(None, f"the idle-job budget: {share.taken} of {share.budget} jobs wait for a slot, or soon will")
-    decision = _placed(rescued, room, wanted, reserved)
+    decision = _placed(rescued, room, wanted, reserved, promised)
     if decision.schedd is None:
         return decision
     return replace(decision, placement=(decision.placement or {}) | wanted.evidence, throttles=wanted.throttles)
 
 
-def _placed(rescued: DAG | None, room: _Room, wanted: _Wanted, reserved: int | None) -> Decision:
-    needed = _Needed(1 + math.ceil(wanted.units / 2), 1 + wanted.units)
+def _placed(rescued: DAG | None, room: _Room, wanted: _Wanted, reserved: int | None, promised: int) -> Decision:
+    half = 1 + math.ceil(wanted.units / 2)
+    needed = _Needed(min(half, promised or half), 1 + wanted.units)
     if rescued is None or rescued.schedd is None:
         return _emptiest(room, room.schedds, needed, reserved)
     schedd = rescued.schedd

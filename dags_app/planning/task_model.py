@@ -32,7 +32,11 @@ class JobEvents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskModel:
-    """A task with what is known of its steps. ``most_events``: more than that no job of it can get."""
+    """A task with what is known of its steps.
+
+    ``most_events``: more than that no job of it can get; ``most_to_merge``: so many fill a merged file of a kept output, and what
+    one job writes is never divided.
+    """
 
     spec: TaskSpec
     steps: tuple[StepSpec, ...]
@@ -40,6 +44,7 @@ class TaskModel:
     limits: SizingLimits
     pins: Pins
     most_events: float
+    most_to_merge: float
     as_long_as_before: bool = False  # a rescue: its jobs are cut already
 
     @property
@@ -89,8 +94,8 @@ class TaskModel:
         seconds = sum(self.seconds(layouts, cores).values())
         most = self.most(self.slow_seconds(layouts, cores))
         pinned = self.pins.events_per_job if self.spec.number == FIRST_TASK else None
-        goal = min((pinned or self.limits.target_wall_seconds / seconds, ""), most)
-        return JobEvents(*goal, *most, seconds)
+        wanted = min((self.limits.target_wall_seconds / seconds, ""), (self.most_to_merge, "max_merge_bytes"))
+        return JobEvents(*min((pinned, "") if pinned else wanted, most), *most, seconds)
 
     def events_per(self, what: str) -> float:
         """Events of each piece that a splitting counts by ``what``; 0 when that is not known."""
@@ -158,6 +163,13 @@ def task_models(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: 
             limits,
             pins,
             workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf,
+            _most_to_merge(workflow, {name: known[name] for name in task.steps if name in known}),
         )
         for task in workflow.tasks or (whole,)
     ]
+
+
+def _most_to_merge(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> float:
+    kept = [known[output.step].bytes_per_event(output.module) for output in workflow.outputs if output.step in known]
+    largest = max(kept, default=0.0)
+    return workflow.max_merge_bytes / largest if largest > 0 else inf

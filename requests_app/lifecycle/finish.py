@@ -268,7 +268,8 @@ def handle_partial(evaluation: Evaluation) -> None:
         "max_rescues": most,
     }
     evidence["failures"] = summary
-    if total and failed / total >= threshold:
+    few = evaluation.request.adaptive and total * threshold < 1  # each unit of such a round is above the threshold
+    if total and failed / total >= threshold and not (few and not rescues):
         why = _with(f"{failed} of {total} work units failed, the threshold is {threshold:.0%}", summary)
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.THRESHOLD, why))
     elif rescues >= most:

@@ -40,6 +40,8 @@ def ledger_kept(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
     """
     basis = _basis(request, workflow, unit_counts([workflow.pk])[workflow.pk])
     kept = _kept(workflow, basis)
+    if kept.violation:  # maybe of a page that was reading while a round was recorded: only a count of now decides
+        kept = _count(workflow, basis)
     if kept.violation:
         raise LedgerViolation(kept.violation)
     return Ledger(**kept.numbers, by_lumi=spec_of(workflow).splitting.algorithm.by_lumi), kept.basis == basis

@@ -275,7 +275,7 @@ def test_effects_of_many_blocks_are_claimed_by_as_many_statements_as_one(block, 
             effect(other_block(block, 10 * count + index), f"{count}:{index}")
         with CaptureQueriesContext(connection) as captured:
             assert len(executor.effects_claim(owner="one", most=10)) == count
-        numbers.append(len(captured))
+        numbers.append(sum("clock_timestamp" not in query["sql"] for query in captured))  # asked once a second at most
     assert numbers[0] == numbers[1]
 
 

@@ -286,6 +286,18 @@ def test_the_jobs_that_were_planned_settle_how_many_units_run_at_once() -> None:
     assert request.reserved_slots == 1 + 20, "the next round is taken to be like the one before"
 
 
+def test_slots_that_were_promised_at_admission_are_enough_when_the_plan_could_use_more() -> None:
+    limit("dag_max_merge_groups", 100)
+    schedd = schedd_row(max_dagman_slots=40)
+    request = request_row(PLANNING, reserved_schedd=schedd, reserved_slots=26)
+    dag = dag_row(workflow_row(request), DAGStatus.READY, total_work_units=100, node_counts={"Processing": 800}, merge_groups=100)
+    decision = schedd_for(request, dag)
+    assert (decision.schedd, decision.slots) == (schedd, 40), "half of a hundred units have no room"
+    Request.objects.filter(pk=request.pk).update(reserved_slots=0, reserved_schedd=None)
+    request.refresh_from_db()
+    assert schedd_for(request, dag).schedd is None
+
+
 def test_an_operators_limits_of_categories_bound_the_units_at_once() -> None:
     schedd_row(max_dagman_slots=1000)
     request = request_row(QUEUED, overrides={"max_merge": 7})

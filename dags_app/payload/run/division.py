@@ -123,15 +123,18 @@ def _of_files(files: Sequence[InputFile], wanted: int) -> list[tuple[InputFile, 
 
 
 def _of_sources(files: tuple[GatheredFile, ...], wanted: int) -> list[tuple[GatheredFile, ...]]:
-    """As many files as processes: one each. Else by events, unless a lumi could be lost where a file is cut; then by lumis."""
+    """As many files as processes: one each. Else by events, unless a lumi could be lost where a file is cut; then by lumis.
+
+    Inside a range of events that may hold such a lumi nothing is cut.
+    """
     if len(files) == wanted and all(file.part is None for file in files):
         return [(file,) for file in files]
     held = [_held(file) for file in files]
     ranges = any(file.part is not None and file.part.first_event is not None for file in files)
-    by_lumi = not ranges and (
-        any(file.part is not None for file in files)
-        or any(not events for file in files for lumis in file.lumis.values() for events in lumis.values())
-    )
+    empty = any(not events for file in files for lumis in file.lumis.values() for events in lumis.values())
+    if ranges and empty:
+        return [files]
+    by_lumi = not ranges and (empty or any(file.part is not None for file in files))
     found = []
     for number in range(wanted):
         parts = parts_of(held, number, wanted, by_lumi=by_lumi)

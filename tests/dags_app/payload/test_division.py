@@ -152,6 +152,22 @@ def test_shares_of_several_files_are_divided_again(
     assert sorted(rows) == [(s.lfn, n) for s in sources for n in range(s.events)]
 
 
+@given(FILES, st.booleans(), st.integers(1, 4), MANY)
+def test_dividing_a_share_loses_no_lumi_that_the_share_has(
+    files: list[tuple[list[int], set[int]]], known: bool, shares: int, processes: int
+) -> None:
+    sources = made(files, known)
+    held = [Held(source.events, source.lumis) for source in sources]
+    for number in range(shares):
+        parts = parts_of(held, number, shares, by_lumi=False)
+        mine = in_order(
+            replace(f, part=part) for f, part in zip(sources, parts, strict=True) if part is None or not part.is_empty
+        )
+        if mine:
+            works = divided(Work(JOB, mine), processes).works
+            assert {pair for work in works for pair in read(files, work.sources)[1]} == read(files, mine)[1]
+
+
 @pytest.mark.parametrize(
     ("run", "granted", "fit", "why"),
     [

@@ -214,12 +214,21 @@ def test_a_leak_beyond_the_window_shortens_jobs() -> None:
 
 def test_a_lumi_keeps_the_events_that_the_request_meant_behind_its_filter() -> None:
     workflow = one_step(passes=0.1, events_per_lumi=100)  # 10 in a lumi
-    sizing = size_round(workflow, [measured(seconds=1, events=28_800, passes=0.01)], LIMITS)
+    sizing = size_round(workflow, [measured(seconds=1, events=28_800, passes=0.01, event_bytes=10_000)], LIMITS)
     assert sizing.workflow.steps[0].filter_efficiency == 0.01
     made = sizing.workflow.generation
     assert made is not None and (made.events_per_lumi, made.events_per_job) == (1000, 29_000)
     slow = size_round(workflow, [measured(seconds=100, events=288, passes=0.01, jobs=100)], LIMITS).workflow.generation
     assert slow is not None and slow.events_per_lumi == slow.events_per_job == 288  # one lumi a job
+
+
+def test_a_job_writes_no_more_of_a_kept_output_than_a_merged_file_holds_unless_pinned() -> None:
+    workflow, rows = one_step(), [measured(seconds=1, events=28_800, event_bytes=1_000_000)]
+    sizing = size_round(workflow, rows, LIMITS)
+    assert events_of(sizing) * 1_000_000 == pytest.approx(workflow.max_merge_bytes, rel=0.02)  # whole lumis
+    (told,) = (each for each in sizing.decisions if each.what == "events_per_job")
+    assert (told.bound, sizing.jobs_per_work_unit) == ("max_merge_bytes", 1)
+    assert events_of(size_round(workflow, rows, LIMITS, Pins(events_per_job=10_000))) == 10_000
 
 
 def test_too_few_filtered_events_say_nothing_of_the_filter() -> None:
@@ -440,7 +449,8 @@ def test_rounds_settle_and_do_not_swing(steps: list[simulation.StepTruth], cores
         if (last.cores, last.layouts) != (before.cores, before.layouts):
             assert last.throughput > 0.97 * before.throughput  # found later, but better
         elif not simulation.bounded(last, "events_per_job: memory"):
-            assert last.memory_mb == pytest.approx(before.memory_mb, rel=0.1)
+            nearer = abs(last.memory_mb - 1.2 * last.used_mb) <= abs(before.memory_mb - 1.2 * last.used_mb)
+            assert nearer or last.memory_mb == pytest.approx(before.memory_mb, rel=0.1)
             assert last.wall_seconds == pytest.approx(before.wall_seconds, rel=0.1)
 
 

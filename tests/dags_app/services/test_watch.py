@@ -79,7 +79,8 @@ def test_where_nothing_has_changed_no_dag_is_written_and_many_cost_as_many_state
             connection,
         ) as captured:
             hear(where, *(ad(dag, counted_at_seconds=2) for dag in dags))
-        statements.append([query["sql"] for query in captured])
+        asked = [query["sql"] for query in captured]
+        statements.append([sql for sql in asked if "clock_timestamp" not in sql])  # once a second at most
     assert len(statements[0]) == len(statements[1]) < 14
     assert not [sql for sql in statements[0] if 'UPDATE "dags"' in sql or "UPDATE dags" in sql]
     assert woken() == set()

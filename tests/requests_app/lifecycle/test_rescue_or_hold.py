@@ -91,6 +91,22 @@ def test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_i
         assert chain(request)[-1].kind == DAGKind.FAILURE_RESCUE
 
 
+def test_one_unit_of_a_small_adaptive_round_is_rescued_before_it_holds_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few units each is above the threshold, and a first round has one."""
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.1", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    request, job = started(world)
+    Request.objects.filter(pk=request.pk).update(adaptive=True)
+    end_with_failures(world, job, 1)
+    assert status(request) is S.ACTIVE
+    assert chain(request)[-1].kind == DAGKind.FAILURE_RESCUE
+    end_with_failures(world, world.job_of(request), 1)
+    assert status(request) is S.HELD
+    request.refresh_from_db()
+    assert request.hold_code == HoldCode.THRESHOLD
+
+
 def test_what_a_rescue_has_brought_to_its_end_does_not_count_as_failed_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from dags_app.counts import unit_counts
-from dags_app.models import DAGStatus, WorkUnit, WorkUnitState
+from dags_app.models import DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from requests_app.models import InputFile, KeptAccount, Request, RequestStatus, Workflow
 from requests_app.selectors import account
 from requests_app.selectors.account import account_of, kept_seconds
@@ -113,3 +113,21 @@ def test_an_evaluation_knows_whether_the_account_is_that_of_this_moment(
     unit_row(dag_row(workflow, DAGStatus.COMPLETED), 0)
     assert kept() == (3200, False)
     assert len(counts) == 1
+
+
+def test_an_evaluation_does_not_go_by_a_violation_that_a_page_has_seen_while_a_round_was_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workflow = row(S.ACTIVE)
+    monkeypatch.setattr(account, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
+    before = Workflow.objects.get(pk=workflow.pk)
+    Workflow.objects.filter(pk=workflow.pk).update(next_first_event=101)
+    unit = unit_row(dag_row(workflow, DAGStatus.RUNNING), 0)
+    WorkUnitClaim.objects.create(
+        unit=unit, kind=WorkUnitClaim.KIND_GENERATED, scope=workflow.number, run=1, first=1, last=100, events=100, live=True
+    )
+    assert account_of(before.request, before, unit_counts([workflow.pk])[workflow.pk]).violation, "of two moments"
+    now = Workflow.objects.get(pk=workflow.pk)
+    ledger, present = account.ledger_kept(now.request, now)
+    assert (ledger.planned_events, present) == (100, True)

@@ -100,7 +100,7 @@ def test_the_number_of_statements_does_not_grow_with_the_units() -> None:
         with CaptureQueriesContext(connection) as captured:
             assert account_for(dag) == units
         assert_accounted(dag, units=units)
-        numbers.append(len(captured))
+        numbers.append(sum("clock_timestamp" not in query["sql"] for query in captured))  # asked once a second at most
     assert numbers[1] == numbers[2]
 
 
