@@ -95,7 +95,8 @@ class TaskModel:
         most = self.most(self.slow_seconds(layouts, cores))
         pinned = self.pins.events_per_job if self.spec.number == FIRST_TASK else None
         wanted = min((self.limits.target_wall_seconds / seconds, ""), (self.most_to_merge, "max_merge_bytes"))
-        return JobEvents(*min((pinned, "") if pinned else wanted, most), *most, seconds)
+        goal, bound = min((pinned, "") if pinned else wanted, most)
+        return JobEvents(goal, bound, *most, seconds)
 
     def events_per(self, what: str) -> float:
         """Events of each piece that a splitting counts by ``what``; 0 when that is not known."""

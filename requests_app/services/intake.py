@@ -12,10 +12,11 @@ from django.db import IntegrityError, transaction
 from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
+from requests_app.limits import limit_int
 from requests_app.models import Request, RequestStatus
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
-from requests_app.work.production_steps import steps_read, steps_refused
+from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
 from requests_app.work.spec import Prepared, prepared_to_json
 from wms2.adapters import factory
 from wms2.audit import audit
@@ -98,6 +99,8 @@ def request_import(
     refused = steps_refused(steps, priority=identity.priority, urgent=urgent)
     if refused:
         raise DocumentRefused([Problem("production_steps", refused)])
+    made = draft.spec.generation
+    unit = made.events_per_job * limit_int("jobs_per_work_unit") if made is not None else 0
     request = Request(
         family=belongs.family or uuid.uuid4(),
         request_name=draft.spec.request_name,
@@ -111,7 +114,7 @@ def request_import(
         input_dataset=draft.spec.input.dataset if draft.spec.input else "",
         campaign=draft.spec.campaign,
         prep_id=identity.prep_id,
-        warnings=list(draft.spec.warnings),
+        warnings=[*draft.spec.warnings, *(steps_rounded_at_import(steps, made.events, unit) if made is not None else ())],
         priority=identity.priority,
         urgent=urgent,
         adaptive=conf().adaptive_default if adaptive is None else adaptive,

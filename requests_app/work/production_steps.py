@@ -99,11 +99,21 @@ def steps_rounded(steps: Sequence[ProductionStep], ledger: Ledger, units: Sequen
     done, everything = _work(ledger)
     told = []
     for step in steps[steps_passed(steps, share_done(ledger)) :]:
-        reached = next((share for sum_ in accumulate(units) if (share := (done + sum_) / everything) >= step.fraction), None)
-        if reached is not None and reached > step.fraction * _NOTICED:
-            least = f"{step_named(step)} cannot be met with work units of {max(units) / everything:.1%} of the work"
-            told.append(f"{least}: it is taken at {reached:.1%}")
+        reached = next((share for sum_ in accumulate(units) if (share := (done + sum_) / everything) >= step.fraction), 0.0)
+        told += _rounded(step, max(units) / everything, reached)
     return told
+
+
+def steps_rounded_at_import(steps: Sequence[ProductionStep], everything: int, unit: int) -> list[str]:
+    """The same of a generation of so many events that comes in, by work units of ``unit`` events; planning says it again."""
+    whole = [min(ceil(round(step.fraction * everything / unit, 6)) * unit, everything) / everything for step in steps]
+    return [text for step, reached in zip(steps, whole, strict=True) for text in _rounded(step, unit / everything, reached)]
+
+
+def _rounded(step: ProductionStep, unit: float, reached: float) -> list[str]:
+    if reached <= step.fraction * _NOTICED:
+        return []
+    return [f"{step_named(step)} cannot be met with work units of {min(unit, 1):.1%} of the work: it is taken at {reached:.1%}"]
 
 
 def step_named(step: ProductionStep) -> str:

@@ -281,3 +281,5 @@ def test_production_steps_come_with_the_import_and_wrong_ones_store_nothing(
     steps = [{"fraction": 0.1, "priority": 80000}, {"fraction": 0.5, "priority": 50000}]
     body = operator.post(URL, {"document": document, "production_steps": steps}, format="json")
     assert (body.status_code, body.json()["production_steps"]) == (201, steps)
+    (warning,) = Request.objects.get(request_name=body.json()["request_name"]).warnings
+    assert "step at 10.0% cannot be met with work units of 25.0% of the work: it is taken at 25.0%" in warning
