@@ -6,7 +6,7 @@ Owns its schema. It may differ between submissions of one DAG, so it is no part 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,6 +31,10 @@ class StepRun:
         """What is wrong with the numbers."""
         return "" if self.processes >= 1 and self.threads >= 1 and self.rss_mb >= 0 else "processes and threads are at least 1"
 
+    def at(self, attempt: int) -> StepRun:
+        """With half the processes at each further attempt (from 0): what ran out of memory must not do so again."""
+        return replace(self, processes=max(1, self.processes >> min(attempt, 30)))
+
 
 @dataclass(frozen=True)
 class StepProfile:
@@ -40,6 +44,10 @@ class StepProfile:
 
     version: int = 0
     steps: dict[str, StepRun] = field(default_factory=dict)
+
+    def divides(self, attempt: int) -> bool:
+        """Whether any step runs as several processes at an attempt, so that the next one runs fewer."""
+        return any(run.at(attempt).processes > 1 for run in self.steps.values())
 
 
 def read_step_profile(directory: Path) -> StepProfile:

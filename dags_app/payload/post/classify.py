@@ -34,7 +34,8 @@ class Situation:
     """What is possible for a node when its POST script runs.
 
     ``earlier_faults``: attempts that a fault of the present site ended before this one; ``other_site``: whether the unit may
-    land somewhere else; ``memory_mb`` what this attempt asked for and ``most_memory_mb`` what sites offer, None when unknown.
+    land somewhere else; ``memory_mb`` what this attempt asked for and ``most_memory_mb`` what sites offer, None when unknown;
+    ``fewer_processes``: the next attempt runs fewer cmsRun side by side, so the same memory may do.
     """
 
     attempt: int
@@ -43,6 +44,7 @@ class Situation:
     other_site: bool = False
     memory_mb: int | None = None
     most_memory_mb: int | None = None
+    fewer_processes: bool = False
 
     @property
     def is_last(self) -> bool:
@@ -88,7 +90,7 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
     if wanted == OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
         return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, "the unit is to leave this site", leave_site=True)
     memory_mb = _more_memory(rule, situation)
-    if wanted == MORE_MEMORY and memory_mb is None and situation.memory_mb is not None:
+    if wanted == MORE_MEMORY and memory_mb is None and situation.memory_mb is not None and not situation.fewer_processes:
         why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
         return _stop(evidence, rule, codes.POST_PERMANENT, STOP, why, category=PERMANENT)
     return Classification(

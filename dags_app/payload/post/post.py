@@ -31,6 +31,7 @@ from ..contract.layout import (
 )
 from ..contract.reading import Value, json_lines, load_document
 from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, Evidence, RuleBook, load_rules
+from ..contract.step_profile import read_step_profile
 from . import attempts, cooloff, eventlog, resources
 from .attempts import AttemptFacts, PostCall
 from .classify import SUCCESS, Classification, Situation, classify
@@ -135,7 +136,15 @@ def _situation(
         other_site=bool(site and resources.landing_sites(directory) - scripts.avoided_sites(directory) - {site}),
         memory_mb=asked.memory_mb if asked else None,
         most_memory_mb=asked.cores * book.limits.max_memory_per_core_mb if asked else None,
+        fewer_processes=call.node != MERGE and _divides(directory.parent, call.retry),
     )
+
+
+def _divides(dag: Path, attempt: int) -> bool:
+    try:
+        return read_step_profile(dag).divides(attempt)
+    except PayloadError:  # a damaged one has failed the job by itself
+        return False
 
 
 def _everywhere(verdict: Classification, book: RuleBook) -> Classification:

@@ -109,7 +109,7 @@ def run_chain(context: JobContext) -> dict[str, DoneStep]:
 def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> DoneStep:
     sources = context.gathered if upstream is None else upstream.as_sources(step.input_module or "")
     work = Work(context.unit_job, sources)
-    run = context.profile.steps.get(step.name) or StepRun(1, step.threads)
+    run = (context.profile.steps.get(step.name) or StepRun(1, step.threads)).at(context.attempt.attempt)
     division = divide(context.job, step, work, run, context.granted)
     processes = _run_processes(context, step, run.threads, division)
     ended = [(exit_code_of(each.finished, each.report), each) for each in processes if not each.finished.stopped]

@@ -111,6 +111,11 @@ def test_memory_is_raised_up_to_what_sites_offer_and_then_the_node_is_given_up(
     assert (verdict.memory_mb, verdict.exit_status, verdict.category) == (next_mb, status, category)
 
 
+def test_at_the_window_a_node_is_tried_again_as_long_as_fewer_processes_side_by_side_are_left() -> None:
+    verdict = classify(Evidence(50660), BOOK, at(memory_mb=3000, fewer_processes=True))
+    assert (verdict.memory_mb, verdict.exit_status, verdict.action) == (None, 1, "retry")
+
+
 def test_a_kill_gets_more_memory_while_there_is_some_and_is_retried_without() -> None:
     kill = Evidence(codes.SIGNAL_BASE + 9)
     assert classify(kill, BOOK, at()).memory_mb == 3000

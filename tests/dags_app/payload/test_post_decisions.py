@@ -211,6 +211,14 @@ def test_a_script_that_runs_twice_raises_the_memory_once(dag: Dag) -> None:
     assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
 
 
+def test_a_divided_step_at_the_window_is_given_up_only_as_one_process(dag: Dag) -> None:
+    dag.limits(max_memory_per_core_mb=2000)
+    profile = {"schema": "wms2.step_profile/1", "version": 1, "steps": {"Reco": {"processes": 3, "threads": 1, "rss_mb": 600}}}
+    (dag.unit().parent / "step_profile.json").write_text(json.dumps(profile))
+    assert dag.fails(50660, attempt=0)[-1] == 1
+    assert dag.fails(50660, attempt=1)[-1] == 42
+
+
 class Killed(BaseException):
     """In place of SIGKILL: nothing in the payload catches it."""
 

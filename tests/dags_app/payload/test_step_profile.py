@@ -87,6 +87,16 @@ def test_a_chain_makes_every_event_once_however_its_steps_run(bench: Workbench, 
 
 
 @pytest.mark.slow
+def test_each_further_attempt_runs_half_as_many_side_by_side(bench: Workbench) -> None:
+    chain(bench, NODES, EVENTS, PER_LUMI)
+    bench.profile(GenSim=(4, 1))
+    for attempt, processes in enumerate((4, 2, 1)):
+        assert bench.run("job", "proc_000000", attempt).value == 0
+        report = bench.read(f"proc_000000.{attempt}.report.json")
+        assert (report["steps"][0]["processes"], report["steps"][0]["events_read"]) == (processes, EVENTS)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("filtered", [HALF, HALF.replace("0.5", "0.05")])
 def test_filtered_events_and_lumis_without_any_go_on_once(bench: Workbench, filtered: str) -> None:
     job = job_document(
