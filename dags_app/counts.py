@@ -158,10 +158,7 @@ class DagCounts:
 
 def job_success(workflow_id: uuid.UUID) -> JobSuccess:
     """Of all rounds of a workflow; two queries."""
-    done = WorkUnit.objects.filter(workflow_id=workflow_id, state=WorkUnitState.DONE).aggregate(
-        units=Count("id"), jobs=Sum("jobs")
-    )
-    return _success(workflow_id, int(done["units"]), int(done["jobs"] or 0))
+    return _success(workflow_id, *_done(workflow_id=workflow_id))
 
 
 def _success(workflow_id: uuid.UUID, units: int, jobs: int) -> JobSuccess:
@@ -171,8 +168,7 @@ def _success(workflow_id: uuid.UUID, units: int, jobs: int) -> JobSuccess:
 
 def dag_counts(dag: DAG) -> DagCounts:
     """Three queries."""
-    done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).aggregate(units=Count("id"), jobs=Sum("jobs"))
-    return _dag_counts(dag, int(done["units"]), int(done["jobs"] or 0))
+    return _dag_counts(dag, *_done(round_id=dag.round_id))
 
 
 def nodes_failed(dag: DAG) -> int:
@@ -190,9 +186,7 @@ def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
     done = _nodes(dag, units, jobs) + int(_running(dag, "inner_done")) + int(dag.failed_units.get("done", 0))
     if names := dag.observed.get("running_units") if running else None:
         # accounted already, and DAGMan was seen before it noticed: counted among those that run
-        both = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE, name__in=names)
-        twice = both.aggregate(units=Count("id"), jobs=Sum("jobs"))
-        done -= _nodes(dag, int(twice["units"]), int(twice["jobs"] or 0))
+        done -= _nodes(dag, *_done(round_id=dag.round_id, name__in=names))
     failures = list(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
     return DagCounts(
         units={
@@ -210,6 +204,12 @@ def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
         },
         success=JobSuccess(jobs_judged(jobs, units), failures[0] if failures else 0),
     )
+
+
+def _done(**where: Any) -> tuple[int, int]:
+    """How many done units there are ``where``, and their jobs."""
+    rows = WorkUnit.objects.filter(state=WorkUnitState.DONE, **where).aggregate(units=Count("id"), jobs=Sum("jobs"))
+    return int(rows["units"]), int(rows["jobs"] or 0)
 
 
 def _running(dag: DAG, name: str) -> int:

@@ -215,7 +215,7 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
     """
     reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
     limits = _Limits.now()
-    share = share_of(limits.idle_jobs, _running(limits, apart_from=request), sharers=max(slots_used(), 1))
+    share = share_of(limits.idle_jobs, _running(limits, apart_from=request), sharers=slots_used())
     wanted = _Wanted.of(request, dag, limits, share)
     promised = request.reserved_slots if reserved is not None else 0
     return _place(dag_to_rescue(request), _Room.now(apart_from=request), wanted, reserved=reserved, promised=promised)

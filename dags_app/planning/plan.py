@@ -53,8 +53,8 @@ class WorkLeft:
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
     """The deployment's settings that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
-    ``max_work``: the DAG ends with the unit that reaches it, in the unit of ``work_units.work_of``.
 
+    ``max_work``: the DAG ends with the unit that reaches it, in the unit of ``work_units.work_of``.
     ``max_jobs`` refuses a plan with more, those of later tasks included: without an end, a file of 10^12 events and one event to
     a job would fill the memory. None where the limits of a DAG end it.
     """

@@ -154,20 +154,15 @@ def step_models(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
 
 
 def task_models(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: SizingLimits, pins: Pins) -> list[TaskModel]:
+    """One for each task, in order; a request of one task has all steps in it."""
     steps = {step.name: step for step in workflow.steps}
     whole = TaskSpec(FIRST_TASK, "", tuple(steps), workflow.resources)
-    return [
-        TaskModel(
-            task,
-            tuple(steps[name] for name in task.steps),
-            {name: known[name] for name in task.steps if name in known},
-            limits,
-            pins,
-            workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf,
-            _most_to_merge(workflow, {name: known[name] for name in task.steps if name in known}),
-        )
-        for task in workflow.tasks or (whole,)
-    ]
+    found = []
+    for task in workflow.tasks or (whole,):
+        own, models = tuple(steps[name] for name in task.steps), {name: known[name] for name in task.steps if name in known}
+        most = workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf
+        found.append(TaskModel(task, own, models, limits, pins, most, _most_to_merge(workflow, models)))
+    return found
 
 
 def _most_to_merge(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> float:

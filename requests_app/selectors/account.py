@@ -40,8 +40,6 @@ def ledger_kept(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
     """
     basis = _basis(request, workflow, unit_counts([workflow.pk])[workflow.pk])
     kept = _kept(workflow, basis)
-    if kept.violation:  # maybe of a page that was reading while a round was recorded: only a count of now decides
-        kept = _count(workflow, basis)
     if kept.violation:
         raise LedgerViolation(kept.violation)
     return Ledger(**kept.numbers, by_lumi=spec_of(workflow).splitting.algorithm.by_lumi), kept.basis == basis
@@ -60,7 +58,8 @@ def kept_seconds(took_seconds: float) -> float:
 
 
 def _is_fresh(kept: KeptAccount) -> bool:
-    return timezone.now() - kept.counted_at < timedelta(seconds=kept_seconds(kept.took_seconds))
+    """A violation never is: a page may have read while a round was recorded."""
+    return not kept.violation and timezone.now() - kept.counted_at < timedelta(seconds=kept_seconds(kept.took_seconds))
 
 
 def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:

@@ -16,6 +16,7 @@ from requests_app.models import RequestStatus
 from sites_app.models import Schedd, Site
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
+from tests.support.statements import statements
 from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
 from wms2.models import Wake
 
@@ -71,7 +72,7 @@ def test_where_nothing_has_changed_no_dag_is_written_and_many_cost_as_many_state
     many = [running(schedd, cluster) for cluster in range(1, 8)]
     other = schedd_row("schedd@b")
     one = running(other)
-    statements = []
+    asked: list[list[str]] = []
     for where, dags in ((schedd, many), (other, [one])):
         hear(where, *map(ad, dags))
         woken()
@@ -79,10 +80,9 @@ def test_where_nothing_has_changed_no_dag_is_written_and_many_cost_as_many_state
             connection,
         ) as captured:
             hear(where, *(ad(dag, counted_at_seconds=2) for dag in dags))
-        asked = [query["sql"] for query in captured]
-        statements.append([sql for sql in asked if "clock_timestamp" not in sql])  # once a second at most
-    assert len(statements[0]) == len(statements[1]) < 14
-    assert not [sql for sql in statements[0] if 'UPDATE "dags"' in sql or "UPDATE dags" in sql]
+        asked.append(statements(captured))
+    assert len(asked[0]) == len(asked[1]) < 14
+    assert not [sql for sql in asked[0] if 'UPDATE "dags"' in sql or "UPDATE dags" in sql]
     assert woken() == set()
 
 
