@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+UNFINISHED = ".*.tmp"  # what a writer that was killed leaves beside the file that it meant to replace
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 

@@ -69,8 +69,11 @@ class Journals:
         return {path: load_document(path, JOURNAL_SCHEMA)["files"].texts() for path in sorted(self.directory.glob("*.json"))}
 
     def remove(self, journals: Iterable[Path]) -> None:
-        """Forget journals whose files are settled; one that has come since, of a late start, stays with its directory."""
-        for path in journals:
+        """Forget journals whose files are settled; one that has come since, of a late start, stays with its directory.
+
+        One that was never finished goes as well: its start has written no file, and one that is late cannot finish it any more.
+        """
+        for path in (*journals, *self.directory.glob(files.UNFINISHED)):
             path.unlink(missing_ok=True)
         if self.directory.is_dir() and not any(self.directory.iterdir()):
             self.directory.rmdir()
