@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from outputs_app import effects, turns
+from outputs_app import turns
+from outputs_app.effects import taking_back
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
@@ -119,7 +120,7 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
         request=request, kind=EffectKind.RUCIO_RELEASE, key="release", payload={"dataset_id": block.dataset_id}
     )
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(effects, "_PORTION", 1)
+    monkeypatch.setattr(taking_back, "_PORTION", 1)
     run()
     release.refresh_from_db()
     assert (release.state, release.result, release.attempts) == ("done", {"rules": 2, "deleted": 2}, 1)

@@ -1,0 +1,83 @@
+"""What DBS is told: whole blocks, and datasets that are complete."""
+
+from __future__ import annotations
+
+from outputs_app.effects.handler import Result, block_of, handles, record_of
+from outputs_app.models import DatasetState, Effect, EffectKind, OutputDataset, ProcessingBlock
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
+
+
+def _record_block(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(
+        dbs_block_open=True, dbs_block_closed=True, updated_at=clock.now()
+    )
+
+
+@handles(EffectKind.DBS_BLOCK, _record_block)
+def _dbs_block(effect: Effect) -> Result:
+    block = block_of(effect)
+    record = record_of(block.dataset)
+    config = OutputConfig(
+        release_version=record.release,
+        pset_hash=record.pset_hash or "NO_PSET_HASH",
+        app_name="cmsRun",
+        output_module_label=record.module,
+        global_tag=record.global_tag,
+    )
+    rows = list(block.files.order_by("lfn"))
+    # DBS wants the events of all lumis or of none, and so does who reads them: a block tells them if every file does
+    counted = all(events is not None for row in rows for pairs in row.lumis.values() for _, events in pairs)
+    files = tuple(
+        DbsFile(
+            lfn=row.lfn,
+            size_bytes=row.size_bytes,
+            adler32=row.adler32,
+            events=row.events,
+            lumis={
+                int(run): tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in row.lumis.items()
+            },
+            parents=() if record.parents else tuple(row.parents),
+            output_config=config,
+        )
+        for row in rows
+    )
+    spec = DatasetSpec(
+        dataset=record.name,
+        primary_ds_type=record.primary_ds_type,
+        acquisition_era=record.acquisition_era,
+        processing_version=record.processing_version,
+        physics_group=record.physics_group,
+        output_configs=(config,),
+        prep_id=record.prep_id,
+    )
+    parents = tuple(name for name in record.parents if not _never_registered(block, name))
+    dbs = factory.dbs()
+    if _taken_back(block.dataset):
+        dbs.turn_dataset(record.name, "INVALID", "PRODUCTION")
+    dbs.register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
+    return {"block": block.dbs_block_name, "files": len(files), "origin": block.origin_rse}
+
+
+def _never_registered(block: ProcessingBlock, dataset: str) -> bool:
+    """An output of this workflow that got no file: DBS does not know it and refuses it as a parent."""
+    ours = OutputDataset.objects.filter(workflow_id=block.workflow_id, name=dataset)
+    return ours.exists() and not ours.filter(blocks__dbs_block_closed=True).exists()
+
+
+def _taken_back(dataset: OutputDataset) -> bool:
+    """Whether it is invalid by WMS2's own doing, for a request whose outputs were taken back, and this one begins it anew.
+
+    Once a block of ours is in it, or another request's blocks are, it was somebody else who made it INVALID, and that stands.
+    """
+    others = OutputDataset.objects.filter(name=dataset.name).exclude(pk=dataset.pk)
+    in_dbs = others.exclude(state=DatasetState.INVALIDATED).filter(blocks__dbs_block_closed=True)
+    begun = dataset.blocks.filter(dbs_block_closed=True)
+    return others.filter(state=DatasetState.INVALIDATED).exists() and not (in_dbs.exists() or begun.exists())
+
+
+@handles(EffectKind.DBS_VALID)
+def _dbs_valid(effect: Effect) -> Result:
+    name = OutputDataset.objects.values_list("name", flat=True).get(pk=effect.payload["dataset_id"])
+    return {"dataset": name, "access_type": factory.dbs().turn_dataset(name, "PRODUCTION", "VALID")}

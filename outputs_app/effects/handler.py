@@ -1,0 +1,67 @@
+"""One handler per effect kind: the outside call, then what its success changes in our rows (spec 4.7).
+
+Whoever adds one declares it in a module of this package, with ``handles``, and names the module in ``__init__``. ``call(effect)``
+runs with no transaction open and returns plain values; ``record(effect, result)`` runs inside the transaction that marks the
+effect done. Both may run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.values import DatasetRecord
+from wms2.conf import conf
+
+Result = dict[str, Any]
+Call = Callable[[Effect], Result]
+Record = Callable[[Effect, Result], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How one kind of effect is done and recorded."""
+
+    call: Call
+    record: Record
+
+
+#: By kind; every one is declared where its call is.
+HANDLERS: dict[str, Handler] = {}
+
+
+def _nothing(effect: Effect, result: Result) -> None:
+    """No row but the effect itself changes."""
+
+
+def handles(kind: EffectKind, record: Record = _nothing) -> Callable[[Call], Call]:
+    """Declares the call that does this kind, and what is recorded with its success."""
+
+    def declared(call: Call) -> Call:
+        HANDLERS[kind] = Handler(call, record)
+        return call
+
+    return declared
+
+
+def block_of(effect: Effect) -> ProcessingBlock:
+    if effect.block is None:
+        raise ValueError(f"effect {effect.key} has no block")
+    return effect.block
+
+
+def record_of(dataset: OutputDataset) -> DatasetRecord:
+    return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
+
+
+def unit_files(effect: Effect) -> list[OutputFile]:
+    """Of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
+    units = effect.payload.get("units", [effect.unit_id])
+    return list(OutputFile.objects.filter(block=block_of(effect), unit_id__in=units).order_by("lfn"))
+
+
+def rule_comment(effect: Effect) -> str:
+    """The comment by which the rules of a request are found again in Rucio: the same for all of them."""
+    return f"wms2 {conf().instance} {effect.request.request_name}"

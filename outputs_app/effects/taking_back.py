@@ -1,0 +1,139 @@
+"""Outputs that are no longer wanted: the list of them, their rules deleted, files and datasets invalidated in DBS."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from django.db.models import QuerySet
+
+from outputs_app.asking import Wish, effect_ask
+from outputs_app.effects.handler import Result, handles, rule_comment
+from outputs_app.invalidation import invalidation_manifest
+from outputs_app.models import (
+    BlockStatus,
+    DatasetState,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
+from outputs_app.owning import names_release, other_owners
+from outputs_app.states import blocks_become
+from outputs_app.turns import Turn
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import NotFoundInService, ServiceUnavailable
+
+#: Rules that are deleted between two records of what is done.
+_PORTION = 50
+
+
+@handles(EffectKind.INVALIDATION_MANIFEST)
+def _manifest_write(effect: Effect) -> Result:
+    """Write ``<state_dir>/invalidations/<request>.json``, whole or not at all."""
+    request = effect.request
+    document = invalidation_manifest(request_name=request.request_name, workflow_id=request.workflow.pk)
+    directory = conf().state_dir / "invalidations"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{request.request_name}.json"
+    part = path.with_suffix(".tmp")
+    with part.open("w") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    return {"path": str(path), **document["totals"]}
+
+
+def _record_released(effect: Effect, result: Result) -> None:
+    """No rule protects the files any more."""
+    dataset = _dataset(effect)
+    _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
+
+
+@handles(EffectKind.RUCIO_RELEASE, _record_released)
+def _rules_release(effect: Effect) -> Result:
+    """Delete the dataset's source and tape rules; those that are gone already count too.
+
+    Rules are also looked for by their comment: a call whose answer was lost made one that no row knows. Those that expire were
+    deleted: Rucio keeps a rule for an hour after its last deletion, and a repeat that began with them again would never end.
+
+    Raises:
+        ServiceUnavailable: a registration of the request, begun before, is still under way and may make another rule.
+    """
+    dataset = _dataset(effect)
+    older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
+    if older.filter(claim_expires_at__gte=clock.now()).exists():
+        raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
+    rucio = factory.rucio()
+    files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
+    names = set(files.values_list("lfn", flat=True)) | set(blocks.values_list("dbs_block_name", flat=True))
+    standing = (rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None)
+    found = {rule.rule_id for rule in standing if rule.name in names}
+    known = (files.values_list("rule_id", flat=True), blocks.values_list("tape_rule_id", flat=True))
+    rules = sorted(found.union(*known) - {""})
+    turn, before = Turn(effect), int(effect.result.get("deleted", 0))
+    deleted = before
+    for first in range(0, len(rules), _PORTION):
+        portion = rules[first : first + _PORTION]
+        deleted += sum(rucio.delete_rule(rule) for rule in portion)
+        # the row that knows a rule is how a repeat finds it: only what is left is asked for again
+        _forget(files.filter(rule_id__in=portion), blocks.filter(tape_rule_id__in=portion))
+        if first + _PORTION < len(rules):
+            turn.told(deleted=deleted)
+    return {"rules": before + len(rules), "deleted": deleted}
+
+
+def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
+    files.update(rule_id="")
+    # a block without its tape rule is archived no more; soon it is invalidated
+    blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
+    blocks.update(tape_rule_id="", updated_at=clock.now())
+
+
+def _record_invalidated(effect: Effect, result: Result) -> None:
+    """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
+    dataset = _dataset(effect)
+    OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
+    blocks_become(ProcessingBlock.objects.filter(dataset=dataset), BlockStatus.INVALIDATED)
+    OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
+    names_release(request_id=effect.request_id, names=[dataset.name])
+    kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
+    if kept_for_nobody:  # the other owner was taken back at the same time, and kept it for us
+        again = Wish(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
+        effect_ask(again, request_id=effect.request_id, request_epoch=effect.epoch)
+
+
+@handles(EffectKind.DBS_INVALIDATE, _record_invalidated)
+def _dbs_invalidate(effect: Effect) -> Result:
+    """Make every registered file INVALID; the dataset too when nobody else writes into it and nothing valid of anybody's is left.
+
+    What DBS never heard of needs nothing.
+    """
+    dataset = _dataset(effect)
+    dbs = factory.dbs()
+    turn, count = Turn(effect), int(effect.result.get("files", 0))
+    done = int(effect.result.get("up_to_block", -1))
+    for block in ProcessingBlock.objects.filter(dataset=dataset, block_index__gt=done).order_by("block_index"):
+        count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
+        turn.told(files=count, up_to_block=block.block_index)
+    others = other_owners(request_id=effect.request_id, name=dataset.name)
+    if others:
+        return {"files": count, "dataset": "kept", "kept_for": others}
+    left = dbs.valid_file(dataset.name)
+    if left:
+        return {"files": count, "dataset": f"kept: {left} in it is valid"}
+    try:
+        dbs.set_dataset_access_type(dataset.name, "INVALID")
+    except NotFoundInService:
+        return {"files": count, "dataset": "not in DBS"}
+    return {"files": count, "dataset": "INVALID"}
+
+
+def _dataset(effect: Effect) -> OutputDataset:
+    return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
