@@ -187,6 +187,8 @@ def _memory(task: TaskModel, layouts: Layouts, cores: int, decisions: list[Decis
     rss = task.rss(layouts, cores) if layouts else {}
     most = max(rss, key=lambda step: rss[step], default="")
     memory_mb, bound = task.in_window(pinned or (ceil(rss[most] * (1 + margin)) if rss else before), cores)
+    if rss and not bound and not task.models[most].has_run(layouts[most]):
+        bound = "a layout that has not run yet"  # an estimate from others, on the safe side
     why = f"p95 of {most} + {margin:.0%}, {memory_mb // cores} MB a core" if rss else task.unmeasured
     measured = round(rss[most]) if rss else None
     decisions.append(Decision("memory_mb", before, measured, memory_mb, why, task.spec.number, most, bound, pinned is not None))

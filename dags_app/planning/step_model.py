@@ -104,9 +104,13 @@ class StepModel:
         rows = [row for row in self.rows if (row.processes, row.threads) == layout]
         return rows if self._enough(rows) else []
 
+    def has_run(self, layout: Layout) -> bool:
+        """Whether enough jobs ran the step just so."""
+        return bool(self._alike(layout))
+
     def margin(self, layout: Layout, margin: float) -> float:
         """Margin that a layout must leave: little where just this ran, or has fewer threads than what was measured."""
-        known = self._alike(layout) or (len(self.thread_counts) == 1 and layout.threads < self.thread_counts[0])
+        known = self.has_run(layout) or (len(self.thread_counts) == 1 and layout.threads < self.thread_counts[0])
         return margin / 4 if known else margin
 
     @property

@@ -91,6 +91,14 @@ def test_memory_is_p95_with_a_margin_inside_the_window() -> None:
     assert "GenSim" in sized(15_000).why
 
 
+def test_memory_of_a_layout_that_has_not_run_is_told_as_an_estimate_until_it_has() -> None:
+    rows = [measured(busy=2.9, rss=9_000)]
+    first = size_round(one_step(), rows, LIMITS)
+    assert (first.workflow.resources.cores, decision(first, "memory_mb").bound) == (4, "a layout that has not run yet")
+    again = size_round(one_step(), [*rows, measured(busy=2.9, threads=4, rss=8_500, round_index=1)], LIMITS)
+    assert (decision(again, "memory_mb").chosen, decision(again, "memory_mb").bound) == (10_200, "")
+
+
 @pytest.mark.parametrize(("busy", "cores"), [(7.5, 8), (5.7, 8), (5.6, 4), (2.9, 4), (2.8, 2), (1.5, 2), (1.4, 1), (0.3, 1)])
 def test_cores_are_the_power_of_two_that_is_nearest_as_a_factor(busy: float, cores: int) -> None:
     sizing = size_round(one_step(), [measured(busy=busy, rss=1500)], LIMITS)
