@@ -156,12 +156,20 @@ class DagRow:
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round: what its jobs asked for, and how many jobs of a step told what they took."""
+    """One round: what its jobs asked for, and what they took by those that told it."""
 
     cores: int
     memory_mb: int
     events_per_job: int
-    measured: int
+    measured: int  # jobs that told of a step
+    used_mb: float = 0.0  # p95, of the step that takes most
+    off_target: float = 0.0  # mean time of a job over the time that it should take, less 1
+    bounds: frozenset[tuple[str, str]] = frozenset()  # what was bounded, and by what
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Cores, memory in MB and events of a job."""
+        return self.cores, self.memory_mb, self.events_per_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, Q, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
 from outputs_app.models import OPEN_EFFECT, Effect, OutputDataset
 from requests_app.models import InputFile, Request, Workflow
+from requests_app.selectors.rounds import RoundPicture, rounds_of
 from requests_app.work import ledger
+from wms2.conf import conf
 from wms2.errors import LedgerViolation
 
 
@@ -76,10 +78,19 @@ def dags(workflow: Workflow) -> tuple[facts.DagRow, ...]:
 
 def rounds(workflow: Workflow) -> tuple[facts.RoundRow, ...]:
     """Those of an adaptive request; of another none."""
-    found = workflow.rounds.filter(workflow__request__adaptive=True).order_by("index")
-    return tuple(
-        facts.RoundRow(row.sizing["cores"], row.sizing["memory_mb"], row.sizing["splitting"]["events_per_job"], row.jobs or 0)
-        for row in found.annotate(jobs=Max("measurements__jobs"))
+    return tuple(map(_round, rounds_of(workflow))) if workflow.request.adaptive else ()
+
+
+def _round(picture: RoundPicture) -> facts.RoundRow:
+    sizing, steps = picture.row.sizing, [step.row for step in picture.steps]
+    return facts.RoundRow(
+        sizing["cores"],
+        sizing["memory_mb"],
+        sizing["splitting"]["events_per_job"],
+        max((step.jobs for step in steps), default=0),
+        max((step.spreads["slot_rss_mb"].p95 for step in picture.steps), default=0.0),
+        sum(step.wall_seconds / step.jobs for step in steps) / conf().target_wall_seconds - 1,
+        frozenset((decision.what, decision.bound) for decision in picture.decisions if decision.bound),
     )
 
 

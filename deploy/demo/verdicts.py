@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from deploy.demo.documents import ONLY_STEP
@@ -267,8 +267,17 @@ def rounds_measured(rounds: Sequence[RoundRow]) -> Iterator[str]:
         yield f"{len(rounds)} rounds, expected {MIN_ROUNDS} or more"
     yield from (f"round {index}: no job was measured" for index, row in enumerate(rounds) if not row.measured)
     for index, (before, after) in enumerate(pairwise(rounds), start=1):
-        if replace(before, measured=after.measured) == after:
+        if before.sizes == after.sizes:
             yield f"round {index} is sized as the one before"
+
+
+def rounds_converged(last: RoundRow) -> Iterator[str]:
+    """Memory is at most 25 % above what jobs take, or at the window's floor; their time is within 20 % of its target."""
+    at_floor = ("memory_mb", "default_memory_per_core_mb") in last.bounds
+    if not at_floor and not last.used_mb <= last.memory_mb <= 1.25 * last.used_mb:
+        yield f"the last round asked for {last.memory_mb} MB and took {last.used_mb:.0f} MB"
+    if abs(last.off_target) > 0.20:
+        yield f"jobs of the last round were {last.off_target:+.0%} off the time that they should take"
 
 
 def ledger_adds_up(ledger: Ledger) -> Iterator[str]:
@@ -318,8 +327,11 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
     yield verdict("ledger", f"{ledger.done} of {ledger.all} {ledger.unit}", ledger_adds_up(ledger))
     yield verdict("one DAGMan job per DAG", f"{len(request.dags)} DAGs", one_job_per_dag(request.dags, pool.jobs))
     if request.rounds:
-        sizes = ", ".join(f"{row.cores} cores {row.memory_mb} MB {row.events_per_job} events" for row in request.rounds)
+        sizes = ", ".join("{} cores {} MB {} events".format(*row.sizes) for row in request.rounds)
         yield verdict("rounds sized by what was measured", sizes, rounds_measured(request.rounds))
+        last = request.rounds[-1]
+        took = f"asked {last.memory_mb} MB, took {last.used_mb:.0f} MB; {last.off_target:+.0%} off the time of a job"
+        yield verdict("rounds converged", took, rounds_converged(last))
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
         yield verdict("the plan is the document's", f"{len(expected)} events", problems)

@@ -9,7 +9,7 @@ import pytest
 
 from dags_app.models import DAGStatus, WorkUnitState
 from deploy.demo import rows, story, verdicts
-from deploy.demo.facts import Ledger, Planned, RoundRow
+from deploy.demo.facts import Ledger, Planned
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.models import HoldCode, RequestStatus
 from tests.support import rows as factory
@@ -49,7 +49,8 @@ def test_a_line_says_status_units_and_what_it_waits_for():
 def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
     request = scene_rounds.three_rounds()
     first, second, third = rows.rounds(request.workflow)
-    assert first == RoundRow(8, 16_000, 500, 8)
+    assert (first.sizes, first.measured) == ((8, 16_000, 500), 8)
+    assert (round(first.used_mb), round(first.off_target, 2)) == (5455, -0.91)
     assert (second.cores, third.cores, third.measured) == (4, 4, 0)
     request.adaptive = False
     request.save()

@@ -38,7 +38,7 @@ def test_no_request_at_all_is_a_failure():
 # --- rounds
 
 
-ROUNDS = (RoundRow(4, 8000, 50, 8), RoundRow(2, 5500, 120, 4), RoundRow(2, 4100, 560, 2))
+ROUNDS = (RoundRow(4, 8000, 50, 8, 6500.0), RoundRow(2, 5500, 120, 4, 4500.0), RoundRow(2, 4100, 560, 2, 3500.0, -0.15))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,20 @@ ROUNDS = (RoundRow(4, 8000, 50, 8), RoundRow(2, 5500, 120, 4), RoundRow(2, 4100,
 def test_rounds_have_to_be_sized_by_what_was_measured(good, rounds, problem):
     found = failing(replace(good, rounds=rounds))
     assert found == ({"rounds sized by what was measured": problem} if problem else {})
+
+
+@pytest.mark.parametrize(
+    ("last", "problem"),
+    [
+        ({"used_mb": 3200.0}, "the last round asked for 4100 MB and took 3200 MB"),
+        ({"used_mb": 4200.0}, "the last round asked for 4100 MB and took 4200 MB"),
+        ({"used_mb": 3200.0, "bounds": frozenset({("memory_mb", "default_memory_per_core_mb")})}, ""),
+        ({"off_target": 0.25}, "jobs of the last round were +25% off the time that they should take"),
+    ],
+)
+def test_the_last_round_has_to_fit_what_its_jobs_took(good, last, problem):
+    found = failing(replace(good, rounds=(*ROUNDS[:2], replace(ROUNDS[2], **last))))
+    assert found == ({"rounds converged": problem} if problem else {})
 
 
 # --- events
