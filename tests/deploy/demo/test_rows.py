@@ -54,7 +54,7 @@ def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
     assert (second.cores, third.cores, third.measured) == (4, 4, 0)
     request.adaptive = False
     request.save()
-    assert rows.rounds(request.workflow) == ()
+    assert rows.rounds(rows.workflow_of(request.request_name)) == ()
 
 
 def test_a_line_of_a_request_with_an_error_shows_it():
