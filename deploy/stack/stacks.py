@@ -127,7 +127,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
     except OSError as error:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)
-    path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
+    path = f"{layout.venv}/bin:{pool.release.path}:{storage.prefix}/bin:{SYSTEM_PATH}"
     bare = Place(layout, directory, {**environment.base(os.environ, path), process.MARKER: str(directory)})
     database_url, broker_url, rucio_url, databases = _databases(bare, durable=kind == "demo")
     servers = {"database_url": database_url, "broker_url": broker_url}
