@@ -1,12 +1,13 @@
 """The XRootD server of a mock site: its configuration, its certificate, and how it is started and asked.
 
-One port speaks root:// and davs://. Nobody logs in; only this machine is let in. The files lie in another directory.
+One port of the loopback interface speaks root:// and davs://. Nobody logs in. The files lie in another directory.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,9 @@ class Server:
 
     @property
     def argv(self) -> tuple[str | Path, ...]:
-        """The server in the foreground. IPv4 alone, because the address it lets in is 127.0.0.1."""
-        return (self.prefix / "sbin/xrootd", "-I", "v4", "-c", self.directory / "server.cfg")
+        """The server in the foreground."""
+        begin = (sys.executable, Path(__file__).with_name("loopback.py"), str(self.port))
+        return (*begin, self.prefix / "sbin/xrootd", "-I", "v4", "-c", self.directory / "server.cfg")
 
     def prepare(self) -> None:
         """Write the configuration; make the storage and, once, the certificate."""
