@@ -32,6 +32,8 @@ PORTS_REGISTER = "ports.json"
 # More jobs at once would not end sooner, and leave nothing to what drives them. Jobs of tests sleep more than they work.
 JOBS_PER_CORE = 3
 WATCH_SECONDS = 0.5
+#: Jobs of mere seconds try again, and give a storage up, within some too.
+IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "5", "XRD_CONNECTIONRETRY": "1"}
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 
@@ -82,6 +84,7 @@ def _worker_node(layout: Layout, directory: Path, storage: Server) -> dict[str, 
         "PATH": f"{programs}:{storage.prefix}/bin:{SYSTEM_PATH}",
         "SITECONF_ROOT": str(directory / "siteconf"),
         "X509_CERT_DIR": str(storage.authorities),
+        **IMPATIENT_STORAGE,
         "LANG": "C.UTF-8",
         process.MARKER: str(directory),
     }

@@ -47,9 +47,14 @@ class Server:
         return self.directory / "authorities"
 
     @property
+    def away(self) -> Path:
+        """As long as this file exists, a server that was ended does not come back."""
+        return self.directory / "away"
+
+    @property
     def argv(self) -> tuple[str | Path, ...]:
         """The server in the foreground."""
-        begin = (sys.executable, Path(__file__).with_name("loopback.py"), str(self.port))
+        begin = (sys.executable, Path(__file__).with_name("loopback.py"), str(self.port), self.away)
         return (*begin, self.prefix / "sbin/xrootd", "-I", "v4", "-c", self.directory / "server.cfg")
 
     def prepare(self) -> None:
