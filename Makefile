@@ -8,7 +8,7 @@ export ARGS REQUEST
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup: ## install everything: .venv, HTCondor, the Rucio server, the tests' browser
+setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser
 	@deploy/bootstrap setup
 
 demo: ## run all of WMS2 with a demo request (or REQUEST=file.json) until Ctrl-C

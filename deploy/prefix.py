@@ -115,7 +115,8 @@ class Packages:
         self._say("binding the programs to their own libraries")
         self.finish(prefix, runtime)
         program, *arguments = self.version
-        version = debian.run([prefix / program, *arguments]).strip().splitlines()[0]
+        # Some programs tell their version as if it were an error.
+        version = debian.run(["sh", "-c", '"$0" "$@" 2>&1', prefix / program, *arguments]).strip().splitlines()[0]
         (prefix / MARKER).write_text("\n".join([version, f"suite={self.suite}", *(file.name for file in files)]) + "\n")
         shutil.rmtree(apt.directory)  # of use only to an installation that was interrupted
         return version

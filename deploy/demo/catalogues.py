@@ -12,7 +12,6 @@ import requests
 from rucio.common.exception import DataIdentifierNotFound
 
 from deploy.demo.facts import CondorJob, DbsBlock, DbsFile, LumiId, RucioBlock, RucioFile, Rule
-from deploy.demo.storage import path_of
 
 _TIMEOUT_SECONDS = 60
 _NAMES_PER_CALL = 500
@@ -88,13 +87,12 @@ class Rucio:
         self.tape_rses = frozenset(row["rse"] for row in self._client.list_rses("rse_type=TAPE"))
         self.disk_rses = frozenset(row["rse"] for row in self._client.list_rses()) - self.tape_rses
 
-    def roots(self) -> dict[str, Path]:
-        """Disk RSE -> the directory that an LFN is appended to."""
+    def roots(self, behind: Path) -> dict[str, Path]:
+        """Disk RSE -> the directory that an LFN is appended to; ``behind`` a server, there is one for each RSE."""
         return {
-            rse: Path(protocol["prefix"])
+            rse: Path(protocol["prefix"]) if protocol["scheme"] == "file" else behind / rse
             for rse in sorted(self.disk_rses)
             for protocol in self._client.get_protocols(rse)
-            if protocol["scheme"] == "file"
         }
 
     def blocks(self, dataset: str) -> tuple[RucioBlock, ...]:
@@ -134,13 +132,13 @@ class Rucio:
             rows += self._client.list_replicas(dids, all_states=True)
         return rows
 
-    def paths(self, lfns: list[str]) -> dict[str, Path]:
-        """LFN -> where one replica of it lies on this machine's disk; without those that have none."""
+    def pfns(self, lfns: list[str]) -> dict[str, str]:
+        """LFN -> PFN of one replica on disk; without those that have none."""
         found = {}
         for row in self.replicas(lfns):
             on_disk = [pfns[0] for rse, pfns in row["rses"].items() if rse in self.disk_rses]
             if on_disk:
-                found[row["name"]] = path_of(on_disk[0])
+                found[row["name"]] = on_disk[0]
         return found
 
     def rules(self) -> tuple[Rule, ...]:

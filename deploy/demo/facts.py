@@ -214,6 +214,8 @@ class RequestFacts:
     ledger: Ledger
     units_not_done: tuple[str, ...] = field(default=())
     rounds: tuple[RoundRow, ...] = ()  # of an adaptive request
+    #: LFNs of input files that lie behind a server -> whether it gave them out.
+    input_over_root: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,15 @@ class Sources:
     rucio: Rucio
     roots: dict[str, Path]
     rules: tuple[Rule, ...]
+    given_out: frozenset[str]  # LFNs that jobs read from the XRootD server
 
 
 def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
     """Everything about every request."""
     rucio = Rucio(Client(), settings.rucio_scope)
-    sources = Sources(Dbs(settings.dbs_reader_url), rucio, rucio.roots(), rucio.rules())
+    given_out = storage.given_out(settings.state_dir / "logs/xrootd.log")  # before anything is read here
+    roots = rucio.roots(settings.state_dir / "storage")
+    sources = Sources(Dbs(settings.dbs_reader_url), rucio, roots, rucio.rules(), given_out)
     requests = []
     for standing in rows.standings():
         say(f"opening the outputs of {standing.name}")
@@ -54,7 +57,7 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
     document = rows.document(standing.name)
     asked = documents.asked(document)
     datasets = rows.dataset_names(workflow)
-    events, lumis, problems = _read_input(asked, document, rows.excluded_files(workflow), sources)
+    events, lumis, over_root, problems = _read_input(asked, document, rows.excluded_files(workflow), sources)
     return RequestFacts(
         name=standing.name,
         status=standing.status,
@@ -65,6 +68,7 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
         input_events=tuple(events),
         input_lumis=frozenset(lumis),
         input_problems=tuple(problems),
+        input_over_root={lfn: lfn in sources.given_out for lfn in over_root},
         datasets=tuple(_dataset(name, sources) for name, _ in datasets),
         dags=rows.dags(workflow),
         open_effects=rows.open_effects(standing.name),
@@ -76,24 +80,29 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
 
 def _read_input(
     asked: Asked, document: dict[str, object], excluded: frozenset[str], sources: Sources
-) -> tuple[list[EventId], set[LumiId], list[str]]:
-    """Events and lumis that the document's lists let through, of the files that DBS has of the input dataset; and problems."""
+) -> tuple[list[EventId], set[LumiId], list[str], list[str]]:
+    """Events and lumis that the document's lists let through, of the files that DBS has of the input dataset.
+
+    Then the LFNs of those that lie behind a server, and problems.
+    """
     events: list[EventId] = []
     wanted: set[LumiId] = set()
+    over_root: list[str] = []
     problems: list[str] = []
     if asked.numbers is not None:
-        return events, wanted, problems
+        return events, wanted, over_root, problems
     files = [f for f in sources.dbs.files(asked.input_dataset, ()) if f.is_valid and f.lfn not in excluded]
-    paths = sources.rucio.paths([file.lfn for file in files])
+    pfns = sources.rucio.pfns([file.lfn for file in files])
     for known in files:
-        path = paths.get(known.lfn)
-        file = storage.open_file(known.lfn, "", path) if path else RootFile(known.lfn, "", "", problem="Rucio has no replica")
+        pfn = pfns.get(known.lfn, "")
+        file = storage.open_pfn(known.lfn, "", pfn) if pfn else RootFile(known.lfn, "", "", problem="Rucio has no replica")
+        over_root += [known.lfn] if pfn.startswith(storage.OVER_ROOT) else []
         if file.problem:
             problems.append(f"{known.lfn}: {file.problem}")
         lumis = {lumi for lumi in file.lumis if documents.wants(document, lumi, known.block)}
         wanted |= lumis
         events += [event for event in file.events if event[:2] in lumis]
-    return events, wanted, problems
+    return events, wanted, over_root, problems
 
 
 def _dataset(name: str, sources: Sources) -> DatasetFacts:
@@ -109,9 +118,7 @@ def _dataset(name: str, sources: Sources) -> DatasetFacts:
         rucio_blocks=rucio_blocks,
         rucio_files=rucio_files,
         rules=tuple(rule for rule in sources.rules if rule.name in mine),
-        on_disk=tuple(
-            storage.open_file(file.lfn, rse, storage.path_of(pfn)) for file in rucio_files for rse, pfn in file.pfns.items()
-        ),
+        on_disk=tuple(storage.open_pfn(file.lfn, rse, pfn) for file in rucio_files for rse, pfn in file.pfns.items()),
         unregistered=_unregistered(rucio_files, sources.roots),
         parents=sources.dbs.parents(name),
     )
@@ -119,7 +126,7 @@ def _dataset(name: str, sources: Sources) -> DatasetFacts:
 
 def _unregistered(files: Iterable[RucioFile], roots: dict[str, Path]) -> tuple[str, ...]:
     """Files in the dataset's directories, at any disk RSE, that have no replica there in Rucio."""
-    known = {storage.path_of(pfn) for file in files for pfn in file.pfns.values()}
+    known = {roots[rse] / file.lfn.lstrip("/") for file in files for rse in file.pfns}
     bases = {PurePosixPath(file.lfn).parents[1].relative_to("/") for file in files}
     found = storage.files_below(root / base for root in roots.values() for base in bases)
     return tuple(str(path) for path in found if path not in known)

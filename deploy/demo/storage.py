@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -11,7 +15,11 @@ import uproot
 
 from deploy.demo.facts import EventId, LumiId, RootFile
 
+OVER_ROOT = "root://"
 _CHUNK_BYTES = 1 << 20
+_COPY_SECONDS = 120
+#: Flags 0: read only.
+_READ = re.compile(r" ofs_open: 0-\d+ \(\d+\) fn=(\S+)")
 #: What reading a file that is no such ROOT file may raise.
 UNREADABLE = (OSError, ValueError, KeyError, uproot.KeyInFileError, uproot.deserialization.DeserializationError)
 
@@ -48,6 +56,24 @@ def open_file(lfn: str, rse: str, path: Path) -> RootFile:
     except UNREADABLE as error:
         return RootFile(lfn, rse, str(path), problem=f"cannot be read at {path}: {error}")
     return RootFile(lfn, rse, str(path), size_bytes, checksum, events, lumis)
+
+
+def open_pfn(lfn: str, rse: str, pfn: str) -> RootFile:
+    """The same of a replica, which is brought over root:// where the PFN says so."""
+    if not pfn.startswith(OVER_ROOT):
+        return open_file(lfn, rse, path_of(pfn))
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "replica.root"
+        words = ["xrdcp", "--nopbar", pfn, str(copy)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_COPY_SECONDS)
+        if done.returncode != 0:
+            return RootFile(lfn, rse, pfn, problem=f"cannot be had from {pfn}: {done.stderr.strip()}")
+        return replace(open_file(lfn, rse, copy), path=pfn)
+
+
+def given_out(log: Path) -> frozenset[str]:
+    """LFNs of the files that clients of the XRootD server opened to read them, as its log tells."""
+    return frozenset(_READ.findall(log.read_text(errors="replace"))) if log.exists() else frozenset()
 
 
 def files_below(directories: Iterable[Path]) -> Iterator[Path]:

@@ -28,6 +28,7 @@ from deploy.demo.facts import (
     RucioFile,
     Rule,
 )
+from deploy.demo.storage import OVER_ROOT
 
 #: So many examples of one problem are shown.
 SHOWN = 5
@@ -338,6 +339,9 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
     else:
         empty = [] if expected else [f"{request.asked.input_dataset}: no event is wanted of it"]
         yield verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty])
+        if request.input_over_root:
+            unread = [f"the server gave nobody {lfn}" for lfn, read in request.input_over_root.items() if not read]
+            yield verdict("input read over root://", f"{len(request.input_over_root)} files", unread)
     for dataset in request.datasets:
         yield from judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)
         if request.asked.input_dataset and request.asked.steps_kept == (ONLY_STEP,):
@@ -350,12 +354,13 @@ def judge_dataset(
 ) -> Iterator[Verdict]:
     """The checks of one output dataset."""
     disk, dbs, rucio = dataset.on_disk, dataset.dbs_files, dataset.rucio_files
+    over = " over root://" if any(file.path.startswith(OVER_ROOT) for file in disk) else ""
     files, events, size = len(disk), sum(len(file.events) for file in disk), sum(file.size_bytes for file in disk)
     unregistered = [f"on disk, unknown to Rucio: {path}" for path in dataset.unregistered]
     for check, looked_at, problems in (
         ("every event once", f"{events} events in {files} files", events_once(expected, disk, share)),
         ("lumis as planned", f"{files} files", lumis_kept(lumis, disk)),
-        ("bytes as declared", f"{size} bytes", chain(bytes_as_declared(disk, rucio), unregistered)),
+        ("bytes as declared", f"{size} bytes{over}", chain(bytes_as_declared(disk, rucio), unregistered)),
         ("DBS as on disk", f"{len(dbs)} files", dbs_as_on_disk(disk, dbs)),
         ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", blocks_agree(dataset)),
         ("files protected", f"{len(rucio)} files", files_protected(rucio, dataset.rules)),

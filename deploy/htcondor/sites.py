@@ -1,7 +1,7 @@
 """The mock CMS sites of the pool and where their storage is.
 
-Owns the site names, the RSE of each site and the shape of a site's slot. The storage directories themselves are
-created by the stack; which RSEs exist in Rucio is decided in ``deploy/rucio``.
+Owns the site names, the RSE of each site, the shape of a site's slot and what a site publishes of its storage. Which RSEs exist
+in Rucio is decided in ``deploy/rucio``; the server behind a storage is ``deploy/xrootd``'s.
 """
 
 from __future__ import annotations
@@ -9,6 +9,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+
+SITE_LOCAL_CONFIG = """<site-local-config>
+  <site name="{site.cms_name}">
+    <data-access>
+      <catalog volume="{volume}" protocol="{site.protocol}"/>
+    </data-access>
+    <stage-out>
+      <method volume="{volume}" protocol="{site.protocol}" command="xrdcp"/>
+    </stage-out>
+  </site>
+</site-local-config>
+"""
+#: Names of protocols in ``storage.json``: a mounted file system; a server that is asked over root:// alone.
+FILE, XROOTD = "file", "XRootD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +34,37 @@ class MockSite:
     disk_rse: str
     cpus: int = 8
     memory_mb: int = 16384
+    protocol: str = FILE
 
 
 SITES: tuple[MockSite, ...] = (
     MockSite("T1_US_FNAL", "FNAL", "T1_US_FNAL_Disk"),
     MockSite("T2_CH_CERN", "CERN", "T2_CH_CERN"),
     MockSite("T2_US_Purdue", "Purdue", "T2_US_Purdue"),
+    MockSite("T2_DE_DESY", "DESY", "T2_DE_DESY", protocol=XROOTD),
 )
 
 
-def write_site_configuration(siteconf_root: Path, storage_root: Path) -> None:
-    """Create each site's storage directory, and ``<siteconf_root>/<site>/storage.json`` in the form that CMS sites publish.
+def write_site_configuration(siteconf_root: Path, storage_root: Path, server: str) -> None:
+    """Create each site's storage, and what the site publishes below ``<siteconf_root>/<site>``, in the form of CMS sites.
 
-    The PFN is the prefix followed by the LFN.
+    ``storage.json`` says how an LFN becomes a PFN: by a prefix. The site behind ``server`` (``root://host:port/``) has
+    ``JobConfig/site-local-config.xml`` too, with its method of stage-out; the others leave that to the protocols of their volume.
     """
     for site in SITES:
         storage, directory = storage_root / site.disk_rse, siteconf_root / site.cms_name
         (storage / "store").mkdir(parents=True, exist_ok=True)
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "JobConfig").mkdir(parents=True, exist_ok=True)
+        volume = f"{site.short_name}_Disk"
+        local = {"protocol": FILE, "access": "local", "prefix": str(storage)}
+        remote = {"protocol": XROOTD, "access": "site-rw", "prefix": server}
         description = {
             "site": site.cms_name,
-            "volume": f"{site.short_name}_Disk",
-            "protocols": [{"protocol": "file", "access": "local", "prefix": str(storage)}],
+            "volume": volume,
+            "protocols": [remote if site.protocol == XROOTD else local],
             "type": "DISK",
             "rse": site.disk_rse,
         }
         (directory / "storage.json").write_text(json.dumps([description], indent=2) + "\n")
+        if site.protocol == XROOTD:
+            (directory / "JobConfig/site-local-config.xml").write_text(SITE_LOCAL_CONFIG.format(site=site, volume=volume))

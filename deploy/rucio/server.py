@@ -11,7 +11,8 @@
     server.py stop
 
 Variables: STATE (absolute, all it writes), VENV (STATE/venv; may be shared), PORT (18500), DATABASE_URL (postgresql://… or
-sqlite:////abs/file; default a SQLite file in STATE), WORKERS (2), STORAGE_ROOT (directory with one directory per RSE), PYTHON.
+sqlite:////abs/file; default a SQLite file in STATE), WORKERS (2), STORAGE_ROOT (directory with one directory per RSE),
+XROOTD_PORT (of the server behind T2_DE_DESY; 0: none), PYTHON.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def seed(settings: Settings) -> None:
     """Scope, RSEs, limits, distances; the server must run."""
     if settings.storage_root is None:
         raise RucioServerError("STORAGE_ROOT is not set: give the directory that holds one directory per RSE")
-    extra = {"STORAGE_ROOT": str(settings.storage_root), "WMS2_RUCIO_SCOPE": SCOPE}
+    extra = {"STORAGE_ROOT": str(settings.storage_root), "XROOTD_PORT": str(settings.xrootd_port), "WMS2_RUCIO_SCOPE": SCOPE}
     extra["WMS2_RUCIO_ACCOUNTS"] = ",".join(configuration.ACCOUNTS)
     _inside(settings, "inside/seed.py", extra=extra | _as_admin(settings))
     print("Rucio is seeded")

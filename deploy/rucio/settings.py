@@ -32,6 +32,7 @@ class Settings:
         database_url: ``postgresql://…`` or ``sqlite:////abs/file``, as the user gave it.
         workers: gunicorn processes; always 1 with SQLite, whose writers exclude each other.
         storage_root: ``<storage_root>/<RSE>/store/...`` are the files; needed by ``seed`` only.
+        xrootd_port: of the server before the files of the RSE that has one; 0: its files are reached as those of the others.
     """
 
     state: Path
@@ -40,6 +41,7 @@ class Settings:
     database_url: str
     workers: int
     storage_root: Path | None
+    xrootd_port: int
 
     @property
     def python(self) -> Path:
@@ -92,15 +94,15 @@ def _absolute(environment: Mapping[str, str], name: str) -> Path | None:
     return Path(value)
 
 
-def _whole_number(environment: Mapping[str, str], name: str, default: int, most: int) -> int:
+def _whole_number(environment: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
     text = environment.get(name, "") or str(default)
-    if not text.isdecimal() or not 1 <= int(text) <= most:
-        raise RucioServerError(f"{name} must be a number from 1 to {most}, not {text!r}")
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise RucioServerError(f"{name} must be a number from {least} to {most}, not {text!r}")
     return int(text)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Settings from STATE, VENV, PORT, DATABASE_URL, WORKERS and STORAGE_ROOT.
+    """Settings from STATE, VENV, PORT, DATABASE_URL, WORKERS, STORAGE_ROOT and XROOTD_PORT.
 
     Raises:
         RucioServerError: a value is missing or wrong.
@@ -119,4 +121,5 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         database_url=url,
         workers=1 if url.startswith("sqlite:") else workers,
         storage_root=_absolute(environment, "STORAGE_ROOT"),
+        xrootd_port=_whole_number(environment, "XROOTD_PORT", 0, 65535, least=0),
     )

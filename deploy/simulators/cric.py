@@ -1,7 +1,7 @@
 """CRIC as far as WMS2 asks it: the presets ``site-names`` and ``data-processing`` of sites, and ``people`` of accounts.
 
 Answers have CRIC's form ``{"desc": {"columns": [..]}, "result": [[..]]}``. A fresh state holds the rows of
-``cric_rows.json``: the three mock sites, a tape site, and the many-to-many pairs that make storage and processing names
+``cric_rows.json``: the mock sites, a tape site, and the many-to-many pairs that make storage and processing names
 differ.
 """
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound

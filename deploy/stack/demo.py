@@ -24,7 +24,7 @@ RUNNABLE = "request.json"
 EXAMPLES = ("stepchain_pileup", "taskchain", "rereco_lumis")
 #: Of those that it runs, the one that goes on in rounds sized by what those before measured.
 ADAPTIVE = "stepchain_adaptive"
-REQUESTS = tuple(f"deploy/demo/requests/{name}.json" for name in ("stepchain_scratch", "rereco_input", ADAPTIVE))
+REQUESTS = tuple(f"deploy/demo/requests/{name}.json" for name in ("stepchain_scratch", "rereco_input", "rereco_root", ADAPTIVE))
 
 
 def start(stack: Stack, supervisor: Supervisor) -> str:

@@ -14,6 +14,7 @@ PARTS: Mapping[str, Callable[[Layout], None]] = {
     "python environment": venv.ensure,
     "htcondor": tools.ensure_htcondor,
     "rucio": tools.ensure_rucio,
+    "xrootd": tools.ensure_xrootd,
 }
 FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {"browser": tools.ensure_browser}
 HEARTBEAT_SECONDS = 15.0

@@ -21,16 +21,19 @@ from deploy.simulators.worker.install import install as install_worker_programs
 from deploy.stack import environment, identity, ports, process, tools, venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
-from deploy.stack.services import external, htcondor, postgres, rucio, simulators, valkey
+from deploy.stack.services import external, htcondor, postgres, rucio, simulators, valkey, xrootd
 from deploy.stack.services.base import Place, Service
 from deploy.stack.services.django import Wms2
 from deploy.stack.supervisor import Supervisor
+from deploy.xrootd.server import Server
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PORTS_REGISTER = "ports.json"
 # More jobs at once would not end sooner, and leave nothing to what drives them. Jobs of tests sleep more than they work.
 JOBS_PER_CORE = 3
 WATCH_SECONDS = 0.5
+#: Jobs of mere seconds try again, and give a storage up, within some too.
+IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "5", "XRD_CONNECTIONRETRY": "1"}
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 
@@ -69,28 +72,30 @@ def _remove_tree(tree: Path) -> None:
     shutil.rmtree(tree)
 
 
-def _worker_node(layout: Layout, directory: Path) -> dict[str, str]:
+def _worker_node(layout: Layout, directory: Path, storage: Server) -> dict[str, str]:
     """Programs and site configuration of the pool's worker nodes; returns the environment every job gets."""
     programs = directory / "worker/bin"
     install_worker_programs(programs, layout.python)
     python = programs / "python3"
     python.unlink(missing_ok=True)
     python.symlink_to(venv.interpreter())
-    write_site_configuration(directory / "siteconf", directory / "storage")
+    write_site_configuration(directory / "siteconf", directory / "storage", storage.url)
     return {
-        "PATH": f"{programs}:{SYSTEM_PATH}",
+        "PATH": f"{programs}:{storage.prefix}/bin:{SYSTEM_PATH}",
         "SITECONF_ROOT": str(directory / "siteconf"),
+        "X509_CERT_DIR": str(storage.authorities),
+        **IMPATIENT_STORAGE,
         "LANG": "C.UTF-8",
         process.MARKER: str(directory),
     }
 
 
-def _pool(layout: Layout, kind: str, directory: Path, port: int) -> Pool:
+def _pool(layout: Layout, kind: str, directory: Path, port: int, storage: Server) -> Pool:
     release = tools.htcondor(layout)
     series = release.version.split(".")[0]
     user = pwd.getpwuid(os.getuid()).pw_name
     most = None if kind == "test" else JOBS_PER_CORE * (os.cpu_count() or 1)
-    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory), most)
+    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory, storage), most)
     condor.configure(pool)  # clients may start before the daemons: they find their configuration and token
     return pool
 
@@ -120,11 +125,12 @@ def assemble(layout: Layout, kind: str) -> Stack:
         (directory / name).mkdir(parents=True, exist_ok=True)
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
-        pool = _pool(layout, kind, directory, chosen["htcondor"])
+        storage = xrootd.server(directory, tools.xrootd_prefix(layout), chosen["xrootd"])
+        pool = _pool(layout, kind, directory, chosen["htcondor"], storage)
     except OSError as error:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)
-    path = f"{layout.venv}/bin:{pool.release.path}:{SYSTEM_PATH}"
+    path = f"{layout.venv}/bin:{pool.release.path}:{storage.prefix}/bin:{SYSTEM_PATH}"
     bare = Place(layout, directory, {**environment.base(os.environ, path), process.MARKER: str(directory)})
     database_url, broker_url, rucio_url, databases = _databases(bare, durable=kind == "demo")
     servers = {"database_url": database_url, "broker_url": broker_url}
@@ -141,7 +147,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
         databases=databases,
         neighbours=(
             simulators.service(bare, chosen["simulators"]),
-            rucio.service(bare, chosen["rucio"], tools.rucio_venv(layout), rucio_url),
+            rucio.service(bare, chosen["rucio"], tools.rucio_venv(layout), rucio_url, chosen["xrootd"]),
+            xrootd.service(bare, storage),
         ),
         htcondor=htcondor.service(pool, bare.environment),
         settings=settings,

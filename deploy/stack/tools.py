@@ -1,4 +1,4 @@
-"""What is installed once per user and shared by checkouts: HTCondor prefixes, the Rucio server's environment, the tests' browser.
+"""What is installed once per user and shared by checkouts: HTCondor and XRootD prefixes, the Rucio server, a browser.
 
 An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series. The browser is
 always our own, so that pictures of pages come out alike everywhere, unless WMS2_CHROMIUM names another.
@@ -19,6 +19,7 @@ from deploy.stack import venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
 from deploy.stack.steps import locked, run_logged, say
+from deploy.xrootd import install as xrootd_install
 
 # WMS2_HTCONDOR chooses the series; each comes from the Debian suite that has it.
 SUITES: Mapping[str, str] = {"23": "trixie", "25": "sid"}
@@ -82,6 +83,17 @@ def ensure_rucio(layout: Layout) -> None:
     """Install the Rucio server unless it is there."""
     places = {"STATE": str(layout.tools / "rucio-install"), "VENV": str(rucio_venv(layout))}
     rucio_environment.install(from_environment(places), venv.interpreter())
+
+
+def xrootd_prefix(layout: Layout) -> Path:
+    return layout.tools / f"xrootd-{xrootd_install.PACKAGES.suite}"
+
+
+def ensure_xrootd(layout: Layout) -> None:
+    """Install the XRootD server and its clients unless they are there."""
+    prefix = xrootd_prefix(layout)
+    if not installed_version(prefix):
+        _lay_out(layout, prefix, "xrootd", "", xrootd_install.PACKAGES.suite)
 
 
 def browser_prefix(layout: Layout) -> Path:

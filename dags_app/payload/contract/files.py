@@ -6,11 +6,11 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
 
-UNFINISHED = ".*.tmp"  # what a writer that was killed leaves beside the file that it meant to replace
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
@@ -88,16 +88,12 @@ def adler32(path: Path) -> str:
     return f"{value & 0xFFFFFFFF:08x}"
 
 
-def copy_with_adler32(source: Path, target: Path) -> str:
-    """Copy ``source`` to ``target``, flush it to the disk, and return the Adler-32 of the bytes that were read."""
-    value = 1
+def copy_durably(source: Path, target: Path) -> None:
+    """Copy ``source`` to ``target`` and flush it to the disk."""
     with source.open("rb") as reader, target.open("wb") as writer:
-        while chunk := reader.read(_CHUNK_BYTES):
-            value = zlib.adler32(chunk, value)
-            writer.write(chunk)
+        shutil.copyfileobj(reader, writer, _CHUNK_BYTES)
         writer.flush()
         os.fsync(writer.fileno())
-    return f"{value & 0xFFFFFFFF:08x}"
 
 
 def sha256(path: Path) -> str:

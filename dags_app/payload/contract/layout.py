@@ -14,7 +14,8 @@ PILEUP_SCHEMA = "wms2.pileup/1"
 NODE_INPUT_SCHEMA = "wms2.node_input/1"
 MERGE_INPUT_SCHEMA = "wms2.merge_input/1"
 MANIFEST_SCHEMA = "wms2.manifest/1"
-MANIFEST_VERSION = f"{MANIFEST_SCHEMA}.2"  # .1: merged files name their pieces of the claim; .2: metrics of each job
+#: .1: merged files name their pieces of the claim; .2: metrics of each job; .3: the RSE of each file.
+MANIFEST_VERSION = f"{MANIFEST_SCHEMA}.3"
 JOURNAL_SCHEMA = "wms2.journal/1"
 POST_SCHEMA = "wms2.post/1"
 FAILURE_SCHEMA = "wms2.failure/1"

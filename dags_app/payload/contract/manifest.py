@@ -94,7 +94,7 @@ def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[st
 
 def _file(file: MergedFile, pieces: Pieces) -> dict[str, Any]:
     written = to_json(file.record)
-    kept = ("lfn", "size_bytes", "adler32", "events", "lumis", "parents")
+    kept = ("lfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
     return {**{name: written[name] for name in kept}, "pieces": pieces.of(file.origins)}
 
 

@@ -128,6 +128,7 @@ class UnmergedFile:
     step: str
     module: str
     lfn: str
+    rse: str
     size_bytes: int
     adler32: str
     events: int

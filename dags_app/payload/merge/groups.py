@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
-from ..contract.documents import MergeLimits, Output, Task
+from ..contract.documents import NANO, MergeLimits, Output, Task
 from ..contract.lumis import LumiCounts
 from ..contract.reports import NodeReport, UnmergedFile
 
@@ -86,6 +86,11 @@ def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[Merg
     if len(groups) > 1:
         _fill_last(groups[-2], groups[-1], limits)
     return [MergeGroup(tuple(file for mine in group for file in mine)) for group in groups]
+
+
+def goes_past(output: Output, group: MergeGroup, limits: MergeLimits) -> bool:
+    """Whether a group is one file that is beyond the largest merged file already, and needs no other format."""
+    return output.merge != NANO and len(group.files) == 1 and _bytes([list(group.files)]) > limits.max_bytes
 
 
 def _fill_last(before: list[list[UnmergedFile]], last: list[list[UnmergedFile]], limits: MergeLimits) -> None:

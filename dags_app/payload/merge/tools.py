@@ -27,6 +27,8 @@ COMMAND_VARIABLE = "WMS2_MERGE_COMMAND"
 REPORT_VARIABLE = "WMS2_MERGE_REPORT"
 DEFAULT_COMMAND = "hadd"
 
+#: What each tool writes.
+MERGED_FILE = "merged.root"
 _MERGED_MODULE = "Merged"  # of merge_pset.py
 _ERROR_LINES = 40
 _READER = "plain_content.py"
@@ -64,11 +66,6 @@ class MergeRun:
 
 def run_merge(task: MergeTask) -> MergeRun:
     """Merge; PayloadError when it fails or nothing tells what was merged."""
-    missing = [str(path) for path in task.inputs if not path.is_file()]
-    if missing:
-        raise PayloadError(
-            codes.FILE_OPEN_FAILED, f"{len(missing)} of {len(task.inputs)} unmerged files are not there: {missing[0]}"
-        )
     return _by_hadd(task) if task.kind == PLAIN else _by_cmsrun(task)
 
 
@@ -76,7 +73,7 @@ def _by_hadd(task: MergeTask) -> MergeRun:
     command = shlex.split(os.environ.get(COMMAND_VARIABLE) or DEFAULT_COMMAND)
     if not command:
         raise PayloadError(codes.MERGE_FAILED, f"{COMMAND_VARIABLE} is blank")
-    output, report = task.directory / "merged.root", task.directory / "merge_report.json"
+    output, report = task.directory / MERGED_FILE, task.directory / "merge_report.json"
     finished = task.run([*command, "-f", str(output), *map(str, task.inputs)], {REPORT_VARIABLE: str(report)})
     if finished.exit_code != 0 or not output.is_file():
         raise _failed(command[0], finished, task.directory)
@@ -94,7 +91,7 @@ def _read_plain(task: MergeTask, output: Path, report: Path) -> None:
 
 
 def _by_cmsrun(task: MergeTask) -> MergeRun:
-    output = task.directory / "merged.root"
+    output = task.directory / MERGED_FILE
     inputs = [f"file:{path}" for path in task.inputs]
     document = {"kind": task.kind, "inputs": inputs, "output": output.name, "lfn": task.lfn}
     (task.directory / "merge.json").write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -94,7 +94,8 @@ def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
             if report["site"] == site:
-                orphans += [{"site": site, "node": report["node"], "lfn": o["lfn"], "pfn": o["pfn"]} for o in report["outputs"]]
+                left = [{name: each[name] for name in ("lfn", "pfn", "rse")} for each in report["outputs"]]
+                orphans += [{"site": site, "node": report["node"], **each} for each in left]
         except (OSError, ValueError, KeyError, TypeError) as error:
             scripts.log(place, f"reelect: {path.name} cannot be read, its files at {site} are not listed: {error!r}")
     return orphans

@@ -55,8 +55,8 @@ def with_ranges(done: Processed, job: UnitJob) -> Processed:
 
 
 def read_gathered(reports: Sequence[FrameworkReport], gathered: Sequence[GatheredFile]) -> Processed:
-    """What a step read of files of an earlier one. cmsRun opened paths; the files go by their LFNs here."""
-    lfns = {str(file.path.resolve()): file.lfn for file in gathered}
+    """What a step read of files of an earlier one. cmsRun opened them where they lie; they go by their LFNs here."""
+    lfns = {file.url.rpartition("file:")[2]: file.lfn for file in gathered}
     starts = {file.lfn: file.part.first_event for file in gathered if file.part is not None}
     inputs = [file for report in reports for file in report.primary_inputs]
     return _read([(file, lfns.get(file.pfn.rpartition("file:")[2], file.lfn or file.pfn)) for file in inputs], starts)

@@ -16,8 +16,8 @@ from ..contract.codes import PayloadError
 from . import processes
 from .processes import Command, Finished
 from .psets import copy_program
+from .siteconf import CVMFS
 
-CVMFS = Path("/cvmfs/cms.cern.ch")
 _SETUP_FAILED = 97  # of cmssw_run.sh
 
 

@@ -17,19 +17,23 @@ from ..contract.convert import read
 from ..contract.documents import Share, Task, UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import Counts
-from ..contract.reading import Value, load_document
-from ..contract.reports import accepted_report
+from ..contract.reading import load_document
+from ..contract.reports import StoredFile, accepted_report
+from . import storage
 from .shares import Held, Part, parts_of
 from .storage import Volume
 
 
 @dataclass(frozen=True)
 class GatheredFile:
-    """A file of an upstream node; ``parents`` are the unit's input files behind it. ``part`` None: it is to be read whole."""
+    """A file of an upstream node; ``parents`` are the unit's input files behind it. ``part`` None: it is to be read whole.
+
+    ``url``: what cmsRun opens, ``file:`` with a path or ``root:``.
+    """
 
     node: str
     lfn: str
-    path: Path
+    url: str
     events: int
     lumis: Counts
     parents: tuple[str, ...]
@@ -66,7 +70,7 @@ def _files_of(directory: Path, unit: UnitDocument, task: Task, node: str, site: 
             codes.INVALID_DOCUMENT,
             f"{node} reports {len(mine)} files of {task.input_step}/{task.input_module}, task {task.name} reads {expected}",
         )
-    copied = ("lfn", "size_bytes", "adler32", "events", "lumis", "parents")
+    copied = ("lfn", "pfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
     return [{"node": node, **{name: item[name].raw for name in copied}} for item in mine]
 
 
@@ -74,26 +78,35 @@ def _read_by(task: Task) -> tuple[str, str]:
     return task.input_step or "", task.input_module or ""
 
 
-def read_node_input(directory: Path, unit: UnitDocument, job: UnitJob, volume: Volume) -> tuple[GatheredFile, ...]:
+def read_node_input(
+    directory: Path, unit: UnitDocument, job: UnitJob, volumes: Sequence[Volume], scratch: Path
+) -> tuple[GatheredFile, ...]:
     """The files that a job is to read, at their places in the site's storage: those of each upstream node, in order.
 
-    None at all when its share is empty, or the upstream nodes had nothing to do: then the job has nothing to do.
+    None at all when its share is empty, or the upstream nodes had nothing to do: then the job has nothing to do. A file that
+    cmsRun cannot read where it lies is fetched to ``scratch``.
     """
     document = load_document(directory / node_input_name(job.node), NODE_INPUT_SCHEMA)
     if (document["unit"].text(), document["node"].text()) != (unit.unit, job.node):
         raise document["node"].refuse(f"expected {unit.unit}/{job.node}")
-    found = tuple(_gathered(item, volume) for item in document["files"].items())
+    stored = {item["lfn"].text(): read(item, StoredFile) for item in document["files"].items()}
+    found = tuple(read(item, GatheredFile, url="", part=None) for item in document["files"].items())
     idle = document.get("idle")
     nodes = [*dict.fromkeys(file.node for file in found), *(idle.texts() if idle else ())]
     if sorted(nodes) != sorted(job.reads):
         raise document["files"].refuse(f"expected the files of each of {', '.join(job.reads)}")
-    if len({file.lfn for file in found}) != len(found):
+    if len(stored) != len(found):
         raise document["files"].refuse("a file is there twice")
-    return found if job.share is None else _shared(found, job.share)
+    mine = found if job.share is None else _shared(found, job.share)
+    return tuple(replace(file, url=_place(volumes, stored[file.lfn], scratch)) for file in mine)
 
 
-def _gathered(item: Value, volume: Volume) -> GatheredFile:
-    return read(item, GatheredFile, path=volume.path(item["lfn"].text()), part=None)
+def _place(volumes: Sequence[Volume], file: StoredFile, scratch: Path) -> str:
+    url = storage.readable(volumes, file)
+    if url is None:
+        scratch.mkdir(exist_ok=True)
+        url = f"file:{storage.bring(volumes, file, scratch).resolve()}"
+    return url
 
 
 def _shared(files: Sequence[GatheredFile], share: Share) -> tuple[GatheredFile, ...]:

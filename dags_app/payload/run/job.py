@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
-from ..contract.journal import Journals
 from ..contract.layout import PROCESSING, SANDBOX_FILE
 from ..contract.reports import OutputRecord, Processed
 from ..contract.step_profile import read_step_profile
 from . import storage
 from .attempt import AttemptReport
 from .gathering import read_node_input
+from .journal import StageOut
 from .processes import stop_requests_as_errors
 from .slot import read_granted, read_slot
 from .steps import DoneStep, JobContext, run_chain
@@ -32,24 +33,24 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
     shutil.rmtree(work, ignore_errors=True)  # a job that HTCondor started again in the same place
     work.mkdir()
     with AttemptReport(node, attempt, PROCESSING, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
-        volume = storage.site_volume(report.slot.site)
+        volumes = storage.site_volumes(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
         unit_job = unit.job(node)
-        gathered = read_node_input(directory, unit, unit_job, volume) if unit_job.reads else ()
+        gathered = read_node_input(directory, unit, unit_job, volumes, work / "inputs") if unit_job.reads else ()
         if unit_job.reads and not gathered:
             report.processed = Processed(0, set(), ())
         else:
             profile, granted = read_step_profile(directory), read_granted()
-            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted), volume)
+            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted), volumes)
     shutil.rmtree(work, ignore_errors=True)
     return exit_status(report.exit_code)
 
 
-def _run(context: JobContext, volume: storage.Volume) -> None:
+def _run(context: JobContext, volumes: Sequence[storage.Volume]) -> None:
     done = run_chain(context)
     context.attempt.exit_step = "stageOut"
-    _stage_out(context, volume, done)
+    _stage_out(context, volumes, done)
     context.attempt.exit_step = None
 
 
@@ -73,22 +74,19 @@ def _is_inside(path: Path, directory: Path) -> bool:
     return root in (path.resolve(), *path.resolve().parents)
 
 
-def _stage_out(context: JobContext, volume: storage.Volume, done: dict[str, DoneStep]) -> None:
-    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there; journal first."""
+def _stage_out(context: JobContext, volumes: Sequence[storage.Volume], done: dict[str, DoneStep]) -> None:
+    """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there."""
     job, report, parents = context.job, context.attempt, _parents(context)
-    journals = Journals(volume.path(names.journals_lfn(job, context.unit, PROCESSING)), job.dag_id)
     processes = [(step.step, number, each) for step in done.values() for number, each in enumerate(step.processes)]
-    journal = journals.of(
-        report.node, report.slot, [lfn for step, number, _ in processes for lfn in context.lfns_of(step, number).values()]
-    )
-    journal.keep()
+    lfns_of_all = [lfn for step, number, _ in processes for lfn in context.lfns_of(step, number).values()]
+    journals = names.journals_lfn(job, context.unit, PROCESSING)
+    stage_out = StageOut.of(volumes, journals, job.dag_id, report.node, report.slot, lfns_of_all)
     for step, number, process in processes:
         lfns = context.lfns_of(step, number)
         for module, output in job.staged_by(step.name).items():
             written, path = process.output(module, step.name)
-            stored = storage.stage_out(path, volume, lfns[module], report.slot.execution)
+            stored = stage_out.store(path, lfns[module])
             report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))
-            journal.keep()
 
 
 def _parents(context: JobContext) -> tuple[str, ...]:

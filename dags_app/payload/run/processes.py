@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import IO, NamedTuple
 
 from ..contract import codes
 from ..contract.codes import PayloadError
@@ -100,6 +102,37 @@ def run_measured(commands: Sequence[Command]) -> tuple[Finished, ...]:
     finally:
         sampler.stop()
     return tuple(ended[child.pid] for child in children)
+
+
+class Answer(NamedTuple):
+    """What a short program said. ``status`` None: it was ended at its time limit."""
+
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+def run_limited(words: Sequence[str], seconds: float, environment: Mapping[str, str]) -> Answer:
+    """Run a program with a time limit; all of its process group is ended then, and when it leaves children behind.
+
+    OSError when it cannot be started.
+    """
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        child = subprocess.Popen(
+            words, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+        try:
+            status: int | None = codes.of_process(child.wait(seconds))
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            _end_groups([child])
+        return Answer(status, *(_content(stream) for stream in (stdout, stderr)))
+
+
+def _content(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8", "replace")
 
 
 def _start(command: Command) -> subprocess.Popen[bytes]:

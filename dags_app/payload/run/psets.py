@@ -76,7 +76,7 @@ def copy_program(name: str, target: Path) -> None:
 
 def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
     """Files of an earlier step: whole, one stretch of the events of all of them, or some of their lumis."""
-    files = [f"file:{source.path.resolve()}" for source in sources]
+    files = [source.url for source in sources]
     parts = [source.part for source in sources if source.part is not None]
     if not parts:
         return _tweak(files=files)

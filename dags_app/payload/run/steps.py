@@ -66,7 +66,9 @@ class DoneStep:
     def as_sources(self, module: str) -> tuple[GatheredFile, ...]:
         """The files of an output module, for a step that reads them."""
         found = [process.output(module, self.step.name) for process in self.processes]
-        return tuple(GatheredFile("", str(path), path, written.events, written.lumis, ()) for written, path in found)
+        return tuple(
+            GatheredFile("", str(path), f"file:{path.resolve()}", written.events, written.lumis, ()) for written, path in found
+        )
 
 
 @dataclass(frozen=True)

@@ -1,139 +1,261 @@
-"""A site's storage: from LFN to PFN by its ``storage.json``, stage-out and removal. Owns how a file gets there whole.
+"""A site's storage: stage-out, reading, listing and removal, by LFN. Owns how a file gets there whole, and its verification.
 
-``$SITECONF_ROOT/<site>/storage.json`` is CMS's own form (docs/design/services.md, Storage at a site): volumes with protocols,
-each protocol with a ``prefix`` or with ``rules``. This payload writes through the ``file`` protocol (a mounted or local file
-system).
+A file counts as staged out when the storage itself tells its size and Adler-32, or it was read back; one that differs is removed
+and tried again. What a site's volumes are is ``siteconf``'s, how they are spoken to ``doors``'s.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeVar, Union
 
 from ..contract import codes, files
 from ..contract.codes import PayloadError
-from ..contract.reading import Value
-from ..contract.reports import StoredFile
+from ..contract.reports import StoredFile, UnmergedFile
+from . import siteconf
+from .doors import Door, FileSystem, door, local_path
+from .siteconf import Description, Protocol, StorageProblem
 
-_PROTOCOL = "file"
+_T = TypeVar("_T")
+#: Seconds between the tries of a file, separated by spaces: an outage of minutes must not cost what took hours to make.
+PAUSES_VARIABLE = "WMS2_STAGE_OUT_PAUSES"
+_PAUSES = "30 120"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """An LFN to PFN rule of a protocol: first match wins, ``$1`` is the first group."""
+class _Way(NamedTuple):
+    """A protocol of a volume, with its door."""
 
-    pattern: str
-    pfn: str
+    protocol: Protocol
+    door: Door
 
 
 @dataclass(frozen=True)
 class Volume:
-    """A disk volume of a site that the payload can read and write."""
+    """A volume that a site's jobs stage out to, with the ways to it in the order to be tried."""
 
-    site: str
-    rse: str
-    prefix: str | None
-    rules: tuple[Rule, ...]
+    description: Description
+    ways: tuple[_Way, ...]
 
-    def path(self, lfn: str) -> Path:
-        """Where ``lfn`` lies in this volume's file system."""
-        if self.prefix is not None:
-            return Path(self.prefix + lfn)
-        for rule in self.rules:
-            match = re.match(rule.pattern, lfn)
-            if match:
-                return Path(match.expand(re.sub(r"\$(\d)", r"\\\1", rule.pfn)))
-        raise PayloadError(codes.STORAGE_UNUSABLE, f"no rule of {self.rse} ({self.site}, protocol {_PROTOCOL}) matches {lfn}")
+    @property
+    def site(self) -> str:
+        """The site that it is of, which may be another one's fallback."""
+        return self.description.site
+
+    @property
+    def rse(self) -> str:
+        """Its name in Rucio."""
+        return self.description.rse
 
     def pfn(self, lfn: str) -> str:
-        """The PFN of ``lfn`` as text."""
-        return f"file://{self.path(lfn)}"
+        """What the first way calls ``lfn``."""
+        return self.description.pfn(self.ways[0].protocol, lfn)
 
 
 def site_volume(site: str) -> Volume:
-    """The disk volume of ``site`` to stage out to: the first one with protocol ``file``.
-
-    PayloadError when ``SITECONF_ROOT`` is not set, the site has no ``storage.json``, or it has no such volume.
-    """
-    root = os.environ.get("SITECONF_ROOT")
-    if not root:
-        raise PayloadError(
-            codes.STORAGE_UNUSABLE, "SITECONF_ROOT is not set: the pool must give every job its directory of sites"
-        )
-    path = Path(root) / site / "storage.json"
-    try:
-        document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError) as error:
-        raise PayloadError(codes.STORAGE_UNUSABLE, f"storage description of {site} cannot be read: {path}: {error}") from error
-    for volume in document.items():
-        kind = volume.get("type")
-        if kind is not None and kind.text() != "DISK":
-            continue
-        for protocol in volume["protocols"].items():
-            if protocol["protocol"].text() == _PROTOCOL:
-                return _volume(site, volume, protocol)
-    raise PayloadError(
-        codes.STORAGE_UNUSABLE, f"{path}: no DISK volume with protocol {_PROTOCOL!r}, the one this payload writes to"
-    )
+    """The volume that jobs at ``site`` write to and read from while it works; PayloadError when the site names none."""
+    return site_volumes(site)[0]
 
 
-def _volume(site: str, volume: Value, protocol: Value) -> Volume:
-    prefix, rules = protocol.get("prefix"), protocol.get("rules")
-    if prefix is None and rules is None:
-        raise protocol.refuse("neither prefix nor rules")
-    return Volume(
-        site=site,
-        rse=volume["rse"].text(),
-        prefix=prefix.text() if prefix else None,
-        rules=tuple(Rule(rule["lfn"].text(), rule["pfn"].text()) for rule in rules.items()) if rules else (),
-    )
+def site_volumes(site: str) -> tuple[Volume, ...]:
+    """All volumes that jobs at ``site`` may have left files in: its own first, then those it falls back to."""
+    ways: dict[Description, list[_Way]] = {}
+    unknown = []
+    for method in siteconf.methods(site):
+        tool = door(method)
+        if tool is None:
+            unknown.append(method.command)
+        else:
+            ways.setdefault(method.description, []).append(_Way(method.protocol, tool))
+    if not ways:
+        text = f"{site} stages out by {', '.join(unknown)}; known are cp, xrdcp and gfal2"
+        raise PayloadError(codes.STORAGE_UNUSABLE, text)
+    return tuple(Volume(description, tuple(each)) for description, each in ways.items())
 
 
-def stage_out(source: Path, volume: Volume, lfn: str, execution: str) -> StoredFile:
-    """Copy ``source`` to where ``lfn`` lies: under a temporary name, flushed, renamed, read back and compared.
-
-    Never over something that is there: the name is taken first, by making an empty file that only one process can make.
-    ``execution`` is of the temporary name.
-    """
-    target = volume.path(lfn)
-    part = target.with_name(f".{target.name}.{execution}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copied = files.copy_with_adler32(source, part)
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        part.replace(target)
-        files.sync_directory(target.parent)
-        stored, size_bytes = files.adler32(target), target.stat().st_size
-    except OSError as error:
-        if part.is_file():
-            part.unlink()
-        raise PayloadError(
-            codes.STAGE_OUT_FAILED, f"stage-out of {source.name} to {target} ({volume.rse}) failed: {error}"
-        ) from error
-    if stored != copied or size_bytes != source.stat().st_size:
-        raise PayloadError(
-            codes.STAGE_OUT_FAILED,
-            f"{target} ({volume.rse}) is not what was written: {size_bytes} bytes, adler32 {stored}, expected "
-            f"{source.stat().st_size} bytes, adler32 {copied}",
-        )
-    return StoredFile(lfn, volume.pfn(lfn), volume.rse, size_bytes, stored)
+def volume_with(volumes: Sequence[Volume], rse: str) -> Volume:
+    """The volume that is ``rse``; StorageProblem when the site has no such volume any more."""
+    for volume in volumes:
+        if volume.rse == rse:
+            return volume
+    text = f"files are at {rse}, which is none of the volumes here: {', '.join(volume.rse for volume in volumes)}"
+    raise StorageProblem(codes.STORAGE_UNUSABLE, text)
 
 
-def remove_parts(target: Path) -> None:
-    """Remove what attempts that were killed left beside ``target``."""
-    for part in target.parent.glob(f".{target.name}.*.part"):
-        part.unlink(missing_ok=True)
+def size(volume: Volume, lfn: str) -> int | None:
+    """Bytes of a file as the storage tells them; None when it is not there. StorageProblem when no way to the volume answers."""
+    return _ask(volume, lfn, lambda door, pfn: door.size(pfn))
+
+
+def checksum(volume: Volume, lfn: str) -> str | None:
+    """Adler-32 of a file as the storage tells it, or of what is read from it; None when it is not there."""
+    bytes_there = size(volume, lfn)
+    return None if bytes_there is None else _ask(volume, lfn, lambda door, pfn: _checksum(door, pfn, bytes_there))
+
+
+def listed(volume: Volume, lfn_directory: str) -> list[str]:
+    """Names in a directory, sorted; empty when there is none."""
+    return sorted(_ask(volume, lfn_directory, lambda door, pfn: door.listed(pfn)))
 
 
 def remove(volume: Volume, lfn: str) -> bool:
-    """Remove ``lfn`` from the volume, with its leftovers; False when it was not there."""
-    target = volume.path(lfn)
-    remove_parts(target)
+    """Remove a file, with its leftovers; False when it was not there."""
+    return _ask(volume, lfn, lambda door, pfn: door.remove(pfn))
+
+
+def remove_directory(volume: Volume, lfn_directory: str) -> None:
+    """Remove an empty directory."""
+    _ask(volume, lfn_directory, lambda door, pfn: door.remove_directory(pfn))
+
+
+def text(volume: Volume, lfn: str) -> str | None:
+    """What a small file holds; None when it is not there."""
+    bytes_there = size(volume, lfn)
+    if bytes_there is None:
+        return None
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "copy"
+        _ask(volume, lfn, lambda door, pfn: door.get(pfn, copy, bytes_there))
+        return copy.read_text(encoding="utf-8", errors="replace")
+
+
+def readable(volumes: Sequence[Volume], file: StoredFile) -> str | None:
+    """What cmsRun opens to read a file where it lies: a ``file:`` or ``root:`` name. None: it has to be fetched."""
+    volume = volume_with(volumes, file.rse)
+    path = _mounted(volume, file.lfn)
+    pfn = volume.pfn(file.lfn)
+    return f"file:{path.resolve()}" if path else pfn if pfn.startswith("root:") else None
+
+
+def bring(volumes: Sequence[Volume], file: Union[StoredFile, UnmergedFile], directory: Path) -> Path:
+    """A path at which a file can be read: its own one in a mounted file system, else a copy in ``directory``; compared.
+
+    PayloadError(FILE_OPEN_FAILED) when it is not there, cannot be fetched, or is not what was staged out.
+    """
     try:
-        target.unlink()
-    except FileNotFoundError:
-        return False
-    return True
+        volume = volume_with(volumes, file.rse)
+        path, place = _mounted(volume, file.lfn), volume.pfn(file.lfn)
+        if size(volume, file.lfn) is None:
+            raise PayloadError(codes.FILE_OPEN_FAILED, f"{place} ({file.rse}), which a job staged out, is not there")
+        if path is None:
+            path = directory / Path(file.lfn).name
+            _ask(volume, file.lfn, lambda door, pfn: door.get(pfn, path, file.size_bytes))
+        found = (path.stat().st_size, files.adler32(path))
+    except (OSError, StorageProblem) as error:
+        raise PayloadError(codes.FILE_OPEN_FAILED, f"{file.lfn} at {file.rse} cannot be read: {error}") from error
+    if found != (file.size_bytes, file.adler32):
+        raise PayloadError(
+            codes.FILE_OPEN_FAILED,
+            f"{place} has {found[0]} bytes, adler32 {found[1]}; its job staged out {file.size_bytes}, {file.adler32}",
+        )
+    return path
+
+
+def _mounted(volume: Volume, lfn: str) -> Path | None:
+    """Where a file is in a mounted file system, if that is the way to the volume."""
+    return local_path(volume.pfn(lfn)) if isinstance(volume.ways[0].door, FileSystem) else None
+
+
+def _ask(volume: Volume, lfn: str, question: Callable[[Door, str], _T]) -> _T:
+    """The answer of the first way that gives one; StorageProblem with what each said."""
+    problems = []
+    for way in volume.ways:
+        try:
+            return question(way.door, volume.description.pfn(way.protocol, lfn))
+        except (OSError, StorageProblem) as error:
+            problems.append(error)
+    raise _all(problems)
+
+
+def _all(problems: Sequence[Exception]) -> StorageProblem:
+    """Several in one, with the code of the first that has one."""
+    known = (problem.code for problem in problems if isinstance(problem, StorageProblem))
+    return StorageProblem(next(known, codes.STAGE_OUT_FAILED), "; ".join(dict.fromkeys(map(str, problems))))
+
+
+def pauses() -> tuple[float, ...]:
+    """Seconds to wait before each further try of a file."""
+    return tuple(float(word) for word in os.environ.get(PAUSES_VARIABLE, _PAUSES).split())
+
+
+def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = ()) -> StoredFile:
+    """Copy ``source`` to where ``lfn`` lies in a volume, by each way in turn, and again after each of ``waits``, in seconds.
+
+    Never over something that is there. StorageProblem when it is not there in the end; what is left of it is removed if possible.
+    """
+    copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn)
+    problems: list[Exception] = []
+    for wait in (0.0, *waits):
+        time.sleep(wait)
+        for way in volume.ways:
+            try:
+                pfn = copy.by(way)
+            except (OSError, StorageProblem) as error:
+                problems.append(error)
+                if isinstance(error, FileExistsError):
+                    break
+            else:
+                return StoredFile(lfn, pfn, volume.rse, copy.size_bytes, copy.adler32)
+        if isinstance(problems[-1], FileExistsError):
+            break
+    copy.forget(problems)
+    problem = _all(problems)
+    raise StorageProblem(problem.code, f"stage-out of {source.name} to {volume.pfn(lfn)} ({volume.rse}) failed: {problem}")
+
+
+@dataclass
+class _Copy:
+    """A file on its way. ``begun``: its name was free when this began, so what is there now is ours."""
+
+    source: Path
+    size_bytes: int
+    adler32: str
+    volume: Volume
+    lfn: str
+    begun: bool = False
+
+    def by(self, way: _Way) -> str:
+        """Copy it by one way and compare; its PFN."""
+        pfn = self.volume.description.pfn(way.protocol, self.lfn)
+        if self.begun:
+            way.door.remove(pfn)
+        elif way.door.size(pfn) is not None:
+            raise FileExistsError(f"File exists: {pfn}")
+        self.begun = True
+        try:
+            way.door.put(self.source, pfn)
+        except FileExistsError:  # somebody else's, come since
+            self.begun = False
+            raise
+        bytes_there = way.door.size(pfn)
+        there = _checksum(way.door, pfn, self.size_bytes) if bytes_there == self.size_bytes else None
+        if there != self.adler32:
+            raise StorageProblem(
+                codes.STAGE_OUT_FAILED,
+                f"{pfn} is not what was written: {bytes_there} bytes, adler32 {there}, expected {self.size_bytes} bytes, "
+                f"adler32 {self.adler32}",
+            )
+        return pfn
+
+    def forget(self, problems: list[Exception]) -> None:
+        """Remove what is there of it."""
+        if self.begun:
+            try:
+                remove(self.volume, self.lfn)
+            except StorageProblem as error:
+                problems.append(error)
+
+
+def _checksum(door: Door, pfn: str, size_bytes: int) -> str:
+    """Adler-32 as the storage tells it, or of the file read back where it cannot."""
+    told = door.checksum(pfn)
+    if told is not None:
+        return told
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "copy"
+        door.get(pfn, copy, size_bytes)
+        return files.adler32(copy)

@@ -1,7 +1,8 @@
 """Tells an empty Rucio what CMS's would know: the scope, the RSEs with their attributes, protocols, distances and account limits.
 
 Runs in the server's environment as account root; only what is missing or different is sent, so it may be repeated.
-$STORAGE_ROOT: the directory that holds one directory per RSE; $WMS2_RUCIO_ACCOUNTS: accounts that get limits; $WMS2_RUCIO_SCOPE.
+$STORAGE_ROOT: the directory that holds one directory per RSE; $XROOTD_PORT: of the server behind the RSE that has one;
+$WMS2_RUCIO_ACCOUNTS: accounts that get limits; $WMS2_RUCIO_SCOPE.
 """
 
 from __future__ import annotations
@@ -29,20 +30,27 @@ class Rse:
     dm_weight: int
     cms_type: str = "real"
     requires_approval: bool = False
+    xrootd_port: int = 0
 
     def attributes(self) -> dict[str, str | int]:
-        own = {name: value for name, value in asdict(self).items() if name != "name"}
+        own = {name: value for name, value in asdict(self).items() if name not in ("name", "xrootd_port")}
         return {**own, "lfn2pfn_algorithm": "keep_lfn"}
 
     def protocol(self, storage_root: str) -> dict[str, Any]:
-        """PFN = prefix + LFN: ``file://localhost:0<storage_root>/<RSE>/store/...``."""
+        """PFN = prefix + LFN: ``file://localhost:0<storage_root>/<RSE>/store/...``, or ``root://127.0.0.1:<port>//store/...``."""
         local = {"read": 1, "write": 1, "delete": 1}
-        return {
+        door = {
             "scheme": "file",
             "hostname": "localhost",
             "port": 0,
             "prefix": f"{storage_root}/{self.name}/",
             "impl": "rucio.rse.protocols.posix.Default",
+        }
+        if self.xrootd_port:
+            door |= {"scheme": "root", "hostname": "127.0.0.1", "port": self.xrootd_port, "prefix": "//"}
+            door["impl"] = "rucio.rse.protocols.xrootd.Default"
+        return {
+            **door,
             "domains": {"lan": local, "wan": {**local, "third_party_copy_read": 1, "third_party_copy_write": 1}},
         }
 
@@ -51,6 +59,7 @@ RSES = (
     Rse("T1_US_FNAL_Disk", "DISK", 1, "US", 40),
     Rse("T2_CH_CERN", "DISK", 2, "CH", 30),
     Rse("T2_US_Purdue", "DISK", 2, "US", 20),
+    Rse("T2_DE_DESY", "DISK", 2, "DE", 20, xrootd_port=int(os.environ.get("XROOTD_PORT", "0"))),
     Rse("T1_US_FNAL_Tape", "TAPE", 1, "US", 40),
     Rse("T1_DE_KIT_Tape", "TAPE", 1, "DE", 10),
     Rse("T1_US_FNAL_Tape_Test", "TAPE", 1, "US", 40, cms_type="test", requires_approval=True),
@@ -60,7 +69,7 @@ RSES = (
 def ensure_protocol(client: Client, rse: Rse, storage_root: str) -> None:
     wanted = rse.protocol(storage_root)
     present = client.get_rse(rse.name)["protocols"]  # get_protocols() raises when there are none
-    if any(p["scheme"] == wanted["scheme"] and p["prefix"] == wanted["prefix"] for p in present):
+    if any(all(p[key] == wanted[key] for key in ("scheme", "port", "prefix")) for p in present):
         return
     for protocol in present:
         client.delete_protocols(rse.name, protocol["scheme"], protocol["hostname"], protocol["port"])

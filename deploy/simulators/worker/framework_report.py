@@ -65,7 +65,7 @@ def render_cut_report(outcome: Outcome) -> str:
 
 def _input_file(file: InputRead) -> str:
     kind, source = ("mixingFiles", "EmbeddedRootSource") if file.mixed_by else ("primaryFiles", "PoolSource")
-    identity = _tags(LFN=file.lfn, PFN=f"file:{file.path}", Catalog="", ModuleLabel=file.mixed_by or "source")
+    identity = _tags(LFN=file.lfn, PFN=file.pfn, Catalog="", ModuleLabel=file.mixed_by or "source")
     read = _tags(InputType=kind, InputSourceClass=source, EventsRead=file.events)
     return (
         f'\n<InputFile>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(file.path.name))}{_branches()}'
@@ -78,7 +78,7 @@ def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
     identity = _tags(LFN=output.lfn, PFN=output.file_name, Catalog="", ModuleLabel=output.label)
     written = _tags(OutputModuleClass=output.class_name, TotalEvents=sum(file.counts.values()), DataType="MC")
     branches = _tags(BranchHash=uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex)
-    parents = "".join(f"<Input>\n{_tags(LFN=one.lfn, PFN=f'file:{one.path}', FastCopying=0)}</Input>\n" for one in inputs)
+    parents = "".join(f"<Input>\n{_tags(LFN=one.lfn, PFN=one.pfn, FastCopying=0)}</Input>\n" for one in inputs)
     return (
         f'\n<File>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(output.lfn or output.file_name))}{_branches()}'
         f"{written}{branches}{_runs(file.counts)}<Inputs>\n{parents}</Inputs>\n</File>\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .errors import CmsException
 from .rootfiles import merge_files
+from .storage import existing, local_copy
 
 _WITH_VALUE = {"-n", "-cachesize", "-v", "-j", "-d"}
 
@@ -22,17 +23,13 @@ def main() -> int:
     if len(names) < 2:
         print("hadd: TARGET and at least one SOURCE are needed", file=sys.stderr)
         return 1
-    target, sources = Path(names[0]), [Path(name) for name in names[1:]]
+    target = Path(names[0])
     if target.exists() and not force:
         print(f"hadd error opening target file (does {target} exist?). Pass -f to replace it.", file=sys.stderr)
         return 1
-    missing = [str(path) for path in sources if not path.is_file()]
-    if missing:
-        print(f"hadd exiting due to error in {missing[0]}: it cannot be opened", file=sys.stderr)
-        return 1
     print(f"hadd Target file: {target}")
     try:
-        events, lumis = merge_files(sources, target)
+        events, lumis = merge_files([local_copy(existing(_pfn(name))) for name in names[1:]], target)
     except CmsException as error:
         print(f"hadd exiting due to error: {error.message}", file=sys.stderr)
         return 1
@@ -45,6 +42,11 @@ def main() -> int:
         }
         Path(report).write_text(json.dumps({"events": len(events), "lumis": runs}), encoding="utf-8")
     return 0
+
+
+def _pfn(name: str) -> str:
+    """ROOT's programs know no LFN: a name with no protocol is of this machine."""
+    return name if "://" in name else f"file:{name}"
 
 
 def _parse(arguments: list[str]) -> tuple[bool, list[str]]:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .configuration import Plan, Source
-from .errors import FILE_OPEN, CmsException
+from .errors import CmsException
 from .rootfiles import EventTable, concatenate, read_events
-from .storage import local_path
+from .storage import existing, local_copy
 
 #: A job of the simulation does not go through a whole pileup sample.
 _PILEUP_FILES_READ = 5
@@ -22,7 +22,8 @@ class InputRead:
     """What was read of one input file."""
 
     name: str
-    path: Path
+    pfn: str
+    path: Path  # of its bytes here, as long as this process runs
     events: int
     lumis: tuple[tuple[int, int], ...]
     mixed_by: str = ""  # label of the mixing module; empty: the source itself read it
@@ -52,10 +53,10 @@ def read_pileup(plan: Plan) -> tuple[InputRead, ...]:
     """Every file of the mixing modules must be there; the first few, in the order given, are read."""
     found = []
     for module in plan.mixing:
-        paths = [(name, _existing(name)) for name in module.file_names]
-        for name, path in paths[:_PILEUP_FILES_READ]:
-            events, _ = read_events(path)
-            found.append(InputRead(name, path, len(events), (), module.label))
+        pfns = [(name, existing(name)) for name in module.file_names]
+        for name, pfn in pfns[:_PILEUP_FILES_READ]:
+            events, _ = read_events(path := local_copy(pfn))
+            found.append(InputRead(name, pfn, path, len(events), (), module.label))
     return tuple(found)
 
 
@@ -74,7 +75,7 @@ def _generate(plan: Plan) -> Given:
 def _read_files(plan: Plan) -> Given:
     source = plan.source
     for name in source.secondary_files:
-        _existing(name)
+        existing(name)
     to_skip, left = source.skip_events, plan.max_events
     tables: list[EventTable] = []
     inputs: list[InputRead] = []
@@ -84,8 +85,8 @@ def _read_files(plan: Plan) -> Given:
         if left == 0:
             break
         try:
-            path = _existing(name)
-            events, lumis = read_events(path)
+            pfn = existing(name)
+            events, lumis = read_events(path := local_copy(pfn))
         except CmsException:
             if not source.skip_bad_files:
                 raise
@@ -99,17 +100,10 @@ def _read_files(plan: Plan) -> Given:
         left = left if left < 0 else left - len(part)
         if len(part) < len(events):  # cut by skipEvents or maxEvents: only the lumis of what is left were read
             lumis = sorted(part.lumi_counts())
-        inputs.append(InputRead(name, path, len(part), tuple(lumis)))
+        inputs.append(InputRead(name, pfn, path, len(part), tuple(lumis)))
         tables.append(part)
         seen.update(dict.fromkeys(lumis))
     return Given(concatenate(tables), tuple(sorted(seen)), tuple(inputs), tuple(skipped))
-
-
-def _existing(name: str) -> Path:
-    path = local_path(name)
-    if not path.is_file():
-        raise CmsException(FILE_OPEN, "FileOpenError", f"Failed to open the file {name}: {path} does not exist")
-    return path
 
 
 def _wanted(source: Source, events: EventTable) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from deploy.stack import venv
 from deploy.stack.services.base import Place, Service
 
 
-def service(place: Place, port: int, environment: Path, database_url: str) -> Service:
+def service(place: Place, port: int, environment: Path, database_url: str, xrootd_port: int) -> Service:
     """One server in the Python environment; ``database_url`` is empty for a SQLite file of its own."""
     settings = {
         "STATE": str(place.directory / "rucio"),
@@ -19,6 +19,7 @@ def service(place: Place, port: int, environment: Path, database_url: str) -> Se
         "VENV": str(environment),
         "DATABASE_URL": database_url,
         "STORAGE_ROOT": str(place.directory / "storage"),
+        "XROOTD_PORT": str(xrootd_port),
         "WORKERS": "2",
     }
     program = (venv.interpreter(), "-m", "deploy.rucio.server")

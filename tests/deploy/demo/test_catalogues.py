@@ -52,7 +52,7 @@ def test_a_dataset_is_there_while_it_is_valid(dbs):
 
 
 @pytest.mark.rucio
-def test_blocks_files_replicas_and_rules_are_read_from_rucio():
+def test_blocks_files_replicas_and_rules_are_read_from_rucio(tmp_path: Path):
     client = support.plain_client(support.rucio_home())
     names, scope = support.Names(), support.SCOPE
     block, files = names.block(), names.files(2)
@@ -75,17 +75,19 @@ def test_blocks_files_replicas_and_rules_are_read_from_rucio():
     first = listed[files[0].lfn]
     assert (first.block, first.size_bytes, first.adler32) == (block, files[0].size_bytes, files[0].adler32)
     assert isinstance(first, RucioFile)
-    root = rucio.roots()["T2_CH_CERN"]
-    assert rucio.paths([files[0].lfn, "/store/none.root"]) == {files[0].lfn: root / files[0].lfn.lstrip("/")}
+    root = rucio.roots(tmp_path)["T2_CH_CERN"]
+    assert rucio.pfns([files[0].lfn, "/store/none.root"]) == {files[0].lfn: f"file://localhost:0{root}{files[0].lfn}"}
     assert [(r.rule_id, r.rse_expression, r.state) for r in rucio.rules() if r.name == files[0].lfn] == [
         (rule, "T2_CH_CERN", "OK")
     ]
 
 
 @pytest.mark.rucio
-def test_a_container_that_does_not_exist_has_no_blocks_and_tapes_are_told_from_disks():
+def test_a_container_that_does_not_exist_has_no_blocks_and_tapes_are_told_from_disks(tmp_path: Path):
     rucio = Rucio(support.plain_client(support.rucio_home()), support.SCOPE)
     assert rucio.blocks("/No/Such-v1/AOD") == ()
     assert rucio.tape_rses == {*support.TAPES, support.APPROVED_TAPE}
     assert rucio.disk_rses >= set(support.DISKS)
-    assert set(rucio.roots()) >= set(support.DISKS)
+    roots = rucio.roots(tmp_path)
+    assert set(roots) >= {*support.DISKS, "T2_DE_DESY"}
+    assert roots["T2_DE_DESY"] == tmp_path / "T2_DE_DESY"

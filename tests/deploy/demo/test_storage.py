@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deploy.demo import storage
 from tests.support import demo_world as world
+from tests.support.xrootd import serving
 
 
 def test_the_adler32_of_a_file_is_eight_digits_and_that_of_its_bytes(tmp_path):
@@ -31,6 +32,19 @@ def test_a_file_without_events_has_none(tmp_path):
 
 def test_a_pfn_of_a_mock_site_is_a_path():
     assert storage.path_of("file://localhost:0/srv/T2_CH_CERN/store/mc/a.root") == Path("/srv/T2_CH_CERN/store/mc/a.root")
+
+
+def test_a_replica_behind_a_server_is_read_over_root_and_the_log_tells_who_read(tmp_path, monkeypatch):
+    with serving(tmp_path) as server:
+        monkeypatch.setenv("PATH", server.environment()["PATH"])
+        world.write_root(server.storage / "store/a.root", [(1, 5, 7)])
+        assert storage.given_out(server.log) == frozenset()
+        opened = storage.open_pfn("/store/a.root", "T2_DE_DESY", f"{server.url}/store/a.root")
+        assert (opened.path, opened.events, opened.problem) == (f"{server.url}/store/a.root", ((1, 5, 7),), "")
+        assert storage.given_out(server.log) == {"/store/a.root"}
+        gone = storage.open_pfn("/store/b.root", "T2_DE_DESY", f"{server.url}/store/b.root")
+        assert "no such file" in gone.problem
+    assert storage.given_out(tmp_path / "no log") == frozenset()
 
 
 def test_files_below_finds_hidden_and_deep_files_and_accepts_missing_directories(tmp_path):

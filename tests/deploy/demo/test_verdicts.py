@@ -166,6 +166,11 @@ def test_a_request_with_input_is_judged_by_its_input_events(good):
     assert "missing" in failing(replace(reading, input_events=(*wanted, (1, 108, 99_999))))["every event once"]
     assert "no event is wanted" in failing(replace(reading, input_events=()))["input files"]
     assert failing(replace(reading, input_problems=("cannot be read",)))["input files"] == "cannot be read"
+    assert failing(replace(reading, input_over_root={"/store/a.root": True})) == {}
+    given_out = {"/store/a.root": True, "/store/b.root": False}
+    assert failing(replace(reading, input_over_root=given_out)) == {
+        "input read over root://": "the server gave nobody /store/b.root"
+    }
 
 
 # --- bytes

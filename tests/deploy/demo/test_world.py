@@ -11,12 +11,14 @@ import pytest
 
 from deploy.demo import world
 from deploy.demo.inputs import write_inputs
+from deploy.htcondor.sites import SITES
 from deploy.simulators.seed import bulkblocks_of
 from requests_app.intake import complete, parse
-from tests.support.intake import SITES, WINDOW, Config, Module, real_document
+from tests.support.intake import WINDOW, Config, Module, real_document
 from tests.support.places import ROOT
 
 DEMO = ROOT / "deploy/demo"
+MOCK_SITES = tuple(site.cms_name for site in SITES)
 RUNNABLE = (
     "ReRecoRequestDump.json", "ReReco_LumiMask.json", "ReReco_RunBlocklists_Parents.json", "ReReco_failCase.json",
     "SC_6Tasks_PU.json", "SC_GPU.json", "SC_MCRecyc.json", "SC_Nano.json", "SC_ProdPsi.json", "StepChainRequestDump.json",
@@ -45,7 +47,7 @@ def _configs(made: world.World) -> dict[str, Config]:
 def test_a_real_document_can_run_in_its_world(name: str) -> None:
     made = _world(real_document(name))
 
-    draft = parse(made.document, request_name=None, window=WINDOW, known_sites=SITES)
+    draft = parse(made.document, request_name=None, window=WINDOW, known_sites=MOCK_SITES)
     spec = complete(draft, _configs(made))  # type: ignore[arg-type]
 
     datasets = {dataset["dataset"] for dataset in made.seed["dbs"]["datasets"]}
@@ -79,7 +81,7 @@ def test_parents_and_listed_blocks_are_there() -> None:
 def test_trusted_site_lists_find_the_files_everywhere() -> None:
     made = _world(real_document("ReReco_RunBlocklists_Parents.json"))
 
-    assert all(len(block["rses"]) == 3 for block in made.seed["dbs"]["datasets"][1]["blocks"])
+    assert all(len(block["rses"]) == len(SITES) for block in made.seed["dbs"]["datasets"][1]["blocks"])
 
 
 def test_what_was_changed_is_said() -> None:
@@ -92,7 +94,7 @@ def test_what_was_changed_is_said() -> None:
 
 
 def test_the_demos_own_documents_need_nothing_new() -> None:
-    for name in ("stepchain_scratch.json", "rereco_input.json"):
+    for name in ("stepchain_scratch.json", "rereco_input.json", "rereco_root.json"):
         made = _world(json.loads((DEMO / "requests" / name).read_text()), reuse=True)
         assert (made.seed["configcache"], made.seed["dbs"]["datasets"]) == ([], [])
 
@@ -101,7 +103,7 @@ def test_the_demos_own_documents_need_nothing_new() -> None:
 def test_the_demos_further_documents_run_in_their_worlds(name: str) -> None:
     made = _world(json.loads((DEMO / "requests" / name).read_text()), reuse=True)
 
-    spec = complete(parse(made.document, request_name=None, window=WINDOW, known_sites=SITES), _configs(made))  # type: ignore[arg-type]
+    spec = complete(parse(made.document, request_name=None, window=WINDOW, known_sites=MOCK_SITES), _configs(made))  # type: ignore[arg-type]
 
     assert made.notes == []
     assert any(step.pileup for step in spec.steps) == (name == "stepchain_pileup.json")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -72,11 +73,30 @@ def test_an_htcondor_on_path_is_found_with_its_version(tmp_path: Path) -> None:
 
 
 def test_every_site_publishes_where_its_files_lie(tmp_path: Path) -> None:
-    write_site_configuration(tmp_path / "siteconf", tmp_path / "storage")
+    write_site_configuration(tmp_path / "siteconf", tmp_path / "storage", "root://127.0.0.1:1094/")
+    prefixes = {}
     for site in SITES:
         (entry,) = json.loads((tmp_path / "siteconf" / site.cms_name / "storage.json").read_text())
         assert (entry["site"], entry["rse"]) == (site.cms_name, site.disk_rse)
-        assert Path(entry["protocols"][0]["prefix"], "store").is_dir()
+        assert (tmp_path / "storage" / site.disk_rse / "store").is_dir()
+        (protocol,) = entry["protocols"]
+        prefixes[site.cms_name] = (protocol["protocol"], protocol["prefix"])
+    assert prefixes.pop("T2_DE_DESY") == ("XRootD", "root://127.0.0.1:1094/")
+    assert prefixes == {
+        site.cms_name: ("file", f"{tmp_path}/storage/{site.disk_rse}") for site in SITES if site.cms_name in prefixes
+    }
+
+
+def test_the_site_behind_a_server_says_how_files_are_staged_out(tmp_path: Path) -> None:
+    write_site_configuration(tmp_path, tmp_path / "storage", "root://127.0.0.1:1094/")
+    (local,) = tmp_path.glob("*/JobConfig/site-local-config.xml")
+    site = ElementTree.parse(local).getroot().find("site")
+    assert site is not None
+    assert site.get("name") == local.parents[1].name == "T2_DE_DESY"
+    (volume,) = json.loads((local.parents[1] / "storage.json").read_text())
+    assert [method.attrib for method in site.iterfind("stage-out/method")] == [
+        {"volume": volume["volume"], "protocol": "XRootD", "command": "xrdcp"}
+    ]
 
 
 @pytest.mark.pool
@@ -88,9 +108,9 @@ def test_the_hand_written_dag_runs_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.pool
-def test_the_pool_has_the_three_sites_with_eight_cores_each() -> None:
+def test_the_pool_has_the_sites_with_eight_cores_each() -> None:
     output = subprocess.run(
         ["condor_status", "-constraint", "PartitionableSlot", "-af", "GLIDEIN_CMSSite", "TotalSlotCpus"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert sorted(output.splitlines()) == ["T1_US_FNAL 8", "T2_CH_CERN 8", "T2_US_Purdue 8"]
+    assert sorted(output.splitlines()) == ["T1_US_FNAL 8", "T2_CH_CERN 8", "T2_DE_DESY 8", "T2_US_Purdue 8"]

@@ -1,0 +1,114 @@
+"""Stage-out of one start of a job, and the journals of what each start has set out to write. Owns ``wms2.journal/1``.
+
+One journal for each start, in every volume that it writes to, beside the unmerged files, written before the first of the files
+that it names. What is in a volume's journal, and not accepted as being there, is a loser's: of a start that was killed, failed,
+went on to another volume, or came back late.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..contract import files
+from ..contract.codes import PayloadError
+from ..contract.layout import JOURNAL_SCHEMA, utc_now
+from ..contract.reading import Value, check_schema
+from ..contract.reports import Slot, StoredFile
+from . import storage
+from .siteconf import StorageProblem
+from .storage import Volume
+
+
+@dataclass(frozen=True)
+class Journals:
+    """The journals of one unit and role in a volume; ``directory`` is an LFN."""
+
+    volume: Volume
+    directory: str
+
+    def keep(self, name: str, document: dict[str, Any], waits: Sequence[float]) -> None:
+        """Have one written durably; StorageProblem when the storage refuses."""
+        lfn = f"{self.directory}/{name}"
+        if storage.size(self.volume, lfn) is None:
+            with tempfile.TemporaryDirectory() as directory:
+                source = Path(directory) / name
+                files.write_json(source, document)
+                storage.stage_out(source, self.volume, lfn, waits)
+
+    def read(self) -> dict[str, tuple[str, ...]]:
+        """The LFNs that each journal names.
+
+        None for one that was never finished: its start has written no file, and one that is late cannot finish it any more.
+        """
+        return {name: self._files(name) for name in storage.listed(self.volume, self.directory)}
+
+    def _files(self, name: str) -> tuple[str, ...]:
+        held = storage.text(self.volume, f"{self.directory}/{name}") if name.endswith(".json") else None
+        try:
+            document = Value(json.loads(held or ""), name)
+        except ValueError:
+            return ()
+        check_schema(document, JOURNAL_SCHEMA)
+        return document["files"].texts()
+
+    def remove(self, names: Collection[str]) -> None:
+        """Forget journals whose files are settled; one that has come since, of a late start, stays with its directory."""
+        for name in names:
+            storage.remove(self.volume, f"{self.directory}/{name}")
+        if names and not storage.listed(self.volume, self.directory):
+            storage.remove_directory(self.volume, self.directory)
+
+
+@dataclass
+class StageOut:
+    """The stage-out of one start of ``node``: each file into the first of the site's volumes that takes it.
+
+    ``directory`` (an LFN) is that of its journals, ``lfns`` all that it will write.
+    """
+
+    volumes: Sequence[Volume]
+    directory: str
+    document: dict[str, Any]
+    _refused: set[str] = field(default_factory=set)  # RSEs that have failed with patience once: later files ask them once
+
+    @classmethod
+    def of(cls, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str]) -> StageOut:
+        """That of this start of a job."""
+        document = {
+            "schema": JOURNAL_SCHEMA,
+            "dag_id": dag_id,
+            "unit": slot.unit,
+            "node": node,
+            "job_id": slot.job_id,
+            "execution": slot.execution,
+            "written_at": utc_now(),
+            "files": sorted(lfns),
+        }
+        return cls(volumes, directory, document)
+
+    def store(self, source: Path, lfn: str) -> StoredFile:
+        """Stage out one file; PayloadError with what each volume said when none takes it.
+
+        The journal is written before, and again after it: a start that is late finds that cleanup has settled it meanwhile.
+        """
+        problems = []
+        for volume in self.volumes:
+            waits = () if volume.rse in self._refused else storage.pauses()
+            try:
+                self._journal(volume, waits)
+                stored = storage.stage_out(source, volume, lfn, waits)
+                self._journal(volume, waits)
+                return stored
+            except StorageProblem as problem:
+                self._refused.add(volume.rse)
+                problems.append(problem)
+        raise PayloadError(problems[0].code, "; ".join(f"{problem}" for problem in problems))
+
+    def _journal(self, volume: Volume, waits: Sequence[float]) -> None:
+        name = f"{self.document['node']}.{self.document['execution']}.json"
+        Journals(volume, self.directory).keep(name, self.document, waits)

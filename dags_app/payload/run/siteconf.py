@@ -1,0 +1,224 @@
+"""What a site says of its storage: volumes, what they call files, and where its jobs stage out to. Owns the reading of it.
+
+CMS's own files (docs/design/services.md, Storage at a site): ``storage.json`` and ``JobConfig/site-local-config.xml``, below
+``SITECONF_ROOT`` or, where that is not set, below CVMFS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Optional
+from xml.etree import ElementTree
+
+from ..contract import codes
+from ..contract.codes import PayloadError
+from ..contract.convert import Json, read
+from ..contract.reading import Value
+
+CVMFS = Path("/cvmfs/cms.cern.ch")
+_GROUP = re.compile(r"\$(\d)")
+#: Options that only CMS's agents know, not the commands.
+_NO_OPTIONS = ("--wma-", "--nochecksum", "--cerncastor", "--old")
+
+
+class StorageProblem(PayloadError):
+    """What one way to a storage refuses; another way, another volume or a later moment may do."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Names that match ``pattern`` as a whole become ``pfn``, in which ``$1`` is the first group.
+
+    ``chain``: a protocol of the volume; the rule's name is what that one makes of the LFN.
+    """
+
+    pattern: Annotated[str, Json(key="lfn")]
+    pfn: str
+    chain: Optional[str]
+
+    def problem(self) -> str:
+        """What is wrong with it."""
+        try:
+            groups = re.compile(self.pattern).groups
+        except re.error as error:
+            return f"lfn is no regular expression: {error}"
+        return next((f"lfn has no group ${used}" for used in _GROUP.findall(self.pfn) if int(used) > groups), "")
+
+    def applied_to(self, name: str) -> str | None:
+        """What becomes of a name; None when it does not match."""
+        match = re.fullmatch(self.pattern, name)
+        return _GROUP.sub(lambda group: match[int(group[1])] or "", self.pfn) if match else None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a volume names files for one protocol: ``prefix`` before the LFN, or the first of ``rules`` that matches."""
+
+    name: Annotated[str, Json(key="protocol")]
+    access: Annotated[str, Json(absent="")]
+    prefix: Optional[str]
+    rules: Annotated[tuple[Rule, ...], Json(absent=())]
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether files can be written by it: a virtual one only makes names for others."""
+        return self.access != "virtual" and not self.access.endswith("-ro")
+
+    def problem(self) -> str:
+        """What is wrong with it."""
+        return "" if self.prefix is not None or self.rules else "neither prefix nor rules"
+
+    @property
+    def example(self) -> str:
+        """What its names begin like."""
+        return self.rules[0].pfn if self.prefix is None else self.prefix
+
+
+@dataclass(frozen=True)
+class Description:
+    """A volume of ``storage.json``."""
+
+    site: str
+    volume: Annotated[str, Json(absent="")]
+    kind: Annotated[str, Json(key="type", absent="DISK")]
+    rse: Annotated[str, Json(absent="")]  # federations have none
+    protocols: tuple[Protocol, ...]
+
+    def named(self, name: str) -> list[Protocol]:
+        """The protocols of a name, mostly one."""
+        return [protocol for protocol in self.protocols if protocol.name == name]
+
+    def pfn(self, protocol: Protocol, lfn: str) -> str:
+        """What a protocol calls ``lfn``; StorageProblem when no rule matches."""
+        found = self._translated((protocol,), lfn, ())
+        if found is None:
+            text = f"no rule of {self.rse} ({self.site}, protocol {protocol.name}) matches {lfn}"
+            raise StorageProblem(codes.STORAGE_UNUSABLE, text)
+        return found
+
+    def _translated(self, protocols: Sequence[Protocol], name: str, through: tuple[str, ...]) -> str | None:
+        for protocol in protocols:
+            if protocol.name in through:
+                text = f"{self.rse} ({self.site}): the chain {' -> '.join((*through, protocol.name))} has no end"
+                raise StorageProblem(codes.STORAGE_UNUSABLE, text)
+            if protocol.prefix is not None:
+                return protocol.prefix + name
+            for rule in (rule for rule in protocol.rules if re.fullmatch(rule.pattern, name)):
+                before = (*through, protocol.name)
+                chained = self._translated(self.named(rule.chain), name, before) if rule.chain else name
+                found = None if chained is None else rule.applied_to(chained)
+                if found is not None:
+                    return found
+        return None
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to stage out. ``command``: CMS's name of the tool, empty when the site leaves it to us."""
+
+    description: Description
+    protocol: Protocol
+    command: str = ""
+    options: tuple[str, ...] = ()
+
+
+def methods(site: str) -> tuple[Method, ...]:
+    """The ways to stage out from ``site``, in their order: into its own storage, then into that of the sites it falls back to.
+
+    As its JobConfig says; without one, the protocols of its first DISK volume. PayloadError when the description cannot be found
+    or read, or when no way in it can be used; one of several that cannot is left out.
+    """
+    root = _root()
+    config = _job_config(root, site)
+    found = list(_configured(root, site, config)) if config is not None and config.find("stage-out") is not None else []
+    if not found:
+        found = [*_described(root, site), *_old_fallback(config)]
+    ways = [each for each in found if isinstance(each, Method)]
+    if not ways:
+        why = "; ".join(map(str, found)) or "it has no DISK volume with an RSE and a protocol that is written by"
+        raise PayloadError(codes.STORAGE_UNUSABLE, f"the storage description of {site} below {root} is of no use: {why}")
+    return tuple(sorted(ways, key=lambda way: way.description.site != site))
+
+
+def _root() -> Path:
+    root = os.environ.get("SITECONF_ROOT")
+    if root:
+        return Path(root)
+    if CVMFS.is_dir():
+        return CVMFS / "SITECONF"
+    text = f"SITECONF_ROOT is not set and {CVMFS} not mounted: the pool must give every job its directory of sites"
+    raise PayloadError(codes.STORAGE_UNUSABLE, text)
+
+
+def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[Method | str]:
+    """The methods of ``<stage-out>``; a text for each that cannot be used. Another site's storage may be described badly."""
+    for element in config.iterfind("stage-out/method"):
+        at, volume = element.get("site", site), element.get("volume", "")
+        try:
+            description = next((each for each in _descriptions(root, at) if each.volume == volume), None)
+            protocols = description.named(element.get("protocol", "")) if description else []
+            options = _options(element.get("option"))
+        except PayloadError as error:
+            yield error.message
+            continue
+        if description is None or not description.rse or not protocols:
+            yield f"{at} has no volume {volume!r} with an RSE and protocol {element.get('protocol')!r}"
+        else:
+            yield from (Method(description, protocol, element.get("command", ""), options) for protocol in protocols)
+
+
+def _described(root: Path, site: str) -> Iterator[Method]:
+    for description in _descriptions(root, site):
+        writable = [protocol for protocol in description.protocols if protocol.is_writable]
+        if description.kind == "DISK" and description.rse and writable:
+            yield from (Method(description, protocol) for protocol in writable)
+            return
+
+
+def _old_fallback(config: ElementTree.Element | None) -> Iterator[Method]:
+    """``<fallback-stage-out>``, of configurations from before ``<stage-out>``: a prefix and an RSE."""
+    fallback = config.find("fallback-stage-out") if config is not None else None
+    if fallback is None:
+        return
+    values = {element.tag: element.get("value", "") for element in fallback}
+    rse, prefix = values.get("phedex-node"), values.get("lfn-prefix")
+    if rse and prefix:
+        protocol = Protocol("fallback", "", prefix, ())
+        yield Method(
+            Description(rse, "", "DISK", rse, (protocol,)), protocol, values.get("command", ""), _options(values.get("option"))
+        )
+
+
+def _options(text: str | None) -> tuple[str, ...]:
+    return tuple(word for word in (text or "").split() if not word.startswith(_NO_OPTIONS))
+
+
+def _descriptions(root: Path, site: str) -> list[Description]:
+    """The volumes of a site's ``storage.json``; on a worker node ``local`` may be all that is there of its own site."""
+    places = [place / "storage.json" for place in (root / site, root / "local", root / "local" / "..")]
+    path = next((place for place in places if place.is_file()), places[0])
+    try:
+        document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
+        return [read(item, Description) for item in document.items() if item["site"].text() == site]
+    except (OSError, ValueError, PayloadError) as error:
+        raise PayloadError(codes.STORAGE_UNUSABLE, f"storage description of {site} cannot be read: {path}: {error}") from error
+
+
+def _job_config(root: Path, site: str) -> ElementTree.Element | None:
+    """``<site>`` of the site's ``site-local-config.xml``: that of the worker node, which may be of a subsite, or the site's."""
+    for place in (root / "local", root / site):
+        path = place / "JobConfig" / "site-local-config.xml"
+        try:
+            element = ElementTree.parse(path).getroot().find("site")  # noqa: S314  expat fetches nothing
+        except FileNotFoundError:
+            continue
+        except (OSError, ElementTree.ParseError) as error:
+            raise PayloadError(codes.STORAGE_UNUSABLE, f"{path} cannot be read: {error}") from error
+        if element is not None and element.get("name") == site:
+            return element
+    return None

@@ -1,0 +1,96 @@
+"""A real XRootD server of a test's own, which it may pause, kill and start again. Its programs are those of the stack."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.prefix import installed_version
+from deploy.stack import tools
+from deploy.stack.paths import layout
+from deploy.xrootd.server import Server
+
+SERVE_SECONDS, STOP_SECONDS = 60.0, 20.0
+
+
+def prefix() -> Path:
+    """Where the programs are; skips where they were not installed."""
+    found = tools.xrootd_prefix(layout())
+    if not installed_version(found):
+        pytest.skip(f"no XRootD in {found}: `make setup` installs it")
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class OwnServer:
+    """A server below a directory of the test. ``described`` has its addresses; files of ``/store`` lie in ``storage``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.described = Server(prefix(), directory / "xrootd", directory / "storage", _free_port())
+        self.log = directory / "xrootd.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def storage(self) -> Path:
+        return self.described.storage
+
+    @property
+    def url(self) -> str:
+        """``root://127.0.0.1:<port>/``: the prefix of a ``storage.json``."""
+        return self.described.url
+
+    def environment(self, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """A worker node's: the clients are on PATH, and trust the door of davs."""
+        path = f"{self.described.prefix}/bin:{variables.get('PATH', os.defpath)}"
+        return {**variables, "PATH": path, "X509_CERT_DIR": str(self.described.authorities)}
+
+    def start(self) -> None:
+        self.described.prepare()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(word) for word in self.described.argv], stdout=log, stderr=log, env={**os.environ}
+            )
+        deadline = time.monotonic() + SERVE_SECONDS
+        while self.described.problem() is not None:
+            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """It is gone, and connections are refused."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        self._process.kill()
+        self._process.wait(STOP_SECONDS)
+
+    def pause(self) -> None:
+        """It accepts connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[OwnServer]:
+    """A running server, ended with the block."""
+    server = OwnServer(directory)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
