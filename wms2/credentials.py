@@ -69,16 +69,21 @@ class Credential:
         except ValueError as error:  # also of base64, JSON and a time
             raise self._unusable(error) from error
 
+    def ends_within(self, seconds: float) -> str:
+        """When, if it ends so soon or has ended; else empty. Errors as ``ends_at``."""
+        ends_at = self.ends_at()
+        if ends_at is None or ends_at > datetime.now(UTC) + timedelta(seconds=seconds):
+            return ""
+        return f"it ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC"
+
     def require(self, margin_seconds: float = 0) -> None:
         """Be there, and good for longer than the margin.
 
         Raises:
             CredentialUnusable: it is not.
         """
-        ends_at = self.ends_at()
-        if ends_at is not None and ends_at <= datetime.now(UTC) + timedelta(seconds=margin_seconds):
-            margin = f", sooner than the margin of {margin_seconds:.0f} s" if margin_seconds else ""
-            raise self._unusable(f"it ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC{margin}")
+        if ends := self.ends_within(margin_seconds):
+            raise self._unusable(ends + (f", within the margin of {margin_seconds:.0f} s" if margin_seconds else ""))
 
     def _certificate_ends_at(self) -> datetime:
         try:  # OpenSSL judges whether the file is whole, and whether the key belongs to it

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from dags_app.models import DAG, IN_QUEUE
 from dags_app.services.stop import dag_request_stop
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.leader import Leadership
 from requests_app.models import Request, RequestStatus, StopIntent
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.credentials import CredentialUnusable, see
@@ -44,11 +41,9 @@ def stop_for_credential(evaluation: Evaluation, dag: DAG) -> bool:
 def _ends() -> str:
     """That it ends within ``job_credential_stop_seconds``; empty otherwise. A file that cannot be read proves nothing: jobs that
     run have copies of it."""
-    carried, margin = factory.job_credential(), timedelta(seconds=conf().job_credential_stop_seconds)
+    carried = factory.job_credential()
     try:
-        ends_at = carried.ends_at() if carried is not None else None
+        ends = carried.ends_within(conf().job_credential_stop_seconds) if carried is not None else ""
     except CredentialUnusable:
         return ""
-    if carried is None or ends_at is None or ends_at - clock.now() > margin:
-        return ""
-    return f"the credential of its jobs, {carried.path}, ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC and was not renewed"
+    return f"its jobs' credential was not renewed: {carried.path}: {ends}" if carried is not None and ends else ""
