@@ -58,7 +58,9 @@ class Authority:
         """A certificate and its key, each in a file of its own."""
         return self._sign(name, f"/O=Tests/CN={name}", seconds, kind, self.ca, self.place / "ca.key")
 
-    def proxy(self, name: str, seconds: float, *, voms_seconds: float | None = None, of_seconds: float = 10 * DAY_SECONDS) -> Path:
+    def proxy(
+        self, name: str, seconds: float, *, voms_seconds: float | None = None, of_seconds: float = 10 * DAY_SECONDS
+    ) -> Path:
         """A proxy of a user's certificate: certificate, key and chain in one file, as ``voms-proxy-init`` leaves it."""
         user, user_key = self.certificate(name, of_seconds)
         ends = "voms" if voms_seconds is not None else "proxy"
