@@ -23,6 +23,7 @@ from django.db.models.fields.json import KT
 
 from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
+from dags_app.services.submit import credential_obstacle
 from requests_app.fair_share import Running, Share, share_of
 from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
@@ -84,7 +85,11 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """
     if not eligible().exists():
         return 0
+    without = credential_obstacle()
     with fenced(), transaction_lock(LockKey.ADMISSION):
+        if without:
+            _tell(eligible(), without)
+            return 0
         limits = _Limits.now()
         used = slots_used()
         free = limits.active_dags - used

@@ -113,10 +113,12 @@ class Evaluation:
             finally:
                 self.fence = False
 
-    def transition(self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, **changes: Any) -> None:
-        """Take an edge as the life cycle."""
+    def transition(
+        self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, *, actor: str = ACTOR, **changes: Any
+    ) -> None:
+        """Take an edge as the life cycle, or as the part of it that ``actor`` names."""
         states.transition(
-            self.request, to, actor=ACTOR, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes
+            self.request, to, actor=actor, reason=reason, evidence=evidence, lease_epoch=self.lease_epoch, **changes
         )
         self.written.append(f"status {to}")
 

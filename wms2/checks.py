@@ -8,7 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from wms2.adapters import factory
 from wms2.conf import conf
+from wms2.credentials import CredentialUnusable
 from wms2.errors import ConfigurationError
 
 FORBIDDEN_BELOW = Path("/tmp")  # noqa: S108  DAGMan refuses its node log there (DAGMAN_USE_STRICT)
@@ -29,4 +31,9 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     if ours.environment == "production" and not ours.proxies_in_front:
         told = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
         found.append(Warning(told, id="wms2.W001"))
+    for each in factory.all_credentials():
+        try:
+            each.require(ours.credential_alert_seconds)
+        except CredentialUnusable as error:  # no error: commands must work while a file is being renewed
+            found.append(Warning(str(error), id="wms2.W002"))
     return found

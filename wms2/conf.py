@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from wms2.errors import ConfigurationError
+
+
+class JobCredential(StrEnum):
+    """What jobs carry to prove who they are: nothing, an X.509 proxy, or a bearer token."""
+
+    NONE, PROXY, TOKEN = "none", "proxy", "token"
 
 
 class Conf(BaseModel):
@@ -42,7 +49,13 @@ class Conf(BaseModel):
     rucio_scope: str = "cms"
     x509_cert: str = ""
     x509_key: str = ""
+    service_token: str = ""
     ca_path: str = ""
+    job_credential: JobCredential = JobCredential.NONE
+    job_credential_path: str = Field("", pattern=r"^(/[A-Za-z0-9_.@+/-]+)?$")
+    job_credential_margin_seconds: int = Field(7200, ge=0, description="no DAG is submitted whose jobs' credential ends sooner")
+    job_credential_stop_seconds: int = Field(900, ge=0, description="DAGs are stopped when their jobs' credential ends so soon")
+    credential_alert_seconds: int = Field(48 * 3600, ge=0, description="a credential that ends sooner needs an operator")
     schedd_name: str
     collector: str
     condor_token_dir: str = ""
@@ -195,6 +208,17 @@ class Conf(BaseModel):
     rule_activity: str = "Production Output"
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"
+
+    @model_validator(mode="after")
+    def _credentials_make_sense(self) -> Self:
+        if (self.job_credential is not JobCredential.NONE) != bool(self.job_credential_path):
+            raise ValueError("WMS2_JOB_CREDENTIAL_PATH: it is set when WMS2_JOB_CREDENTIAL is proxy or token, and only then")
+        if self.job_credential_stop_seconds > self.job_credential_margin_seconds:
+            raise ValueError("WMS2_JOB_CREDENTIAL_STOP_SECONDS: what is submitted would be stopped at once; at most the margin")
+        for name in ("reqmgr2_url", "dbs_reader_url", "dbs_writer_url", "cric_url"):
+            if self.service_token and not getattr(self, name).startswith("https://"):
+                raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
+        return self
 
     @property
     def configcaches_allowed(self) -> tuple[str, ...]:

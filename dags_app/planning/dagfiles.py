@@ -20,6 +20,7 @@ from dags_app.planning.sizes import sizes_of
 from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, task_resources
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
+from wms2.credentials import Credential
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
 #: any other code makes the schedd start it again.
@@ -67,6 +68,7 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     if spec.pileup:
         yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
+    yield RenderedFile(layout.CREDENTIAL_INCLUDE, credential_inc(None), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
     for name, text in sizes_of(spec.workflow, spec.profile).files().items():
         yield RenderedFile(name, text, mutable=True)
@@ -205,6 +207,21 @@ def units_limits_inc(jobs: int) -> str:
 def avoid_inc(sites: frozenset[str]) -> str:
     """``avoid.inc`` of the DAG: sites where no unit may land from now on."""
     return f"{layout.DAG_AVOID_MACRO} = {site_list(sites)}\n"
+
+
+def credential_inc(carried: Credential | None) -> str:
+    """``credential.inc``: the file by which jobs that are submitted from now on say who they are.
+
+    HTCondor names a proxy to the job by X509_USER_PROXY and brings it renewed ones; a token is another input file, which each
+    job gets as it is at its start, and which stage-out commands find by BEARER_TOKEN_FILE.
+    """
+    if carried is None:
+        return f"{layout.CREDENTIAL_MACRO} =\n"
+    path = plain(carried.path, "path of the jobs' credential")
+    if not carried.is_token:
+        return f"{layout.CREDENTIAL_MACRO} =\nx509userproxy = {path}\n"
+    name = path.rpartition("/")[2]
+    return f'{layout.CREDENTIAL_MACRO} = , {path}\nenvironment = "BEARER_TOKEN_FILE=$$(CondorScratchDir)/{name}"\n'
 
 
 def _dag_stamps(spec: DagSpec) -> list[str]:

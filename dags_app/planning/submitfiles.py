@@ -1,8 +1,8 @@
 """The submit files of a DAG, one per role (processing: one per task), shared by all its work units.
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
-``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc``. What differs between nodes comes by ``VARS``:
-``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc`` and ``credential.inc``. What differs between
+nodes comes by ``VARS``: ``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
 
@@ -39,6 +39,7 @@ request_disk = 1024
 {gpu_lines(unit_gpu(spec.workflow))}log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
+include : ../{layout.CREDENTIAL_INCLUDE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
 My.DESIRED_Sites = "$(sites)"
@@ -123,7 +124,8 @@ executable = ../{layout.PAYLOAD}
 arguments = "{command} --node $(JOB) --attempt $(RETRY)"
 should_transfer_files = YES
 when_to_transfer_output = ON_EXIT
-transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}
+include : ../{layout.CREDENTIAL_INCLUDE}
+transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}$({layout.CREDENTIAL_MACRO})
 request_cpus = {cores}
 include : ../{layout.SIZES_INCLUDE}
 include : {layout.MEMORY_INCLUDE}

@@ -23,16 +23,17 @@ from pathlib import Path
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
-from dags_app.planning.dagfiles import avoid_inc, fence_inc, limits_inc, render, units_limits_inc
+from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, limits_inc, render, units_limits_inc
 from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagSpec
+from wms2.credentials import Credential
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 #: The mutable files, and the sums.
-_NOT_SUMMED = 7
+_NOT_SUMMED = 8
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -211,6 +212,11 @@ def write_limits(directory: Path, units: int, jobs_in_unit: int) -> None:
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:
     """Replace the DAG's banned sites; at any time."""
     _replace(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset(sites)))
+
+
+def write_credential(directory: Path, carried: Credential | None) -> None:
+    """What jobs carry from the next submission on; after ``write_fence``."""
+    _replace(directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))
 
 
 def _replace(path: Path, text: str) -> None:

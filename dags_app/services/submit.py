@@ -28,7 +28,8 @@ from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import PlanningRefused, ServiceRejected, StaleState
+from wms2.credentials import CredentialUnusable
+from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     """Bring a READY DAG to its schedd, at most once.
 
     Raises:
-        ServiceUnavailable: the schedd did not answer the look-up; nothing was sent.
+        ServiceUnavailable: the schedd did not answer the look-up, or the jobs' credential ends too soon; nothing was sent.
         ServiceRejected: the schedd refused; the intent is closed, nothing runs.
         NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
     """
@@ -72,11 +73,14 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     _refuse_changed_files(dag)
+    if why := credential_obstacle():
+        raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     avoided = dag_avoid(dag)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
     writer.write_fence(Path(dag.submit_dir), dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
+    writer.write_credential(Path(dag.submit_dir), factory.job_credential())
     if dag.throttles:  # what was rendered before includes no such file
         units = Throttles(dag.merge_groups, int(dag.throttles["Processing"]))
         writer.write_limits(Path(dag.submit_dir), dag.merge_groups, units.processing_in_unit(dag.merge_groups))
@@ -100,6 +104,17 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         raise
     crash_point("submit.called")
     return Submitted(cluster=cluster, adopted=False, avoided=avoided)
+
+
+def credential_obstacle() -> str:
+    """What a submission waits for because of the credential that its jobs carry; empty when it may go."""
+    carried = factory.job_credential()
+    try:
+        if carried is not None:
+            carried.require(conf().job_credential_margin_seconds)
+    except CredentialUnusable as error:
+        return f"a credential that its jobs may carry: {error}"
+    return ""
 
 
 def submission_unknown_seconds(dag: DAG) -> float:

@@ -34,9 +34,21 @@ SETTINGS: dict[str, dict[str, str]] = {
         "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
         "rucio_account": "Rucio account that owns the rules.",
         "rucio_scope": "Scope of all datasets, blocks and files.",
-        "x509_cert": "Client certificate for ReqMgr2, ConfigCache, DBS and CRIC; empty for none.",
+        "x509_cert": "Client certificate or proxy for ReqMgr2, ConfigCache, DBS and CRIC, in PEM; empty for none. This and all"
+        " other credentials are read at each use: a renewed file counts from the next call on.",
         "x509_key": "Its key, when it is in a file of its own.",
+        "service_token": "File of a bearer token for the same services, which then have to be asked by https; empty for none.",
         "ca_path": "File or directory of certificate authorities; empty for the system's.",
+        "job_credential": "What jobs carry to storage: `none`, `proxy` (HTCondor's `x509userproxy`; commands find it by"
+        " `X509_USER_PROXY`) or `token` (a file that goes with each job; commands find it by `BEARER_TOKEN_FILE`). A change"
+        " counts for what is submitted from then on.",
+        "job_credential_path": "Its file, absolute, at the schedds' hosts and here, readable for the jobs' owner alone.",
+        "job_credential_margin_seconds": "No DAG is submitted whose jobs' credential ends sooner; requests wait in QUEUED and say"
+        " so. For tokens it should be longer than jobs run: HTCondor brings running jobs renewed proxies, but no tokens.",
+        "job_credential_stop_seconds": "DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue"
+        " files when it has been renewed. At most the margin.",
+        "credential_alert_seconds": "Credentials that end sooner are told under \"Needs you\", by `/readyz` and by `manage.py check`."
+        " The rule for Prometheus has 48 h of its own.",
         "schedd_name": "The schedd that DAGs are given to, by its name in the collector.",
         "collector": "The pool's collector, `host:port`.",
         "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",

@@ -124,6 +124,15 @@ class LifecycleBriefSerializer(serializers.Serializer):
     cycle_age_seconds = serializers.FloatField(allow_null=True)
 
 
+class CredentialSerializer(serializers.Serializer):
+    """A certificate, proxy or token as the leader last saw it."""
+
+    name = serializers.CharField()
+    path = serializers.CharField()
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="null: never, unless there is a problem")
+    problem = serializers.CharField(allow_blank=True)
+
+
 class LifecycleSerializer(LifecycleBriefSerializer):
     """Spec 7.1, life cycle health."""
 
@@ -131,6 +140,7 @@ class LifecycleSerializer(LifecycleBriefSerializer):
     heartbeat_at = serializers.DateTimeField(allow_null=True)
     expires_at = serializers.DateTimeField(allow_null=True)
     last_cycle = LastCycleSerializer(source="*")
+    credentials = CredentialSerializer(many=True, help_text="the first to end comes first")
     schedds = serializers.SerializerMethodField()
 
     @extend_schema_field(ScheddSerializer(many=True))

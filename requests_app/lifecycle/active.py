@@ -12,6 +12,7 @@ from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
+from requests_app.lifecycle.credentials import stop_for_credential
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
 from requests_app.lifecycle.site_bans import sites_judge
@@ -48,7 +49,7 @@ def handle_active(evaluation: Evaluation) -> None:
             stop_fenced_off(evaluation, dag)
         else:
             account(evaluation, dag)
-            if step_begin(evaluation, dag):
+            if stop_for_credential(evaluation, dag) or step_begin(evaluation, dag):
                 return
             _pass_priority(evaluation, dag)
             _tell(evaluation, dag)

@@ -21,6 +21,7 @@ from django.db import connection
 from dags_app.services.moved import Moves
 from requests_app.admission import admit
 from requests_app.lease import due_now
+from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.retention import rows_expire
@@ -103,6 +104,7 @@ def _cycle(leadership: Leadership) -> None:
         superseded_take_back(leadership.fenced)
     with unless_locked("retention"):
         rows_expire(leadership)
+    credentials_watch(leadership)
     schedds_watch(leadership)
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)

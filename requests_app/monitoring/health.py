@@ -38,10 +38,11 @@ class LiveSerializer(serializers.Serializer[Any]):
 
 
 class ReadySerializer(serializers.Serializer[Any]):
-    """``reasons`` says what is missing, by part."""
+    """``reasons`` says what is missing, by part; ``warnings`` which credentials end soon or have ended."""
 
     status = serializers.ChoiceField(choices=["ok", "unavailable"])
     reasons = serializers.DictField(child=serializers.CharField())
+    warnings = serializers.DictField(child=serializers.CharField())
 
 
 class PublicView(APIView):
@@ -69,7 +70,8 @@ class ReadyView(PublicView):
         """200, or 503 with reasons."""
         reasons = not_ready()
         code = 503 if reasons else 200
-        return Response({"status": "unavailable" if reasons else "ok", "reasons": reasons}, status=code)
+        warnings = {} if reasons.keys() & {"database", "instance"} else credentials_told()
+        return Response({"status": "unavailable" if reasons else "ok", "reasons": reasons, "warnings": warnings}, status=code)
 
 
 def not_ready() -> dict[str, str]:
@@ -81,6 +83,12 @@ def not_ready() -> dict[str, str]:
         found["clock"] = _why("clock", _clock, "cannot be compared")
     found["broker"] = _why("broker", _broker, "does not answer")
     return {part: why for part, why in found.items() if why}
+
+
+def credentials_told() -> dict[str, str]:
+    """Name -> when it ends. No reason to take the pages away that say what to do about it."""
+    found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
+    return {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
 
 
 def _why(part: str, ask: Callable[[], str], silent: str) -> str:

@@ -137,3 +137,6 @@ def _lifecycle() -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.epoch)
     if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
         yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", standing.cycle_age_seconds)
+    now, ends = timezone.now(), "Until a credential ends; 0 when it cannot be used, negative when it has ended"
+    left = [(each.name, each.left_seconds(now)) for each in standing.credentials]
+    yield _family("wms2_credential_expires_seconds", ends, "credential", left)

@@ -11,6 +11,7 @@ from django.utils.dateparse import parse_datetime
 from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
 from wms2.conf import conf
+from wms2.credentials import Seen
 
 #: A cycle this many times later than it is due means that nobody drives the requests.
 STALE_CYCLES = 3
@@ -32,6 +33,13 @@ class LifecycleState:
     last_cycle_seconds: float | None
     last_cycle_requests: int | None
     cycle_age_seconds: float | None
+    credentials: tuple[Seen, ...]  # as of the last cycle; the first to end comes first
+
+    @property
+    def credentials_ending(self) -> list[Seen]:
+        """Those that somebody must renew."""
+        now = datetime.now(UTC)
+        return [each for each in self.credentials if each.left_seconds(now) < conf().credential_alert_seconds]
 
     @property
     def stale(self) -> bool:
@@ -66,6 +74,7 @@ def lifecycle_state() -> LifecycleState:
         last_cycle_seconds=data.get("seconds"),
         last_cycle_requests=data.get("requests"),
         cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
+        credentials=tuple(sorted(map(Seen.from_dict, data.get("credentials", ())), key=lambda each: each.left_seconds(now))),
     )
 
 

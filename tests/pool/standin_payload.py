@@ -2,11 +2,13 @@
 """Stands in for the payload's worker commands and judging scripts in tests of the rendered DAG; the rest is the real one.
 
 ``job``, ``merge`` and ``cleanup`` append "node attempt site" to starts.log in the unit's directory (the pool is on this
-machine) and then do what ``plan/<node>`` there says: lines ``exit N``, ``sleep S``, ``once WORD...`` (only in the first attempt),
-``first-site WORD...`` (only where the unit landed first). ``post`` answers 75 as the real one answers a site's fault: it bans the
-site for the unit and ends the node with 42.
+machine) and then do what ``plan/<node>`` there says: lines ``exit N``, ``sleep S``, ``credential`` (append to credentials.log
+what the environment names), ``renewed`` (wait until that has another content), ``file NAME`` (wait for one there), ``once
+WORD...`` (only in the first attempt), ``first-site WORD...`` (only where the unit landed first). ``post`` answers 75 as the real
+one answers a site's fault: it bans the site for the unit and ends the node with 42.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -23,7 +25,15 @@ def ad_value(variable, name):
     return found.group(1)
 
 
-def obey(words, attempt, unit):
+def credential():
+    """Variable, whether its file lies in the job's own directory, its mode, SHA-256 of its first certificate or token."""
+    (name,) = [name for name in ("X509_USER_PROXY", "BEARER_TOKEN_FILE") if name in os.environ]
+    path = Path(os.environ[name])
+    first = path.read_bytes().partition(b"-----END CERTIFICATE")[0]
+    return f"{name} {path.parent == Path.cwd()} {path.stat().st_mode & 0o777:o} {hashlib.sha256(first).hexdigest()}"
+
+
+def obey(words, attempt, unit, node):
     if words[0] == "first-site":
         if len((unit / "elected.log").read_text().splitlines()) > 1:
             return
@@ -34,6 +44,16 @@ def obey(words, attempt, unit):
         words = words[1:]
     if words[0] == "sleep":
         time.sleep(float(words[1]))
+    if words[0] == "file":
+        while not (unit / words[1]).exists():
+            time.sleep(0.2)
+    if words[0] == "renewed":
+        seen = (unit / "credentials.log").read_text()
+        while credential().rpartition(" ")[2] in seen:
+            time.sleep(0.2)
+    if words[0] == "credential":
+        with (unit / "credentials.log").open("a") as log:
+            log.write(f"{node} {credential()}\n")
     if words[0] == "exit":
         sys.exit(int(words[1]))
 
@@ -55,7 +75,7 @@ def work(command, node, attempt):
         log.write(f"{node} {attempt} {site}\n")
     plan = unit / "plan" / node
     for line in plan.read_text().splitlines() if plan.exists() else ():
-        obey(line.split(), attempt, unit)
+        obey(line.split(), attempt, unit, node)
     Path(f"{node}.{attempt}.report.json").write_text(json.dumps({"node": node, "attempt": attempt, "site": site}))
     if command == "merge":
         Path("merge_output.json").write_text("{}")

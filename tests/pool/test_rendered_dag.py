@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -17,14 +18,24 @@ from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, rules_document
 from dags_app.planning.sizes import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
-from dags_app.planning.writer import Programs, changed_files, write_avoid, write_dag_directory, write_fence, write_limits
+from dags_app.planning.writer import (
+    Programs,
+    changed_files,
+    write_avoid,
+    write_credential,
+    write_dag_directory,
+    write_fence,
+    write_limits,
+)
 from tests.pool import condor
 from tests.pool.condor import RunningDag
 from tests.pool.standin_payload import REAL
+from tests.support.credentials import Authority, token, write
 from tests.support.faults import fault
 from tests.support.payload_workbench import shipped_rules
 from tests.support.planning import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
 from tests.support.side_by_side import PATIENCE
+from wms2.credentials import Credential
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -222,6 +233,55 @@ def test_a_later_task_that_fails_fails_its_unit_and_a_rescue_goes_on_with_what_t
     assert (again[0], sorted(again[1:-2]), again[-2:]) == ("t2_000000", ["t4_000000", "t4_000001"], ["merge", "cleanup"])
     assert len(dag.sites("mg_000000")) == 1
     assert sorted(dag.starts("mg_000001")) == whole, "nothing of the other unit ran again"
+
+
+@pytest.mark.parametrize("kind", ["X509_USER_PROXY", "BEARER_TOKEN_FILE"])
+def test_jobs_find_the_credential_that_is_there_when_they_start_and_running_ones_a_renewed_proxy(
+    new_dag: Callable[[], RunningDag], kind: str
+) -> None:
+    dag, is_token = new_dag(), kind == "BEARER_TOKEN_FILE"
+    place = dag.directory.with_name(f"credentials-{dag.dag_id}")
+    place.mkdir()
+    path, authority = place / "carried", Authority(place / "authority")
+
+    def renew(name: str) -> str:
+        """What jobs should find from now on."""
+        if is_token:
+            token(path, 3600, name)
+        else:
+            write(path, authority.proxy(name, 3600).read_text())
+        condor.give(place)
+        return hashlib.sha256(path.read_bytes().partition(b"-----END CERTIFICATE")[0]).hexdigest()
+
+    try:
+        write_credential(dag.directory, Credential("jobs", "-", str(path), is_token=is_token))
+        dag.plan("mg_000000", "proc_000000", f"credential\nfile renewed\n{'' if is_token else 'renewed'}\ncredential")
+        for node in ("merge", "cleanup"):
+            dag.plan("mg_000000", node, "credential")
+        before, log = renew("before"), dag.directory / "mg_000000/credentials.log"
+        cluster = dag.submit(1)
+        wait_until(log.exists, "a job has found it")
+        after = renew("after")
+        (dag.directory / "mg_000000/renewed").touch()
+        condor.wait_gone(cluster, seconds=180)
+        assert dag.outer(cluster) == (4, 0, 0)
+        found = [tuple(line.split()) for line in log.read_text().splitlines()]
+        while_it_ran = before if is_token else after
+        assert found == [
+            (node, kind, "True", "600", digest)
+            for node, digest in zip(
+                ("proc_000000", "proc_000000", "merge", "cleanup"), (before, while_it_ran, after, after), strict=True
+            )
+        ]
+        left = [file for file in dag.directory.rglob("*") if file.is_file() and secret(path) in file.read_bytes()]
+        assert left == [], "what jobs carry stays where it was"
+    finally:
+        shutil.rmtree(place)
+
+
+def secret(path: Path) -> bytes:
+    """What nobody else may know: a token, or the key of a proxy."""
+    return path.read_bytes().rpartition(b"-----BEGIN PRIVATE KEY-----")[2].splitlines()[-2 if b"KEY" in path.read_bytes() else 0]
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:

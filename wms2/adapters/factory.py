@@ -5,7 +5,9 @@ There is no switch to a fake: another service is chosen by its URL. ``reset`` is
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from wms2.adapters.configcache import SERVICE as CONFIGCACHE
 from wms2.adapters.configcache import ConfigCache, couch_fault
@@ -17,7 +19,10 @@ from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_faul
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
-from wms2.conf import conf
+from wms2.adapters.rucio_session import read_config
+from wms2.conf import JobCredential, conf
+from wms2.credentials import Credential
+from wms2.errors import ConfigurationError
 
 
 @cache
@@ -74,9 +79,36 @@ def htcondor(schedd_name: str, collector: str) -> HtcondorAdapter:
     )
 
 
+def job_credential() -> Credential | None:
+    """What jobs carry."""
+    settings = conf()
+    if settings.job_credential is JobCredential.NONE:
+        return None
+    is_token = settings.job_credential is JobCredential.TOKEN
+    name = f"jobs_{settings.job_credential}"
+    return Credential(name, "WMS2_JOB_CREDENTIAL_PATH", settings.job_credential_path, is_token=is_token)
+
+
+def all_credentials() -> list[Credential]:
+    """Every file that says who this installation is to somebody outside. Wrong configuration of Rucio its own calls tell."""
+    settings = conf()
+    found = [_credentials().certificate, _credentials().token, job_credential()]
+    with suppress(ConfigurationError):
+        found.append(read_config(settings.rucio_home, settings.rucio_account).certificate)
+    if directory := settings.condor_token_dir:
+        paths = sorted(Path(directory).glob("*"))
+        found += [Credential(f"htcondor_{path.name}", "WMS2_CONDOR_TOKEN_DIR", str(path), is_token=True) for path in paths]
+    return [each for each in found if each is not None]
+
+
 def _credentials() -> Credentials:
     settings = conf()
-    return Credentials(cert=settings.x509_cert, key=settings.x509_key, ca_path=settings.ca_path)
+    cert, token = settings.x509_cert, settings.service_token
+    return Credentials(
+        certificate=Credential("services", "WMS2_X509_CERT", cert, settings.x509_key) if cert else None,
+        token=Credential("services_token", "WMS2_SERVICE_TOKEN", token, is_token=True) if token else None,
+        ca_path=settings.ca_path,
+    )
 
 
 def _http(service: str, base_url: str, fault_parser: FaultParser) -> HttpService:

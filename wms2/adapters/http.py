@@ -22,6 +22,7 @@ from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
 
@@ -50,10 +51,10 @@ FaultParser = Callable[[int, Mapping[str, str], bytes], Fault]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Client certificate and CAs as paths; empty means none, and the system's CAs."""
+    """Who we are, by client certificate, token or both, and the path of the CAs; empty means the system's."""
 
-    cert: str = ""
-    key: str = ""
+    certificate: Credential | None = None
+    token: Credential | None = None
     ca_path: str = ""
 
 
@@ -70,7 +71,7 @@ class HttpService:
         service: name in errors and metrics.
         base_url: without trailing slash; paths are appended to it.
         timeout_seconds: limit of one try, first byte sent to last byte read; when streaming, of the silence between bytes.
-        credentials: certificate paths.
+        credentials: files that are read at each use: a renewed one counts from the next call on.
         fault_parser: reads the service's error answers.
         sleep: for the pauses between tries; injected by tests.
     """
@@ -177,6 +178,10 @@ class HttpService:
             # DBS compares the header as text: "application/json; charset=..." is refused (code 117).
             all_headers["Content-Type"], data = JSON_TYPE, json.dumps(body, allow_nan=False).encode()
         with self._mapped(operation):
+            token = self._credentials.token
+            if token and self.base_url.startswith("https://"):  # never in the clear
+                token.require()
+                all_headers["Authorization"] = f"Bearer {token.token()}"
             response = self._session().request(
                 method,
                 self.base_url + path,
@@ -213,6 +218,8 @@ class HttpService:
         """Turn the transport's errors into ours, cause kept."""
         try:
             yield
+        except CredentialUnusable as error:
+            raise ServiceUnavailable(self.service, operation, str(error), "credential") from error
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema) as error:
             raise ConfigurationError(f"URL of {self.service} is wrong: {self.base_url!r}: {error}") from error
         except requests.RequestException as error:
@@ -224,20 +231,24 @@ class HttpService:
                 detail, code = f"{self.base_url}: {_clip(str(error))}", "connection"
             raise ServiceUnavailable(self.service, operation, detail, code) from error
         except OSError as error:
-            # requests.RequestException is an OSError too, but comes first: what is left are certificate files it could not read.
-            raise ConfigurationError(f"certificate of {self.service} cannot be used: {error}") from error
+            # requests.RequestException is an OSError too, but comes first: what is left are the files of CAs.
+            raise ConfigurationError(f"WMS2_CA_PATH: what it names cannot be used for {self.service}: {error}") from error
 
     def _session(self) -> requests.Session:
-        """This thread's session; a forked process makes its own, since two processes must not share a connection."""
+        """This thread's session. A forked process makes its own, since two processes must not share a connection; so does who
+        has a renewed certificate, since an open connection keeps the former one."""
         session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None or self._local.pid != os.getpid():
+        certificate = self._credentials.certificate
+        made_with = (os.getpid(), certificate and certificate.stamp())
+        if certificate:
+            certificate.require()
+        if session is None or self._local.made_with != made_with:
             session = requests.Session()
             session.trust_env = False
-            cert, key = self._credentials.cert, self._credentials.key
-            if cert:
-                session.cert = (cert, key) if key else cert
+            if certificate:
+                session.cert = (certificate.path, certificate.key) if certificate.key else certificate.path
             session.verify = self._credentials.ca_path or True
-            self._local.session, self._local.pid = session, os.getpid()
+            self._local.session, self._local.made_with = session, made_with
         return session
 
 

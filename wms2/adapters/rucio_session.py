@@ -23,7 +23,8 @@ from rucio.common.exception import RucioException
 
 from wms2.adapters.caller import Caller
 from wms2.adapters.rucio_errors import SERVICE, failure
-from wms2.errors import ConfigurationError
+from wms2.credentials import Credential, CredentialUnusable
+from wms2.errors import ConfigurationError, ServiceUnavailable
 
 T = TypeVar("T")
 
@@ -51,6 +52,13 @@ class ClientConfig:
     ca_cert: str | None
     organisation: str
     token_file: str | None
+
+    @property
+    def certificate(self) -> Credential | None:
+        """The files that log in, unless a password does."""
+        values = self.credentials
+        path = values.get("client_cert") or values.get("client_proxy")
+        return Credential("rucio", f"{self.auth_type} of rucio.cfg", path, values.get("client_key", "")) if path else None
 
 
 def read_config(home: Path, account: str) -> ClientConfig:
@@ -201,20 +209,27 @@ class RucioSession:
         answer = _LastAnswer()
         try:
             return fn(self._client(answer))
+        except CredentialUnusable as error:
+            raise ServiceUnavailable(SERVICE, operation, str(error), "credential") from error
         # OSError holds requests' errors, a certificate that cannot be read and a dropped connection.
         except (RucioException, OSError, JSONDecodeError) as error:
             raise failure(operation, error, answer.status) from error
 
     def _client(self, answer: _LastAnswer) -> _Client:
-        """This thread's client, logged in. A child process makes its own: a connection must not be shared over a fork."""
+        """This thread's client, logged in. A child process makes its own: a connection must not be shared over a fork; so does
+        who has a renewed certificate, as for other services."""
         client: _Client | None = getattr(self._local, "client", None)
-        if client is None or self._local.pid != os.getpid():
+        certificate = self._config.certificate
+        made_with = (os.getpid(), certificate and certificate.stamp())
+        if certificate:
+            certificate.require()
+        if client is None or self._local.made_with != made_with:
             check_token_file(self._config.token_file)
             program = sys.argv[0]
             try:
                 client = _Client(self._config, self.account, self._timeout_seconds, answer)
             finally:
                 sys.argv[0] = program  # the library cuts the directory off
-            self._local.client, self._local.pid = client, os.getpid()
+            self._local.client, self._local.made_with = client, made_with
         client._answer = answer
         return client

@@ -52,11 +52,14 @@ SITE_INCLUDE = "site.inc"
 MEMORY_INCLUDE = "memory.inc"
 #: Of the whole DAG: what it asks for by default, and how its steps run; both replaced with a rescue that knows better.
 SIZES_INCLUDE = "sizes.inc"
+#: Also of the whole DAG: which file the jobs carry that says who they are.
+CREDENTIAL_INCLUDE = "credential.inc"
 STEP_PROFILE_FILE = "step_profile.json"
 #: What they define.
 SITE_MACRO = "ELECTED_SITE"
 DAG_AVOID_MACRO = "DAG_AVOID"
 UNIT_AVOID_MACRO = "UNIT_AVOID"
+CREDENTIAL_MACRO = "CREDENTIAL_FILES"
 
 # Left by jobs and by DAGMan's scripts.
 MERGE_INPUT_FILE = "merge_input.json"

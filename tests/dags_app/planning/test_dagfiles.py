@@ -11,9 +11,10 @@ import pytest
 
 from dags_app.payload.contract import documents as payload_documents
 from dags_app.planning import lumis
-from dags_app.planning.dagfiles import avoid_inc, fence_inc, group_dags, outer_dag, render
+from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, group_dags, outer_dag, render
 from dags_app.planning.specs import DagLimits, DagSpec, GenerationSpec, SplittingAlgo
 from tests.support.planning import CERN, FNAL, dag_spec, generation_workflow, input_file, input_workflow, task_tree
+from wms2.credentials import Credential
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -100,6 +101,25 @@ def test_the_fence_is_included_last_at_both_levels() -> None:
     assert next(group_dags(spec)).splitlines()[-1] == "INCLUDE ../fence.dag.inc"
     assert fence_inc(7) == 'VARS ALL_NODES My.WMS2_Fence="7"\n'
     assert avoid_inc(frozenset({CERN, FNAL})) == f"DAG_AVOID = {FNAL},{CERN}\n"
+
+
+@pytest.mark.parametrize(
+    ("carried", "text"),
+    [
+        (None, ""),
+        (Credential("jobs_proxy", "-", "/run/wms2/proxy"), "x509userproxy = /run/wms2/proxy\n"),
+        (
+            Credential("jobs_token", "-", "/run/wms2/token", is_token=True),
+            ', /run/wms2/token\nenvironment = "BEARER_TOKEN_FILE=$$(CondorScratchDir)/token"\n',
+        ),
+    ],
+)
+def test_every_job_carries_what_a_file_names_that_changes_between_submissions(carried: Credential | None, text: str) -> None:
+    files = {file.path: file for file in render(generation())}
+    submits = [file.text for path, file in files.items() if path.endswith(".sub")]
+    assert len(submits) == 4 and all("include : ../credential.inc\n" in each for each in submits)
+    assert files["credential.inc"].mutable
+    assert credential_inc(carried).removeprefix("CREDENTIAL_FILES =").lstrip("\n ") == text
 
 
 @pytest.mark.parametrize("name", ['quote"', "dollar$(HOME)", "line\nqueue", "space name", "semi;colon"])

@@ -59,7 +59,8 @@ def names() -> dict[str, set[str]]:
         workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name,
         total_work_units=1,
     )  # fmt: skip
-    Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00"})
+    ends = {"name": "services", "path": "/x", "ends_at": "2026-01-01T00:00:00+00:00", "problem": ""}
+    Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00", "credentials": [ends]})
     Client().get("/livez")  # the web's own metrics begin with its first request
     return exposed()
 

@@ -242,7 +242,7 @@ def test_a_process_that_serves_is_alive_without_a_database(nobody: APIClient, dj
 @pytest.mark.parametrize("path", ["/readyz", "/api/v1/health"])
 def test_everybody_may_ask_whether_it_is_ready(nobody: APIClient, well: None, path: str) -> None:
     response = nobody.get(path)
-    assert (response.status_code, response.json()) == (200, {"status": "ok", "reasons": {}})
+    assert (response.status_code, response.json()) == (200, {"status": "ok", "reasons": {}, "warnings": {}})
 
 
 def test_a_database_of_another_instance_is_not_ready(nobody: APIClient, well: None) -> None:

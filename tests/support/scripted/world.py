@@ -26,6 +26,7 @@ from requests_app import lease
 from requests_app.admission import admit
 from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator, watching
+from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request
 from requests_app.services import request_import
@@ -170,6 +171,7 @@ class World:
         """The watching part of the cycle."""
         with self.process(), leading() as leadership:
             assert leadership is not None, "nobody else leads"
+            credentials_watch(leadership)
             watching.schedds_watch(leadership)
 
     def effects(self, limit: int = 100) -> None:

@@ -188,9 +188,9 @@ def test_a_service_that_failed_three_times_is_left_alone(closed_port: int, calls
     assert calls[-1] == ("dbs", "create", "circuit_open")
 
 
-def test_a_missing_certificate_is_a_matter_of_configuration(httpserver: HTTPServer) -> None:
-    http = HttpService("dbs", "https://127.0.0.1:1", timeout_seconds=1, credentials=Credentials(cert="/no/such/cert.pem"))
-    with pytest.raises(ConfigurationError, match="certificate of dbs"):
+def test_missing_authorities_are_a_matter_of_configuration(httpserver: HTTPServer) -> None:
+    http = HttpService("dbs", "https://127.0.0.1:1", timeout_seconds=1, credentials=Credentials(ca_path="/no/such/ca.pem"))
+    with pytest.raises(ConfigurationError, match="WMS2_CA_PATH"):
         http.get_json("/x", operation="look")
 
 

@@ -1,0 +1,100 @@
+"""Requests on the real stack whose jobs carry a proxy that ends: stopped, resumed with the renewed one, each event once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG, DAGKind
+from requests_app.models import Request, RequestStatus, RequestTransition
+from requests_app.services import request_import
+from tests.pool import condor
+from tests.support.credentials import Authority, write
+from tests.support.faults import fault
+from tests.support.outcomes import assert_completed, ended, status
+from tests.support.stack import small_request, worker
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+S = RequestStatus
+#: One unit at a time, so that something is left to be stopped.
+SETTINGS = {
+    "WMS2_JOB_CREDENTIAL": "proxy",
+    "WMS2_JOB_CREDENTIAL_MARGIN_SECONDS": "1200",
+    "WMS2_JOB_CREDENTIAL_STOP_SECONDS": "900",
+    "WMS2_DAG_MAX_MERGE_GROUPS": "1",
+    "WMS2_JOBS_PER_WORK_UNIT": "1",
+}
+UNITS, PER_JOB = 4, 10
+HOUR_SECONDS = 3600.0
+
+
+class Proxy:
+    """The file that jobs carry, as whoever renews it sees it."""
+
+    def __init__(self, place: Path) -> None:
+        self.path, self._authority = place / "proxy", Authority(place / "authority")
+
+    def renew(self, seconds: float) -> None:
+        """Another one, good for so long."""
+        write(self.path, self._authority.proxy("robot", seconds).read_text())
+
+    @property
+    def secret(self) -> bytes:
+        """A line of its key."""
+        return self.path.read_bytes().partition(b"-----BEGIN PRIVATE KEY-----")[2].splitlines()[3]
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    place = Path(os.environ["WMS2_STATE_DIR"]) / f"credentials-{uuid.uuid4().hex[:8]}"
+    yield Proxy(place)
+    shutil.rmtree(place)
+
+
+@fault(
+    "the jobs' proxy ends while a DAG runs",
+    done="nobody renews it in time; later it is",
+    spec="spec 8.1",
+    afterwards="stopped cleanly, waits and says for what, resumed from its rescue file with the new one; each event once",
+)
+def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(ready: None, proxy: Proxy) -> None:
+    proxy.renew(1000)
+    request = request_import(document=small_request(UNITS * PER_JOB, PER_JOB), request_name=None, actor="tester")
+    with worker(**SETTINGS, WMS2_JOB_CREDENTIAL_PATH=str(proxy.path)) as running:
+        running.wait(lambda: waits(request), seconds=120)
+        assert not DAG.objects.filter(workflow__request=request).exists(), "it ends before the margin"
+        proxy.renew(2 * HOUR_SECONDS)
+        running.wait(lambda: DAG.objects.filter(workflow__request=request, units_done__gte=1).exists(), seconds=180)
+        proxy.renew(600)
+        running.wait(lambda: status(request) == S.QUEUED and waits(request), seconds=120)
+        proxy.renew(4 * HOUR_SECONDS)
+        running.wait(lambda: ended(request), seconds=300)
+
+    assert_completed(request)
+    dags = DAG.objects.filter(workflow__request=request).order_by("created_at")
+    assert [dag.kind for dag in dags] == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
+    stops = RequestTransition.objects.filter(request=request, to_status=S.STOPPING)
+    assert [stop.actor for stop in stops] == ["credentials"]
+    for dag in dags:
+        assert jobs_of(dag) and all(ad["x509userproxy"] == str(proxy.path) for ad in jobs_of(dag)), "the landing jobs, too"
+    ends = [max(ad["x509UserProxyExpiration"] for ad in jobs_of(dag)) for dag in dags]
+    assert ends[1] - ends[0] > HOUR_SECONDS, "what is submitted later has the renewed one"
+    kept = [path for path in Path(dags[0].submit_dir).rglob("*") if path.is_file()]
+    assert not [path for path in kept if proxy.secret in path.read_bytes()]
+    assert proxy.secret.decode() not in running.log.read_text(errors="replace")
+
+
+def jobs_of(dag: DAG) -> list[dict[str, Any]]:
+    """Its node jobs that have ended."""
+    return condor.history(f'WMS2_DagID == "{dag.directory_id}" && WMS2_Fence == {dag.fence} && JobUniverse == 5')
+
+
+def waits(request: Request) -> bool:
+    """Whether it says that it waits for the credential."""
+    return "WMS2_JOB_CREDENTIAL_PATH" in Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
