@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from django.db.models import Case, Exists, OuterRef, QuerySet, Value, When
-from django.db.models.functions import Concat
+from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.asking import Wish, effects_ask, effects_widen
 from outputs_app.blocks import block_give_up, blocks_advance, members_done
@@ -274,21 +273,19 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         effect.refresh_from_db()
         if why := effect_discard_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
-        told = f"Discarded by {actor}: {reason}"
-        rows = effects_discarded_with(effect)
-        gone = list(rows.values_list("key", flat=True))
-        if rows.exclude(state=EffectState.CLAIMED).update(
-            state=EffectState.DISCARDED, done_at=clock.now(), last_error=Concat(Value(told), _last_error())
-        ) != len(gone):
-            raise InvalidTransition(f"effect {effect.pk}: something of its block runs just now; try again in a moment")
+        told, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
+        for row in rows:
+            row.state, row.done_at = EffectState.DISCARDED, clock.now()
+            row.last_error = f"{told}. Last error: {row.last_error}" if row.last_error else told
+        Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
         if effect.block is not None and effect.kind in ESSENTIAL:
-            context = {"discarded": gone, "by": actor, "reason": reason, "last_error": effect.last_error}
+            context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
             block_give_up(block=effect.block, context=context)
         elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
             blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=told)
         _block_goes_on(effect)
         wake([effect.request_id], "effect discarded")
-        EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(gone))
+        EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(rows))
         nudge(RUN_EFFECTS)
         nudge(EVALUATE_REQUEST, str(effect.request_id))
 
@@ -300,14 +297,12 @@ def effects_discarded_with(effect: Effect) -> QuerySet[Effect]:
     return Effect.objects.filter(pk=effect.pk)
 
 
-def _last_error() -> Case:
-    return Case(When(last_error="", then=Value("")), default=Concat(Value(". Last error: "), "last_error"))
-
-
 def effect_discard_refused(effect: Effect) -> str:
     """Why it cannot be discarded; empty if it can."""
-    if effect.state in (*SETTLED_EFFECT, EffectState.CLAIMED):
+    if effect.state in SETTLED_EFFECT:
         return f"It is {effect.get_state_display().lower()}."
+    if effects_discarded_with(effect).filter(state=EffectState.CLAIMED).exists():
+        return "It, or another of its block, runs just now; try again in a moment."
     if effect.kind == EffectKind.RUCIO_TAPE and effect.depends_on.exclude(state__in=SETTLED_EFFECT).exists():
         return "Its block is not registered yet; discard what keeps it from that, if it is to be given up."
     return effect_retry_refused(effect)

@@ -37,9 +37,9 @@ def _discard(effect: Effect) -> list[str]:
     if block is not None and effect.kind in ESSENTIAL:
         others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
         told += [
-            f"Block {block.dbs_block_name} is given up, with {counted(others, 'other registration')} of it: its"
-            f" {counted(block.files.count(), 'file')} are registered no further, and stay where they are; work units of it that"
-            " are not done go to another block.",
+            f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
+            f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
+            " Work units of it that are not done go to another block.",
             "Blocks with children of its files are refused by DBS, unless it has them already.",
         ]
     elif effect.kind == EffectKind.RUCIO_TAPE:

@@ -15,7 +15,15 @@ from django.db.models import F
 
 from dags_app import states as dag_states
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    SETTLED_EFFECT,
+    BlockStatus,
+    DatasetState,
+    Effect,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.versions import versions_before
 from requests_app.work.overrides import overrides_of
@@ -236,7 +244,7 @@ def check_at_rest(world: World) -> None:
     Raises:
         AssertionError: says what is left.
     """
-    owed = Effect.objects.filter(epoch=F("request__epoch")).exclude(state=EffectState.DONE)
+    owed = Effect.objects.filter(epoch=F("request__epoch")).exclude(state__in=SETTLED_EFFECT)
     assert not owed.exists(), f"still owed: {[(e.key, e.state, e.last_error) for e in owed]}"
     ends = (BlockStatus.ARCHIVED, BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
     ended = ProcessingBlock.objects.filter(workflow__request__status__in=(S.FAILED, S.ABORTED)).exclude(status__in=ends)
