@@ -6,7 +6,16 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 
-from outputs_app.models import BlockWorkUnit, DatasetOwner, Effect, OutputDataset, OutputFile, OwnedDataset, ProcessingBlock
+from outputs_app.models import (
+    BlockWorkUnit,
+    DatasetOwner,
+    Effect,
+    OutputDataset,
+    OutputFile,
+    OwnedDataset,
+    Placement,
+    ProcessingBlock,
+)
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
@@ -36,13 +45,21 @@ class DatasetOwnerAdmin(ReadOnlyAdmin):
     exact_search: ClassVar = {"dataset__name": "a dataset's whole name", "request__request_name": "a request's whole name"}
 
 
+@admin.register(Placement)
+class PlacementAdmin(ReadOnlyAdmin):
+    """Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by verbs."""
+
+    list_display = ("__str__", "tape", "disk_expression", "disk_copies", "disk_days", "disk_activity")
+    ordering = ("campaign", "tier")
+
+
 @admin.register(ProcessingBlock)
 class ProcessingBlockAdmin(ReadOnlyAdmin):
     """Blocks, by name."""
 
     list_display = (
         "dbs_block_name", badge_column("status"), link_column("workflow"), "total_work_units", "planned_bytes",
-        since_column("sealed_at", "sealed"), "tape_rule_id", "rucio_last_error",
+        since_column("sealed_at", "sealed"), "tape_rule_id", "no_tape", "rucio_last_error",
     )  # fmt: skip
     list_filter = ("status",)
     exact_search: ClassVar = {"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST}

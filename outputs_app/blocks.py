@@ -15,13 +15,24 @@ from typing import Any, NamedTuple
 
 import structlog
 from django.db import connection
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import F, Max, Q, QuerySet, Sum
 
 from outputs_app.asking import Wish, effects_ask, effects_gathered
-from outputs_app.models import BlockStatus, BlockWorkUnit, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    BlockStatus,
+    BlockWorkUnit,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
+from outputs_app.placements import placement_of
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, BlocksDue, Membership, OpenBlock
 from wms2 import clock
+from wms2.conf import conf
 from wms2.copying import copy_rows
 
 log = structlog.get_logger(__name__)
@@ -195,11 +206,34 @@ def _taking(dataset: OutputDataset, size_bytes: int, limits: BlockLimits) -> Pro
     return _block(dataset, 0 if last is None else last + 1)
 
 
-def _block(dataset: OutputDataset, index: int) -> ProcessingBlock:
+def _block(dataset: OutputDataset, index: int, **given: Any) -> ProcessingBlock:
     """The dataset's block of this index, made if it is not there."""
     name = f"{dataset.name}#{uuid.uuid4()}"
-    given = {"workflow_id": dataset.workflow_id, "dataset_name": dataset.name, "dbs_block_name": name}
+    given |= {"workflow_id": dataset.workflow_id, "dataset_name": dataset.name, "dbs_block_name": name}
     return ProcessingBlock.objects.get_or_create(dataset=dataset, block_index=index, defaults=given)[0]
+
+
+def block_give_up(*, block: ProcessingBlock, context: dict[str, Any]) -> None:
+    """Nothing more is done for the block; its units that are not done go to a new one. What is outside of it stays as it is."""
+    ProcessingBlock.objects.filter(pk=block.pk, sealed_at__isnull=True).update(sealed_at=clock.now())
+    members = block.members.filter(done=False)
+    if members.exists():
+        last = ProcessingBlock.objects.filter(dataset=block.dataset).aggregate(last=Max("block_index"))["last"]
+        target = _block(block.dataset, last + 1, sealed_at=clock.now())
+        members.update(block=target)
+        _recount([target.pk, block.pk])
+    blocks_become(ProcessingBlock.objects.filter(pk=block.pk), BlockStatus.GIVEN_UP, failure_context=context)
+
+
+def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
+    """The request has ended before its work was done: units that are not done leave, what the others brought is registered.
+
+    Nothing looks after its blocks any more, so none stays OPEN but for a parent that only an operator brings on.
+    """
+    left = BlockWorkUnit.objects.filter(block__workflow_id=workflow_id, done=False).values_list("unit_id", flat=True)
+    units_leave_blocks(unit_ids=list(left))
+    blocks_seal(workflow_id=workflow_id)
+    blocks_advance(workflow_id=workflow_id, request_id=request_id, request_epoch=request_epoch)
 
 
 def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
@@ -233,30 +267,42 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
     closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block)
     registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block)
+    placement, both = placement_of(block), [closed.key, registered.key]
+    no_tape = {} if placement.tape else {"no_tape": f"none is wanted: placement of {placement}"}
+    wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block, payload=no_tape)]
+    if placement.disk_expression:
+        placed = {name: getattr(placement, f"disk_{name}") for name in ("expression", "copies", "days", "activity")}
+        wishes.append(Wish(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed}))
+    if conf().source_block_rule and block.files.values("rse").distinct().count() == 1:
+        protected = list(block.effects.filter(kind=EffectKind.RUCIO_PROTECT).values_list("key", flat=True))
+        wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block))
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
-    return [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, [closed.key, registered.key], block)]
+    return wishes
 
 
 def _parents_asked(block: ProcessingBlock) -> list[str] | None:
     """Keys of the registrations that the block's waits for; None while one of them is not even asked for.
 
-    Of the blocks with its files' parents; or, of a dataset that names its parents, the first block of each. Parents that are not
-    of this workflow are in DBS: the input was read there.
+    Of the blocks with its files' parents; or, of a dataset that names its parents, the first block of each; whichever request
+    they are of. What is in no block of ours is in DBS: the input was read there. A parent that was given up is not waited for:
+    DBS refuses its children, and an operator hears of it.
     """
-    registrations = Effect.objects.filter(kind=EffectKind.DBS_BLOCK).order_by("id").values_list("key", flat=True)
+    wanted = Q(state=EffectState.DONE) | Q(epoch=F("request__epoch")) & ~Q(state=EffectState.DISCARDED)
+    registrations = Effect.objects.filter(wanted, kind=EffectKind.DBS_BLOCK).order_by("id").values_list("key", flat=True)
+    never = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
     found: list[str] = []
     names = block.dataset.registration.get("parents", [])
     if names:
-        for dataset in OutputDataset.objects.filter(workflow_id=block.workflow_id, name__in=names):
-            first = registrations.filter(block__dataset=dataset).first()
+        for name in names:
+            first = registrations.filter(block__dataset__name=name).first()
             if first is not None:
                 found.append(first)
-            elif dataset.blocks.exists():
+            elif ProcessingBlock.objects.filter(dataset__name=name).exclude(status__in=never).exists():
                 return None
         return found
     lfns = {parent for parents in block.files.values_list("parents", flat=True) for parent in parents}
-    ours = OutputFile.objects.filter(lfn__in=lfns, block__workflow_id=block.workflow_id).exclude(block=block)
-    blocks = set(ours.values_list("block_id", flat=True))
+    ours = OutputFile.objects.filter(lfn__in=lfns, block__dbs_block_closed=False).exclude(block__status__in=never)
+    blocks = set(ours.exclude(block=block).values_list("block_id", flat=True))
     found = list(registrations.filter(block_id__in=blocks))
     return found if len(found) == len(blocks) else None
 

@@ -2,12 +2,13 @@
 
 Several are claimed at once, then called and recorded one by one. Safe in parallel and after any crash: a claim is a lease with a
 rising ``claim_epoch``, renewed while the call lasts; a late result of an older claim is dropped, and the call is made again.
-Retries follow the spec's schedule and count from the first failure. What the life cycle has to know wakes the request in the
-transaction that records it (ADR 0064).
+Retries follow the spec's schedule, spread by chance, and count from the first failure. What the life cycle has to know wakes the
+request in the transaction that records it (ADR 0064).
 """
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.invalidation import TAKING_BACK, manifest_renew
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import AFTERWARDS, SETTLED_EFFECT, BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
 from outputs_app.states import blocks_become
 from outputs_app.turns import TURN_SECONDS, TurnOver
 from wms2 import clock
@@ -61,14 +62,15 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
 
 
 def due_effects() -> QuerySet[Effect]:
-    """Pending and due, or claimed by somebody who went silent; of the request's present epoch, with every dependency done.
+    """Pending and due, or claimed by somebody who went silent; of the request's present epoch, with every dependency settled.
 
     One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``).
     """
     now = clock.in_sql()
     free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
     busy = Effect.objects.filter(block=OuterRef("block"), state=EffectState.CLAIMED, claim_expires_at__gte=now)
-    waiting = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk")).exclude(to_effect__state=EffectState.DONE)
+    first = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk"))
+    waiting = first.exclude(to_effect__state__in=SETTLED_EFFECT)
     return Effect.objects.filter(free, ~Exists(waiting), ~Exists(busy), epoch=F("request__epoch"))
 
 
@@ -222,20 +224,26 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     now = clock.now()
     first = effect.first_failed_at or now
-    settings = conf()
-    if (now - first).total_seconds() > settings.effect_max_retry_seconds:
+    until = first + timedelta(seconds=_retry_seconds(effect))
+    if now >= until:
         state, next_at = EffectState.DEAD, now
     else:
-        pauses = settings.effect_backoff_seconds
-        state, next_at = EffectState.PENDING, now + timedelta(seconds=pauses[min(effect.attempts - 1, len(pauses) - 1)])
+        pauses = conf().effect_backoff_seconds
+        pause = pauses[min(effect.attempts - 1, len(pauses) - 1)] * random.uniform(0.75, 1.0)  # noqa: S311  spreads the load
+        state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
             _tell_block(effect, error)
-            if state is EffectState.DEAD:
+            if state is EffectState.DEAD and effect.kind not in AFTERWARDS:
                 _fail_block(effect)
             wake([effect.request_id], "effect failed")
     EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
     log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
+
+
+def _retry_seconds(effect: Effect) -> float:
+    """For so long after its first failure: by the request's own override (``requests_app.work.overrides``), else the setting."""
+    return float(effect.request.overrides.get("effect_max_retry_seconds", conf().effect_max_retry_seconds))
 
 
 def _close_claim(effect: Effect, **values: object) -> bool:

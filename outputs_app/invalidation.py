@@ -16,7 +16,6 @@ from django.db.models import Case, Count, F, Q, Sum, When
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
-    BlockStatus,
     DatasetState,
     Effect,
     EffectKind,
@@ -25,7 +24,6 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.states import blocks_become
 from wms2 import clock
 
 log = structlog.get_logger(__name__)
@@ -33,12 +31,6 @@ SCHEMA = "wms2.invalidation/1"
 #: Writing a manifest takes less.
 WRITING_SECONDS = 30
 TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
-
-
-def blocks_fail(*, workflow_id: uuid.UUID, reason: str) -> int:
-    """OPEN blocks of a request that failed become FAILED; returns how many."""
-    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN)
-    return blocks_become(rows, BlockStatus.FAILED, failure_context={"request": reason})
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
@@ -82,6 +74,7 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
+    asked.filter(state=EffectState.DISCARDED).update(state=EffectState.PENDING, done_at=None)  # now it is asked for again
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     wishes = []

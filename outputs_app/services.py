@@ -14,11 +14,13 @@ from dataclasses import asdict, dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.asking import Wish, effects_ask, effects_widen
-from outputs_app.blocks import members_done
+from outputs_app.blocks import block_give_up, blocks_advance, members_done
 from outputs_app.models import (
+    OPEN_EFFECT,
+    SETTLED_EFFECT,
     BlockStatus,
     BlockWorkUnit,
     Effect,
@@ -35,6 +37,7 @@ from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, LedgerViolation
+from wms2.metrics import EFFECTS_TOTAL
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 from wms2.wakes import wake
 
@@ -182,11 +185,13 @@ def _registrations(units: Mapping[ProcessingBlock, Sequence[int]]) -> list[Wish]
 
 
 def datasets_publish(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> bool:
-    """Ask that the datasets of a request, whole by now, become VALID: DBS's default queries hide others. Whether all are."""
-    rows = OutputDataset.objects.filter(workflow_id=workflow_id, files__isnull=False).values_list("pk", flat=True).distinct()
+    """Ask that the datasets of a request, whole by now, become VALID: DBS's default queries hide others. Whether all are, but for
+    those that an operator has given up; one without a registered block DBS does not know."""
+    known = OutputDataset.objects.filter(workflow_id=workflow_id, blocks__dbs_block_closed=True)
+    rows = known.values_list("pk", flat=True).distinct()
     wishes = [Wish(EffectKind.DBS_VALID, pk, payload={"dataset_id": pk}) for pk in rows]
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-    return all(effect.state == EffectState.DONE for effect in asked.values())
+    return all(effect.state in SETTLED_EFFECT for effect in asked.values())
 
 
 def _refuse_circular_parents(outputs: UnitOutputs) -> None:
@@ -201,23 +206,26 @@ def _refuse_circular_parents(outputs: UnitOutputs) -> None:
         raise LedgerViolation(f"{outputs.unit_name}: files of {sorted(set(error.args[1]))} are parents of each other") from error
 
 
-def effect_retry(*, effect: Effect, reopen: bool = True) -> None:
-    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED.
-
-    ARCHIVED if its tape rule is there, which nothing would make it a second time; else OPEN, whatever it was: ``blocks_advance``
-    makes it COMPLETE and asks for what a FAILED block was never asked.
-
-    Args:
-        reopen: false when the request itself has failed: nothing would ever advance the block again, so it stays FAILED.
-    """
+def effect_retry(*, effect: Effect) -> None:
+    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED."""
     Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
         state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
     )
-    if effect.block_id and reopen:
-        failed = ProcessingBlock.objects.filter(pk=effect.block_id, status=BlockStatus.FAILED)
-        blocks_become(failed.exclude(tape_rule_id=""), BlockStatus.ARCHIVED)
-        blocks_become(failed, BlockStatus.OPEN)
+    _block_goes_on(effect)
     wake([effect.request_id], "effect retried")
+
+
+def _block_goes_on(effect: Effect) -> None:
+    """What stopped its block is over. ARCHIVED if its tape rule is there, which nothing would make it a second time; else OPEN,
+    whatever it was: ``blocks_advance`` makes it COMPLETE and asks for what a FAILED block was never asked."""
+    if effect.block is None:
+        return
+    failed = ProcessingBlock.objects.filter(pk=effect.block.pk, status=BlockStatus.FAILED)
+    blocks_become(failed.exclude(tape_rule_id="", no_tape=""), BlockStatus.ARCHIVED)
+    blocks_become(failed, BlockStatus.OPEN)
+    if effect.request.has_ended:  # no evaluation does it
+        request = effect.request
+        blocks_advance(workflow_id=effect.block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
 
 
 def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
@@ -230,15 +238,71 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
     with audited(actor=actor, action="effect_retry", target=effect.key, target_type="effect", reason=reason, old=effect.state):
         if why := effect_retry_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
-        effect_retry(effect=effect, reopen=not effect.request.has_failed)
+        effect_retry(effect=effect)
         nudge(RUN_EFFECTS)
         nudge(EVALUATE_REQUEST, str(effect.request_id))
 
 
 def effect_retry_refused(effect: Effect) -> str:
     """Why there is nothing to try again; empty if there is."""
-    if effect.state == EffectState.DONE:
-        return "It is done; there is nothing to retry."
+    if effect.state in SETTLED_EFFECT:
+        return f"It is {effect.get_state_display().lower()}; there is nothing to retry."
     if effect.epoch != effect.request.epoch:
         return f"It is not wanted any more: the outputs of {effect.request.request_name} are taken back."
     return ""
+
+
+#: What a block's registration rests on: without one of them nothing more can be done for it.
+ESSENTIAL = (EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES, EffectKind.RUCIO_BLOCK_CLOSE, EffectKind.DBS_BLOCK)
+
+
+def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
+    """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0077).
+
+    What a block's registration rests on gives the block up, with all that is open of it. Without its tape rule a block is
+    archived and says so. What other blocks and datasets wait for goes on, and is told by the service what is missing.
+
+    Raises:
+        InvalidTransition: it is done, runs just now, waits for another, or is not wanted any more.
+    """
+    with audited(actor=actor, action="effect_discard", target=effect.key, target_type="effect", reason=reason, old=effect.state):
+        # in the order in which everybody locks them: no unit is accounted, nothing of the block is claimed meanwhile
+        type(effect.request).objects.select_for_update(no_key=True).get(pk=effect.request_id)
+        if effect.block_id is not None:
+            ProcessingBlock.objects.select_for_update(no_key=True).get(pk=effect.block_id)
+        effect.refresh_from_db()
+        if why := effect_discard_refused(effect):
+            raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
+        told, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
+        for row in rows:
+            row.state, row.done_at = EffectState.DISCARDED, clock.now()
+            row.last_error = f"{told}. Last error: {row.last_error}" if row.last_error else told
+        Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
+        if effect.block is not None and effect.kind in ESSENTIAL:
+            context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
+            block_give_up(block=effect.block, context=context)
+        elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
+            blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=told)
+        _block_goes_on(effect)
+        wake([effect.request_id], "effect discarded")
+        EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(rows))
+        nudge(RUN_EFFECTS)
+        nudge(EVALUATE_REQUEST, str(effect.request_id))
+
+
+def effects_discarded_with(effect: Effect) -> QuerySet[Effect]:
+    """The effect itself; of one that is essential to its block, all that is open of the block."""
+    if effect.block_id is not None and effect.kind in ESSENTIAL:
+        return Effect.objects.filter(block_id=effect.block_id, state__in=OPEN_EFFECT)
+    return Effect.objects.filter(pk=effect.pk)
+
+
+def effect_discard_refused(effect: Effect) -> str:
+    """Why it cannot be discarded; empty if it can."""
+    if effect.state in SETTLED_EFFECT:
+        return f"It is {effect.get_state_display().lower()}."
+    if effects_discarded_with(effect).filter(state=EffectState.CLAIMED).exists():
+        return "It, or another of its block, runs just now; try again in a moment."
+    if effect.kind == EffectKind.RUCIO_TAPE and effect.depends_on.exclude(state__in=SETTLED_EFFECT).exists():
+        return "Its block is not registered yet; discard what keeps it from that, if it is to be given up."
+    return effect_retry_refused(effect)

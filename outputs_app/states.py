@@ -12,10 +12,11 @@ from wms2 import clock
 S = BlockStatus
 #: A retried effect makes a FAILED block OPEN or ARCHIVED again; without its tape rule one is COMPLETE, until it is INVALIDATED.
 TRANSITIONS: dict[BlockStatus, frozenset[BlockStatus]] = {
-    S.OPEN: frozenset({S.COMPLETE, S.ARCHIVED, S.FAILED, S.INVALIDATED}),
-    S.COMPLETE: frozenset({S.ARCHIVED, S.FAILED, S.INVALIDATED}),
+    S.OPEN: frozenset({S.COMPLETE, S.ARCHIVED, S.FAILED, S.GIVEN_UP, S.INVALIDATED}),
+    S.COMPLETE: frozenset({S.ARCHIVED, S.FAILED, S.GIVEN_UP, S.INVALIDATED}),
     S.ARCHIVED: frozenset({S.COMPLETE, S.FAILED, S.INVALIDATED}),
-    S.FAILED: frozenset({S.OPEN, S.ARCHIVED, S.INVALIDATED}),
+    S.FAILED: frozenset({S.OPEN, S.ARCHIVED, S.GIVEN_UP, S.INVALIDATED}),
+    S.GIVEN_UP: frozenset({S.INVALIDATED}),
     S.INVALIDATED: frozenset(),
 }
 

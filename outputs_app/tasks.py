@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from outputs_app.executor import effects_run_due
+from outputs_app.source_rules import source_rules_look
 from wms2.identity import process_name
 
 
@@ -12,3 +13,9 @@ from wms2.identity import process_name
 def run_effects() -> None:
     """Run what is due."""
     effects_run_due(owner=process_name())
+
+
+@shared_task(name="outputs_app.tasks.look_at_source_rules", ignore_result=True)
+def look_at_source_rules() -> None:
+    """End those whose time has come."""
+    source_rules_look()

@@ -1,11 +1,22 @@
-"""Verbs on effects."""
+"""Verbs on effects, and on where outputs go."""
 
 from __future__ import annotations
 
-from outputs_app.models import Effect, EffectState
+from collections.abc import Mapping
+from typing import Any
+
+from outputs_app.models import Effect, EffectKind, EffectState, Placement
+from outputs_app.placements import FIELDS, placement_remove, placement_set, remove_refused
 from outputs_app.selectors import effects_shown
-from outputs_app.services import effect_retry_now, effect_retry_refused
-from wms2.verbs import Noun, Verb, declare, told_of_each
+from outputs_app.services import (
+    ESSENTIAL,
+    effect_discard,
+    effect_discard_refused,
+    effect_retry_now,
+    effect_retry_refused,
+    effects_discarded_with,
+)
+from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
 
@@ -15,6 +26,29 @@ def _retry(effect: Effect) -> list[str]:
         return ["It runs just now and goes on.", *last]
     tried = f"after {counted(effect.attempts, 'attempt')}" if effect.attempts else "for the first time"
     return [f"{effect.get_kind_display()}: tried again at once, {tried}; its time for retries starts anew.", *last]
+
+
+def _discard(effect: Effect) -> list[str]:
+    """What is lost by it, in words."""
+    told = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
+    if effect.attempts:
+        told.append("It was tried before, and may have been done all the same: look outside.")
+    block = effect.block
+    if block is not None and effect.kind in ESSENTIAL:
+        others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
+        told += [
+            f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
+            f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
+            " Work units of it that are not done go to another block.",
+            "Blocks with children of its files are refused by DBS, unless it has them already.",
+        ]
+    elif effect.kind == EffectKind.RUCIO_TAPE:
+        told.append("Its block is archived without a tape rule, and says so; its source rules stay.")
+    elif effect.kind == EffectKind.RUCIO_PROTECT:
+        told.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
+    elif effect.kind == EffectKind.DBS_VALID:
+        told.append("Its dataset stays PRODUCTION in DBS.")
+    return told
 
 
 declare(
@@ -27,4 +61,45 @@ declare(
         "Try a registration again now. Revives a refused or dead effect, and makes a waiting one due.",
         effect_retry_now, told_of_each(_retry), refused=effect_retry_refused, path="retry",
     ),
+    Verb(
+        "discard", "Discard",
+        "Give a registration up: it never runs, and its request does not wait for it. Without what its block rests on, the"
+        " whole block is given up.",
+        effect_discard, told_of_each(_discard), refused=effect_discard_refused, path="discard", dangerous=True,
+    ),
+)  # fmt: skip
+
+_DECISION = (
+    Field("tape", Kind.FLAG, "whether blocks get a tape rule", blank=False),
+    Field("disk_expression", help="RSEs for the container's rule on disk; empty: others place it", length=500, blank=""),
+    Field("disk_copies", Kind.WHOLE, "copies on disk", least=1, most=20),
+    Field("disk_days", Kind.WHOLE, "how long that rule lives; 0: for ever", least=0, most=36_500),
+    Field("disk_activity", help="Rucio's activity; empty: as of the other rules", length=100, blank=""),
+)
+_WHICH = (
+    Field("campaign", help="whose outputs; empty: any campaign's", length=100, blank=""),
+    Field("tier", help="of which tier; empty: any", length=50, blank=""),
+)
+
+
+def _values(row: Placement) -> Mapping[str, Any]:
+    return {name: getattr(row, name) for name in (*FIELDS, "campaign", "tier")}
+
+
+def _change(row: Placement, actor: str, reason: str, **values: Any) -> None:
+    placement_set(row=row, campaign=row.campaign, tier=row.tier, actor=actor, reason=reason, **values)
+
+
+_THEN = told_of_each(lambda row: ["It holds for blocks that become complete from now on, and for containers without a rule."])
+declare(
+    Noun(
+        Placement, "placement", "row", lambda key: Placement.objects.filter(pk=key),
+        lambda row: (row.updated_at.isoformat(), str(row)),
+    ),
+    Verb("change", "Change", "Change where these outputs go.", _change, _THEN, _DECISION, initial=_values, single=True),
+    Verb(
+        "copy", "Add one like it", "Decide for another campaign or tier, with the values below.", placement_set, _THEN,
+        (*_WHICH, *_DECISION), initial=_values, single=True,
+    ),
+    Verb("remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused),
 )  # fmt: skip

@@ -138,6 +138,14 @@ declare(
         seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
     Verb(
+        "retry-time", "Retry time", "Say for how long a request's registrations are tried again after their first failure.",
+        services.request_set_retries,
+        told_of_each(lambda request: ["It holds from the next failure on; what has been given up needs its retry."]),
+        (field_of("effect_max_retry_seconds", Overrides.model_fields["effect_max_retry_seconds"]),),
+        initial=lambda request: {"effect_max_retry_seconds": request.overrides.get("effect_max_retry_seconds")},
+        path="retry-time", single=True, seen=lambda request: (f"{request.overrides}", request.get_status_display()),
+    ),
+    Verb(
         "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,
         told_of_each(lambda request: ["The remark below is shown with the request; WMS2 itself does not act on it."]),
         (Field("notes", help="the remark; empty takes it away", length=2000, blank="", rows=4),),

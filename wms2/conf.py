@@ -202,6 +202,14 @@ class Conf(BaseModel):
     rule_approval_check_seconds: float = Field(
         3600.0, gt=0, description="pause between two looks at a rule that waits for approval"
     )
+    source_rule_cleanup: str = Field(
+        "expire", pattern=r"^(keep|expire)$", description="what becomes of source rules of blocks that are validated"
+    )
+    source_rule_days: float = Field(7.0, ge=0, description="after the later of the tape rule's OK and the block's validation")
+    source_rule_days_without_tape: float = Field(
+        0.0, ge=0, description="after the block's validation where no tape rule is wanted; 0: never"
+    )
+    source_block_rule: bool = Field(False, description="one source rule replaces those of a block's files that lie at one RSE")
     rucio_project: str = Field(
         "", pattern=r"^(|Production|RelVal|Test)$", description="empty: by the request and the environment"
     )

@@ -28,7 +28,7 @@ _VALUES = {
     GOOD: ["completed", "archived", "done", "valid", "enabled"],
     WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance"],
     BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead"],
-    ENDED: ["aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled"],
+    ENDED: ["aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"],
 }
 TONES: dict[str, str] = {value: tone for tone, values in _VALUES.items() for value in values}
 

@@ -24,6 +24,7 @@ class BlockListSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "id", "workflow_id", "request_name", "dataset_name", "block_index", "status", "work_units", "total_work_units",
             "planned_bytes", "sealed_at", "dbs_block_name", "dbs_block_open", "dbs_block_closed", "origin_rse", "tape_rule_id",
+            "tape_ok_at", "no_tape", "source_rule_id",
             "last_rucio_attempt", "rucio_attempt_count", "rucio_last_error", "created_at", "updated_at",
         )  # fmt: skip
 

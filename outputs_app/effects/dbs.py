@@ -61,9 +61,9 @@ def _dbs_block(effect: Effect) -> Result:
 
 
 def _never_registered(block: ProcessingBlock, dataset: str) -> bool:
-    """An output of this workflow that got no file: DBS does not know it and refuses it as a parent."""
-    ours = OutputDataset.objects.filter(workflow_id=block.workflow_id, name=dataset)
-    return ours.exists() and not ours.filter(blocks__dbs_block_closed=True).exists()
+    """An output of this workflow in which nobody has a file: DBS does not know it and refuses it as a parent."""
+    rows = OutputDataset.objects.filter(name=dataset)
+    return rows.filter(workflow_id=block.workflow_id).exists() and not rows.filter(files__isnull=False).exists()
 
 
 def _taken_back(dataset: OutputDataset) -> bool:

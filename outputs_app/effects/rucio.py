@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment, unit_files
-from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.states import blocks_become
+from outputs_app.turns import Turn
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import RucioFile
+from wms2.adapters.rucio_types import Placed, RucioFile, RuleState
 from wms2.conf import conf
+from wms2.errors import AwaitsPerson
+
+#: Rules that are deleted between two records of what is done.
+_PORTION = 50
 
 
 @handles(EffectKind.RUCIO_BLOCK)
@@ -66,15 +72,80 @@ def _rucio_block_close(effect: Effect) -> Result:
 
 def _record_archived(effect: Effect, result: Result) -> None:
     rows = ProcessingBlock.objects.filter(pk=block_of(effect).pk)
-    blocks_become(rows, BlockStatus.ARCHIVED, tape_rule_id=result["rule_id"], rucio_last_error="")
+    told = {"tape_rule_id": result.get("rule_id", ""), "no_tape": result.get("no_tape", "")}
+    blocks_become(rows, BlockStatus.ARCHIVED, **told, rucio_last_error="")
 
 
 @handles(EffectKind.RUCIO_TAPE, _record_archived)
 def _rucio_tape(effect: Effect) -> Result:
     block = block_of(effect)
+    if "no_tape" in effect.payload:  # as it was decided when the block was complete: a repeat decides alike
+        return {"no_tape": effect.payload["no_tape"]}
     rucio = factory.rucio()
     rse = block.dataset.tape_rse or rucio.choose_tape_rse(conf().tape_rse_expression, key=block.dataset_name)
     # the choice is stored before the rule is asked for: a repeated call must not choose another tape
     OutputDataset.objects.filter(pk=block.dataset_id, tape_rse="").update(tape_rse=rse)
     rse = OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
     return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=rule_comment(effect)), "rse": rse}
+
+
+def _record_on_disk(effect: Effect, result: Result) -> None:
+    OutputDataset.objects.filter(pk=effect.payload["dataset_id"]).update(disk_rule_id=result["rule_id"])
+
+
+@handles(EffectKind.RUCIO_DISK, _record_on_disk)
+def _rucio_disk(effect: Effect) -> Result:
+    """The container's rule as it was decided when its first block was complete; blocks that come later are under it too."""
+    name = OutputDataset.objects.values_list("name", flat=True).get(pk=effect.payload["dataset_id"])
+    wanted = effect.payload
+    placed = Placed(
+        wanted["expression"], wanted["copies"], wanted["days"] * 86_400 or None, wanted["activity"] or conf().rule_activity
+    )
+    return {"rule_id": factory.rucio().disk_rule(name, placed, comment=rule_comment(effect))}
+
+
+@handles(EffectKind.RUCIO_SOURCE_BLOCK)
+def _rucio_source_block(effect: Effect) -> Result:
+    """One rule for a block whose files all lie at its origin, in place of theirs. Only where Rucio counts every file there, or
+    it would copy them; and theirs go only when it is OK over all of them. Else both stay: that protects as well."""
+    block, rucio = block_of(effect), factory.rucio()
+    name, rse, files = block.dbs_block_name, block.origin_rse, block.files.order_by("id")
+    if not block.source_rule_id and not rucio.block_locations([name])[name].get(rse):
+        return {"kept": f"not every file is available at {rse}"}
+    rule_id = block.source_rule_id or rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)
+    ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id=rule_id)  # before any other is deleted
+    rule = rucio.rule(rule_id)
+    if rule.state is not RuleState.OK or rule.locks_ok != files.count() or rule.expires_at is not None:
+        return {"kept": f"rule {rule_id} is {rule.state} over {rule.locks_ok} files"}
+    return {"deleted": _delete_file_rules(effect, files)}
+
+
+def _record_unprotected(effect: Effect, result: Result) -> None:
+    ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(source_rule_id="")
+
+
+@handles(EffectKind.RUCIO_UNPROTECT, _record_unprotected)
+def _rucio_unprotect(effect: Effect) -> Result:
+    """Its files are safe elsewhere, or nobody wants them any longer: the rules at their source end.
+
+    Raises:
+        AwaitsPerson: the rule that keeps them from now on is not OK, whatever it was before.
+    """
+    block, rucio = block_of(effect), factory.rucio()
+    keeps = block.tape_rule_id or block.dataset.disk_rule_id
+    if keeps:
+        rule = rucio.rule(keeps)
+        if rule.state is not RuleState.OK or (block.tape_rule_id and rule.expires_at is not None):
+            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} is {rule.state}, so the source rules stay", rule.state)
+    deleted = _delete_file_rules(effect, block.files.order_by("id"))
+    return {"deleted": deleted + (rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0)}
+
+
+def _delete_file_rules(effect: Effect, files: QuerySet[OutputFile]) -> int:
+    """In portions: a row that knows its rule is how a repeat finds it. How many there were still."""
+    turn, deleted, rucio = Turn(effect), int(effect.result.get("deleted", 0)), factory.rucio()
+    while portion := list(files.exclude(rule_id="")[:_PORTION]):
+        deleted += sum(rucio.delete_rule(file.rule_id) for file in portion)
+        OutputFile.objects.filter(pk__in=[file.pk for file in portion]).update(rule_id="")
+        turn.told(deleted=deleted)
+    return deleted

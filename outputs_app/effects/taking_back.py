@@ -72,10 +72,11 @@ def _rules_release(effect: Effect) -> Result:
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
     rucio = factory.rucio()
     files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
+    disk = [] if other_owners(request_id=effect.request_id, name=dataset.name) else [dataset.disk_rule_id]
     names = set(files.values_list("lfn", flat=True)) | set(blocks.values_list("dbs_block_name", flat=True))
     standing = (rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None)
     found = {rule.rule_id for rule in standing if rule.name in names}
-    known = (files.values_list("rule_id", flat=True), blocks.values_list("tape_rule_id", flat=True))
+    known = (files.values_list("rule_id", flat=True), blocks.values_list("tape_rule_id", flat=True), disk)
     rules = sorted(found.union(*known) - {""})
     turn, before = Turn(effect), int(effect.result.get("deleted", 0))
     deleted = before
@@ -90,10 +91,10 @@ def _rules_release(effect: Effect) -> Result:
 
 
 def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
-    files.update(rule_id="")
+    files.update(rule_id="")  # a rule on a block is found by its name as long as it stands
     # a block without its tape rule is archived no more; soon it is invalidated
     blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
-    blocks.update(tape_rule_id="", updated_at=clock.now())
+    blocks.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
 
 
 def _record_invalidated(effect: Effect, result: Result) -> None:

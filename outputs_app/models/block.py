@@ -27,6 +27,9 @@ class OutputDataset(models.Model):
     registration = models.JSONField(default=dict, help_text="what DBS wants to know of it (outputs_app.values.DatasetRecord)")
     state = models.CharField(max_length=20, choices=DatasetState.choices, default=DatasetState.ACTIVE)
     tape_rse = models.CharField(max_length=100, blank=True)
+    disk_rule_id = models.CharField(
+        max_length=100, blank=True, help_text="of the rule on disk for its container, if WMS2 made one"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -42,12 +45,14 @@ class OutputDataset(models.Model):
 
 
 class BlockStatus(models.TextChoices):
-    """OPEN waits for its units; sealed and every member done: COMPLETE; registered and its tape rule made: ARCHIVED."""
+    """OPEN waits for its units; sealed and every member done: COMPLETE; registered and its tape rule made, or none wanted:
+    ARCHIVED. GIVEN_UP: an operator discarded what its registration rests on; nothing more is done for it."""
 
     OPEN = "open", "Open"
     COMPLETE = "complete", "Complete"
     ARCHIVED = "archived", "Archived"
     FAILED = "failed", "Failed"
+    GIVEN_UP = "given_up", "Given up"
     INVALIDATED = "invalidated", "Invalidated"
 
 
@@ -68,6 +73,9 @@ class ProcessingBlock(models.Model):
     first_file_at = models.DateTimeField(null=True, blank=True, help_text="of its members the first was accounted that has files")
     origin_rse = models.CharField(max_length=100, blank=True, help_text="the RSE that holds most of its bytes")
     tape_rule_id = models.CharField(max_length=100, blank=True)
+    tape_ok_at = models.DateTimeField(null=True, blank=True, help_text="when its tape rule was first seen to be OK")
+    no_tape = models.TextField(blank=True, help_text="why it has no tape rule")
+    source_rule_id = models.CharField(max_length=100, blank=True, help_text="of the rule that replaces its files' source rules")
     last_rucio_attempt = models.DateTimeField(null=True, blank=True)
     rucio_attempt_count = models.PositiveIntegerField(default=0)
     rucio_last_error = models.TextField(blank=True)
@@ -87,7 +95,8 @@ class ProcessingBlock(models.Model):
                 fields=("dataset",), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_dataset"
             ),
             models.CheckConstraint(
-                condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id=""), name="block_archived_has_tape_rule"
+                condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id="") | ~Q(no_tape=""),
+                name="block_archived_tells_of_tape",
             ),
         )
         indexes = (

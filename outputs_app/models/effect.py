@@ -20,20 +20,29 @@ class EffectKind(models.TextChoices):
     INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
     RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"
     DBS_INVALIDATE = "dbs_invalidate", "Invalidate a dataset in DBS"
+    RUCIO_SOURCE_BLOCK = "rucio_source_block", "One source rule for a block at one RSE instead of its files'"
+    RUCIO_DISK = "rucio_disk", "Rule on disk for the container"
+    RUCIO_UNPROTECT = "rucio_unprotect", "Delete the source rules of a block"
 
 
 class EffectState(models.TextChoices):
-    """pending -> claimed -> done; a refusal (4xx) -> refused; retries used up -> dead. An operator revives both."""
+    """pending -> claimed -> done; a refusal (4xx) -> refused; retries used up -> dead. An operator revives both, or discards one
+    that is not done: it is never run."""
 
     PENDING = "pending", "Pending"
     CLAIMED = "claimed", "Claimed"
     DONE = "done", "Done"
     REFUSED = "refused", "Refused"
     DEAD = "dead", "Dead"
+    DISCARDED = "discarded", "Discarded"
 
 
 #: States that keep a request from leaving ACTIVE.
 OPEN_EFFECT = (EffectState.PENDING, EffectState.CLAIMED, EffectState.REFUSED, EffectState.DEAD)
+#: Of a block that is registered and archived without them.
+AFTERWARDS = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT)
+#: What nobody waits for any more.
+SETTLED_EFFECT = (EffectState.DONE, EffectState.DISCARDED)
 
 
 class Effect(models.Model):

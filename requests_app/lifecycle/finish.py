@@ -19,7 +19,7 @@ from dags_app.planning.specs import InputSpec
 from dags_app.selectors import dag_last
 from dags_app.services.failures import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
+from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.selectors import effect_stuck
 from outputs_app.services import datasets_publish
 from requests_app.alerts import alert
@@ -142,14 +142,19 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
         evaluation.note(waiting_for=_registrations(open_effects))
         return
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
-    unfinished = blocks.exclude(status=BlockStatus.ARCHIVED)
+    unfinished = blocks.exclude(status__in=(BlockStatus.ARCHIVED, BlockStatus.GIVEN_UP))
     if unfinished.exists():
         many, one = counted(unfinished.count(), "block"), unfinished[0]
         evaluation.note(waiting_for=f"{many} to be archived, e.g. {one.dbs_block_name}: {one.status}")
         return
     if hold_over_exclusions(evaluation):
         return
-    evidence = {**_evidence(request.workflow), "blocks": blocks.count()}
+    why, evidence = "all work done,", {**_evidence(request.workflow), "blocks": blocks.count()}
+    discarded = Effect.objects.filter(request=request, state=EffectState.DISCARDED, epoch=request.epoch).count()
+    if discarded:
+        lost = evidence["blocks_given_up"] = blocks.filter(status=BlockStatus.GIVEN_UP).count()
+        evidence["registrations_discarded"] = discarded
+        why = f"all work done; {counted(lost, 'block')} and {counted(discarded, 'registration')} given up by operators, the rest"
     with evaluation.fenced():
         if ledger_of(request.workflow, whole=False).work_left:
             evaluation.note(waiting_for="input files that were let in again just now")
@@ -159,7 +164,7 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
             evaluation.note(waiting_for=_registrations(open_effects.all()))
             nudge(RUN_EFFECTS)
             return
-        evaluation.transition(S.COMPLETED, "all work done, registered, protected and archived", evidence)
+        evaluation.transition(S.COMPLETED, f"{why} registered, protected and archived", evidence)
         previous_superseded(request)
 
 

@@ -19,7 +19,7 @@ from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, 
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.restart import successor_begin, successor_drop
-from requests_app.services.stopping import failed_follow_up
+from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
@@ -180,8 +180,7 @@ def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
         if round_ is not None:
             round_close(round_=round_, reason=why, bad_input=bad_input)
         evaluation.transition(to, why)
-        if to is S.FAILED:
-            failed_follow_up(evaluation.request, why)
+        ended_follow_up(evaluation.request)
         if restarts:
             successor_begin(evaluation.request)
         else:

@@ -221,6 +221,6 @@ class Request(models.Model):
         return reverse("request-page", args=[self.request_name])
 
     @property
-    def has_failed(self) -> bool:
-        """Whether nothing of it goes on."""
-        return self.status == RequestStatus.FAILED
+    def has_ended(self) -> bool:
+        """Whether it has ended before its work was done: nothing evaluates it any more."""
+        return self.status in (RequestStatus.FAILED, RequestStatus.ABORTED)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Q, QuerySet, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
@@ -105,7 +105,7 @@ def requests_needing() -> QuerySet[Request]:
         .values_list("pk")
         .union(
             Request.objects.filter(status__in=EVALUATED).exclude(alert_code="").order_by().values_list("pk"),
-            Effect.objects.filter(state__in=STUCK).order_by().values_list("request_id"),
+            Effect.objects.filter(state__in=STUCK, epoch=F("request__epoch")).order_by().values_list("request_id"),
             unaccounted.order_by(),
         )
     )
@@ -123,7 +123,8 @@ def _needing(row: Any, effects: Sequence[Effect], units: Any) -> Needing:
 
 
 def _stuck_effects(request_ids: list[uuid.UUID]) -> dict[uuid.UUID, list[Effect]]:
-    rows = Effect.objects.filter(request_id__in=request_ids, state__in=STUCK).defer("payload", "result").order_by("id")
+    stuck = Effect.objects.filter(request_id__in=request_ids, state__in=STUCK, epoch=F("request__epoch"))
+    rows = stuck.select_related("block").defer("payload", "result", "block__failure_context").order_by("id")
     found: dict[uuid.UUID, list[Effect]] = defaultdict(list)
     for effect in rows[: MOST * 20]:
         found[effect.request_id].append(effect)

@@ -282,13 +282,13 @@ def _sites(table: UnitTable) -> tuple[CountRow, ...]:
 
 
 def _open_effects(request: Request) -> Any:
-    """Those that need an operator first, then by their next attempt."""
+    """Those that need an operator first, then by their next attempt; those that were discarded last."""
     return (
-        Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
+        Effect.objects.filter(request=request, state__in=(*OPEN_EFFECT, EffectState.DISCARDED))
         .select_related("block")
         .defer("payload", "result", "block__failure_context")
-        .alias(stuck=Q(state__in=STUCK))
-        .order_by("-stuck", "next_attempt_at", "id")
+        .alias(stuck=Q(state__in=STUCK), over=Q(state=EffectState.DISCARDED))
+        .order_by("over", "-stuck", "next_attempt_at", "id")
     )
 
 

@@ -14,6 +14,7 @@ from requests_app.services.verbs import (
     request_pin,
     request_set_adaptive,
     request_set_priority,
+    request_set_retries,
     request_set_steps,
     request_submit,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "request_restart",
     "request_set_adaptive",
     "request_set_priority",
+    "request_set_retries",
     "request_set_steps",
     "request_stop",
     "request_submit",

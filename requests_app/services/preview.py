@@ -105,7 +105,8 @@ def _fail(request: Request, facts: Facts) -> list[str]:
     return [
         *_first_stopped(facts),
         "It is failed; what is not done is given up. It cannot be taken back.",
-        "Its blocks and rules are listed in an invalidation manifest; they stay until an operator invalidates them.",
+        "Its blocks are registered with the work units that are done, and listed in an invalidation manifest; they stay until an"
+        " operator invalidates them.",
     ]
 
 

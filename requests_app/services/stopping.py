@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dags_app.services.stop import StopMode, dag_request_stop
-from outputs_app.invalidation import blocks_fail, manifest_ask
+from outputs_app.blocks import blocks_end
+from outputs_app.invalidation import manifest_ask
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.round_files import RoundFiles, round_files_at_rest
+from wms2.nudge import RUN_EFFECTS, nudge
 from wms2.verbs import Already
 
 S = RequestStatus
@@ -71,12 +73,15 @@ def fail_now(request: Request, actor: str, reason: str, files: RoundFiles) -> No
     """The edge to FAILED when nothing runs, with what belongs to it; in the caller's transaction."""
     states.transition(request, S.FAILED, actor=actor, reason=reason)
     give_up(request, reason, files)
-    failed_follow_up(request, reason)
+    ended_follow_up(request)
 
 
-def failed_follow_up(request: Request, reason: str) -> None:
-    """What every way into FAILED asks for: open blocks fail, and the invalidation manifest is written."""
+def ended_follow_up(request: Request) -> None:
+    """What every way into FAILED and ABORTED asks for: blocks with what is done are registered and kept, until an operator or the
+    cleanup policy of a later version takes them back; of a failed request the invalidation manifest is written."""
     workflow = Workflow.objects.filter(request=request).first()
     if workflow is not None:
-        blocks_fail(workflow_id=workflow.pk, reason=reason)
-        manifest_ask(request_id=request.pk, request_epoch=request.epoch)
+        blocks_end(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+        nudge(RUN_EFFECTS)
+        if request.status == S.FAILED:
+            manifest_ask(request_id=request.pk, request_epoch=request.epoch)

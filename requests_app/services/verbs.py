@@ -17,6 +17,7 @@ from django.db import transaction
 from requests_app import states
 from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
+from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import PINS, check_pins, overrides_of
@@ -71,6 +72,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
                 waiting.update(superseded_by_request="")
             states.transition(request, S.ABORTED, actor=actor, reason=reason)
             give_up(request, reason, files)
+            ended_follow_up(request)
 
 
 def abort_refused(request: Request) -> str:
@@ -170,6 +172,15 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int) -> No
         workflow = Workflow.objects.filter(request=request).first()
         if workflow is not None:
             check_pins(overrides_of(request), spec_of(workflow))
+        Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
+
+
+def request_set_retries(*, request: Request, actor: str, reason: str, effect_max_retry_seconds: int | None = None) -> None:
+    """For how long its registrations are tried after their first failure; None: as configured. Also after its end."""
+    told: dict[str, int] = {} if effect_max_retry_seconds is None else {"effect_max_retry_seconds": effect_max_retry_seconds}
+    with acting(request, actor, "request_set_retries", reason, **told):
+        kept = {name: value for name, value in request.overrides.items() if name != "effect_max_retry_seconds"}
+        request.overrides = {**kept, **told}
         Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
 
 

@@ -45,6 +45,10 @@ class Overrides(BaseModel):
     max_merge: int | None = Field(None, ge=1, le=1000, description="its merge jobs in the queue at the same time")
     max_cleanup: int | None = Field(None, ge=1, le=1000, description="its cleanup jobs in the queue at the same time")
 
+    effect_max_retry_seconds: int | None = Field(
+        None, ge=0, le=10**8, description="for how long a registration is tried after its first failure"
+    )
+
     @property
     def needs_next_round(self) -> bool:
         """Whether a rescue would not see it: its DAG files are rendered."""

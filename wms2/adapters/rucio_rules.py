@@ -16,7 +16,7 @@ from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOpera
 
 from wms2.adapters.rucio_errors import SERVICE
 from wms2.adapters.rucio_session import RucioSession
-from wms2.adapters.rucio_types import RULE, RULES, RuleInfo, RuleState
+from wms2.adapters.rucio_types import RULE, RULES, Placed, RuleInfo, RuleState
 from wms2.adapters.wire import parse
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
@@ -25,7 +25,6 @@ PRODUCTION_OUTPUT = "Production Output"
 
 _APPROVAL = "requires_approval"
 _TRUE = ("true", "1", "yes")
-_COPIES = 1
 # A file rule takes Rucio 10 ms, on a busy machine 70 (measured); more of them would come near the time limit of a call.
 _FILES_PER_CALL = 100
 _RACES = 3
@@ -40,6 +39,7 @@ class RuleRequest:
         locked: how a revived rule must be: Rucio locks new ones on tape by itself.
         ignore_availability: also where the RSE is blocked for writing, for what lies there already.
         ask_approval: somebody at the RSE must agree to a new rule; it is WAITING_APPROVAL until then.
+        lifetime_seconds: of a rule that ends by itself; a repeat begins it anew.
     """
 
     operation: str
@@ -50,6 +50,8 @@ class RuleRequest:
     locked: bool
     ignore_availability: bool = False
     ask_approval: bool = False
+    copies: int = 1
+    lifetime_seconds: int | None = None
 
 
 class RucioRules:
@@ -98,6 +100,26 @@ class RucioRules:
             raise AwaitsPerson(SERVICE, "tape_rule", f"rule {rule_id} waits for approval at {rse}", "WAITING_APPROVAL")
         return rule_id
 
+    def block_rule(self, block: str, rse: str, comment: str, activity: str = PRODUCTION_OUTPUT) -> str:
+        """The block has a rule where all its files lie; returns its id. One that lies elsewhere too is copied: ask before.
+
+        Arguments and errors as ``protect_files``.
+        """
+        request = RuleRequest("block_rule", rse, comment, activity, grouping="ALL", locked=False, ignore_availability=True)
+        return self._ensure([block], request)[block]
+
+    def disk_rule(self, container: str, placed: Placed, comment: str) -> str:
+        """The container has a rule on disk, also for blocks that it gets later; returns its id.
+
+        Raises:
+            ServiceRejected: the expression is wrong or gives too few RSEs, or the account's limit there is used up.
+        """
+        request = RuleRequest(
+            "disk_rule", placed.expression, comment, placed.activity, grouping="ALL", locked=False, copies=placed.copies,
+            lifetime_seconds=placed.lifetime_seconds,
+        )  # fmt: skip
+        return self._ensure([container], request)[container]
+
     def rule(self, rule_id: str) -> RuleInfo:
         """One rule.
 
@@ -111,6 +133,11 @@ class RucioRules:
     def rules_with_comment(self, comment: str) -> list[RuleInfo]:
         """All rules of the account with exactly this comment, in one call; for reconciliation."""
         return self._list("rules_with_comment", {"account": self._session.account, "comments": comment})
+
+    def block_rules_ok(self, comment: str) -> set[str]:
+        """Ids of the rules on blocks with exactly this comment whose files are all there, and that stay; in one call."""
+        filters = {"account": self._session.account, "comments": comment, "state": "O", "did_type": "D"}
+        return {row.rule_id for row in self._list("block_rules_ok", filters) if row.expires_at is None}
 
     def delete_rule(self, rule_id: str) -> bool:
         """Delete a rule, unlocking it if needed; False when it was gone already.
@@ -159,8 +186,9 @@ class RucioRules:
         def add(client: Any) -> None:
             ids[:] = client.add_replication_rule(
                 [{"scope": self.scope, "name": name} for name in names],
-                _COPIES,
+                request.copies,
                 request.rse,
+                lifetime=request.lifetime_seconds,
                 grouping=request.grouping,
                 account=self._session.account,
                 activity=request.activity,
@@ -181,13 +209,13 @@ class RucioRules:
         for name in names:
             filters = {"scope": self.scope, "name": name, "account": self._session.account, "rse_expression": request.rse}
             for row in self._list(request.operation, filters):
-                if row.copies == _COPIES and (row.expires_at is None or self._revive(row.rule_id, request)):
+                if row.copies == request.copies and (row.expires_at is None or self._revive(row.rule_id, request)):
                     found[name] = row.rule_id
         return found
 
     def _revive(self, rule_id: str, request: RuleRequest) -> bool:
         """Whether it was still there."""
-        options = {"lifetime": None, "locked": request.locked}
+        options = {"lifetime": request.lifetime_seconds, "locked": request.locked}
         return self._session.call_unless(
             RuleNotFound, request.operation, lambda client: client.update_replication_rule(rule_id, options)
         )

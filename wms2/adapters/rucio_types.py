@@ -27,6 +27,16 @@ class RucioFile:
     adler32: str
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """How a container is placed: copies at RSEs of an expression; ``lifetime_seconds`` None: for ever."""
+
+    expression: str
+    copies: int
+    lifetime_seconds: int | None
+    activity: str
+
+
 class RuleState(StrEnum):
     """The state of a replication rule, in Rucio's words."""
 

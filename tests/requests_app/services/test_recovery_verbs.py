@@ -233,13 +233,11 @@ def test_files_that_the_release_excludes_are_read_by_nobody(world: World) -> Non
 # --- fail
 
 
-def test_a_failed_request_fails_its_open_blocks_and_lists_what_is_registered(world: World) -> None:
+def test_a_failed_request_has_its_done_units_registered_and_lists_what_is(world: World) -> None:
     request = held(world)
     request_fail(request=request, **BY)
     request_fail(request=request, **BY)
     assert fresh(request).status == S.FAILED
-    statuses = set(ProcessingBlock.objects.filter(workflow=request.workflow).values_list("status", flat=True))
-    assert statuses == {BlockStatus.FAILED}
     for _ in range(4):
         world.clock.advance(2 * conf().effect_gather_seconds)  # what is registered meanwhile has it written again
         world.cycle()
@@ -248,6 +246,24 @@ def test_a_failed_request_fails_its_open_blocks_and_lists_what_is_registered(wor
     rules = {rule["id"] for dataset in manifest["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
     assert rules == {rule for ids in world.rucio.rules.values() for rule in ids}
     assert rules
+    for block in ProcessingBlock.objects.filter(workflow=request.workflow):
+        assert (block.status, block.total_work_units) == (BlockStatus.ARCHIVED, block.members.filter(done=True).count())
+        assert set(world.dbs.registered[block.dbs_block_name].files) == set(block.files.values_list("lfn", flat=True))
+
+
+def test_an_aborted_request_leaves_no_block_open(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.observe()
+    world.evaluate(request)
+    request_abort(request=request, **BY)
+    for _ in range(5):
+        world.cycle()
+    assert fresh(request).status == S.ABORTED
+    blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
+    assert {(block.status, block.total_work_units) for block in blocks} == {(BlockStatus.ARCHIVED, 1)}
+    assert world.dbs.registered.keys() == {block.dbs_block_name for block in blocks}
+    assert "VALID" not in world.dbs.access.values(), "its datasets are not whole"
 
 
 def test_failing_a_running_request_stops_its_dag_first(world: World) -> None:

@@ -126,7 +126,9 @@ def test_a_refused_registration_is_alerted_on_while_the_dag_runs_and_over_when_i
 def test_a_refusal_is_alerted_on_after_the_end_of_the_request_too(world: World) -> None:
     request = held(world)
     request_fail(request=request, **BY)
-    cycles(world)
+    for _ in range(3):
+        cycles(world)
+        world.clock.advance(60)  # what is registered meanwhile has the manifest written again
     request_invalidate(request=fresh(request), **BY)
     world.rucio.script.arm(Mode.REFUSED)
     world.effects()

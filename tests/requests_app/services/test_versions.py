@@ -118,7 +118,7 @@ def test_a_version_that_waits_for_the_old_one_to_fail_is_not_submitted_by_hand(w
     assert fresh(new).status == S.ACTIVE
 
 
-def test_a_registration_that_is_tried_again_opens_no_block_of_a_failed_request(world: World) -> None:
+def test_a_registration_that_is_tried_again_brings_the_block_of_a_failed_request_to_its_end(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     world.observe()
@@ -133,9 +133,10 @@ def test_a_registration_that_is_tried_again_opens_no_block_of_a_failed_request(w
     assert fresh(request).status == S.FAILED
     effect.refresh_from_db()
     effect_retry_now(effect=effect, **BY)
-    assert set(ProcessingBlock.objects.values_list("status", flat=True)) == {BlockStatus.FAILED}
+    assert set(ProcessingBlock.objects.values_list("status", flat=True)) == {BlockStatus.COMPLETE}
     for _ in range(3):
         world.cycle()
         world.clock.advance(60)  # the manifest that was being written when something was registered is written again
+    assert set(ProcessingBlock.objects.values_list("status", flat=True)) == {BlockStatus.ARCHIVED}
     aftermath.check(world)
     aftermath.check_at_rest(world)

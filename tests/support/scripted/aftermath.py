@@ -15,7 +15,15 @@ from django.db.models import F
 
 from dags_app import states as dag_states
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    SETTLED_EFFECT,
+    BlockStatus,
+    DatasetState,
+    Effect,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.versions import versions_before
 from requests_app.work.overrides import overrides_of
@@ -153,13 +161,16 @@ def _exclusions(world: World) -> None:
 
 
 def _failed(requests: dict[str, Request]) -> None:
-    """A failed request has no open block, and its manifest is asked for."""
+    """A request that has ended has no open block, unless one that it waits for needs an operator; of a failed one the manifest is
+    asked for."""
     for request in requests.values():
-        if request.status != S.FAILED:
+        if request.status not in (S.FAILED, S.ABORTED):
             continue
-        open_blocks = ProcessingBlock.objects.filter(workflow__request=request, status=BlockStatus.OPEN)
-        assert not open_blocks.exists(), f"{request.request_name} has failed and has open blocks: {list(open_blocks)}"
-        if Workflow.objects.filter(request=request).exists():
+        blocks = ProcessingBlock.objects.filter(workflow__request=request)
+        open_blocks = blocks.filter(status=BlockStatus.OPEN)
+        stuck = blocks.filter(status=BlockStatus.FAILED)
+        assert stuck.exists() or not open_blocks.exists(), f"{request.request_name} has ended and has open blocks: {open_blocks}"
+        if request.status == S.FAILED and Workflow.objects.filter(request=request).exists():
             asked = Effect.objects.filter(request=request, kind="invalidation_manifest")
             assert asked.exists(), f"{request.request_name} has failed and nothing lists its outputs"
 
@@ -233,8 +244,13 @@ def check_at_rest(world: World) -> None:
     Raises:
         AssertionError: says what is left.
     """
-    owed = Effect.objects.filter(epoch=F("request__epoch")).exclude(state=EffectState.DONE)
+    owed = Effect.objects.filter(epoch=F("request__epoch")).exclude(state__in=SETTLED_EFFECT)
     assert not owed.exists(), f"still owed: {[(e.key, e.state, e.last_error) for e in owed]}"
+    ends = (BlockStatus.ARCHIVED, BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
+    ended = ProcessingBlock.objects.filter(workflow__request__status__in=(S.FAILED, S.ABORTED)).exclude(status__in=ends)
+    taken_back = Effect.objects.filter(kind="rucio_release").values("request_id")
+    open_for_ever = ended.exclude(workflow__request__pk__in=taken_back)
+    assert not open_for_ever.exists(), f"blocks of ended requests that nobody brings to their end: {open_for_ever}"
     known = set(OutputFile.objects.exclude(rule_id="").values_list("rule_id", flat=True))
     known |= set(ProcessingBlock.objects.exclude(tape_rule_id="").values_list("tape_rule_id", flat=True))
     made = {rule for ids in world.rucio.rules.values() for rule in ids}

@@ -15,7 +15,7 @@ from django.db.models import Count, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
-from outputs_app.models import BlockStatus, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import SETTLED_EFFECT, BlockStatus, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.limits import limit_int
 from requests_app.models import (
     TERMINAL,
@@ -135,12 +135,14 @@ def _accounts(world: World) -> None:
 
 
 def _completed(name: str, workflow: Workflow) -> None:
-    open_effects = Effect.objects.filter(request__workflow=workflow).exclude(state=EffectState.DONE)
+    open_effects = Effect.objects.filter(request__workflow=workflow).exclude(state__in=SETTLED_EFFECT)
     assert not open_effects.exists(), f"{name}: {list(open_effects)}"
     blocks = ProcessingBlock.objects.filter(workflow=workflow)
-    assert {block.status for block in blocks} <= {BlockStatus.ARCHIVED}, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
+    discarded = Effect.objects.filter(request__workflow=workflow, state=EffectState.DISCARDED)
+    ends = {BlockStatus.ARCHIVED} | ({BlockStatus.GIVEN_UP} if discarded.exists() else set())
+    assert {block.status for block in blocks} <= ends, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
     assert not WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists(), name
-    unprotected = OutputFile.objects.filter(dataset__workflow=workflow, rule_id="")
+    unprotected = OutputFile.objects.filter(dataset__workflow=workflow, rule_id="").exclude(block__in=discarded.values("block"))
     assert not unprotected.exists(), f"{name}: {unprotected.count()} files without a rule"
 
 

@@ -12,7 +12,8 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from outputs_app.models import Effect, EffectKind, EffectState
+from outputs_app.models import SETTLED_EFFECT, Effect, EffectKind
+from outputs_app.selectors import STUCK
 from requests_app.models import TERMINAL, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
@@ -136,12 +137,18 @@ class Lives(RuleBasedStateMachine):
             except REFUSALS:
                 self.world.tally.refused[f"failure rule: {word}"] += 1
 
-    @precondition(lambda self: Effect.objects.exclude(state=EffectState.DONE).exists())
+    @precondition(lambda self: Effect.objects.exclude(state__in=SETTLED_EFFECT).exists())
     @rule(which=which, twice=twice)
     def retry_a_registration(self, which: int, twice: bool) -> None:
-        stuck = list(Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD)).order_by("id")[:20])
-        left = list(Effect.objects.exclude(state=EffectState.DONE).order_by("id")[:20])
+        stuck = list(Effect.objects.filter(state__in=STUCK).order_by("id")[:20])
+        left = list(Effect.objects.exclude(state__in=SETTLED_EFFECT).order_by("id")[:20])
         self._ask(verbs.EFFECT_RETRY, pick(stuck or left, which), twice)
+
+    @precondition(lambda self: Effect.objects.filter(state__in=STUCK).exists())
+    @rule(which=which, twice=twice)
+    def discard_a_registration(self, which: int, twice: bool) -> None:
+        stuck = list(Effect.objects.filter(state__in=STUCK).order_by("id")[:20])
+        self._ask(verbs.EFFECT_DISCARD, pick(stuck, which), twice)
 
     # --- WMS2's own processes
 

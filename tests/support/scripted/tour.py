@@ -216,6 +216,7 @@ def a_new_version(world: World) -> None:
     world.cycle()
     effect = Effect.objects.filter(state=EffectState.REFUSED)[0]
     assert ask(world.tally, verbs.EFFECT_RETRY, effect, twice=True)
+    assert ask(world.tally, verbs.EFFECT_DISCARD, effect, twice=True)
 
 
 def done_at_last(world: World) -> None:

@@ -16,7 +16,7 @@ from dags_app.services import failure_rules
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.steer import dag_hold, dag_release
 from outputs_app.models import Effect
-from outputs_app.services import effect_retry_now
+from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
 from requests_app.services import dags, stopping, verbs
@@ -92,6 +92,7 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("lower", services.request_set_priority, verbs.priority_refused, priority=1),
         _verb("note", services.request_note, notes="ask the requestor first"),
         _verb("pin", services.request_pin, verbs.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
+        _verb("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
         _verb("unpin", services.request_pin, verbs.priority_refused),
         _verb("adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=True),
         _verb("not adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=False),
@@ -197,6 +198,9 @@ EFFECT_RETRY = Verb(
     lambda effect: effect_retry_now(effect=effect, **BY),
     retold=frozenset({Effect._meta.db_table}),
 )
+EFFECT_DISCARD = Verb(
+    "effect discard", effect_discard, lambda effect: effect_discard(effect=effect, **BY), effect_discard_refused
+)
 
 
 def rule_say(word: str) -> str:
@@ -223,6 +227,7 @@ RULE_WORDS = ("change", "off", "on", "remove")
 #: Everything that is asked through ``asking.ask``.
 ASKED: tuple[Verb, ...] = (
     *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), SCHEDD_LOST, EFFECT_RETRY,
+    EFFECT_DISCARD,
 )  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""Where outputs go, as operators decided it: reading a decision, changing, adding and removing one, audited (ADR 0077)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.forms.models import model_to_dict
+
+from outputs_app.models import Placement, ProcessingBlock
+from wms2.audit import audited
+from wms2.errors import InvalidTransition
+
+#: What an operator may set of one that is there.
+FIELDS = ("tape", "disk_expression", "disk_copies", "disk_days", "disk_activity")
+
+
+def placement_of(block: ProcessingBlock) -> Placement:
+    """What holds for the block's tier and its request's campaign: the campaign's own first, then the tier's."""
+    campaign = ProcessingBlock.objects.values_list("workflow__request__campaign", flat=True).get(pk=block.pk)
+    rows = Placement.objects.filter(campaign__in={"", campaign}, tier__in={"", block.dataset.tier})
+    return rows.order_by("-campaign", "-tier").first() or Placement()
+
+
+def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = "", tier: str = "", **values: Any) -> None:
+    """Change the decision for ``campaign`` and ``tier``, or add it; ``row``: what it begins with where values are missing.
+
+    Raises:
+        InvalidTransition: a value is not possible.
+    """
+    found = Placement.objects.filter(campaign=campaign, tier=tier).first()
+    old, begin = (model_to_dict(found) if found else None), model_to_dict(row, FIELDS)
+    new = found or Placement(campaign=campaign, tier=tier)
+    for name, value in (begin | values).items():
+        setattr(new, name, value)
+    with audited(
+        actor=actor, action="placement_set", target=new, target_type="placement", reason=reason, old=old, new=model_to_dict(new)
+    ):
+        try:
+            new.full_clean()
+        except ValidationError as error:
+            raise InvalidTransition("; ".join(error.messages)) from error
+        new.save()
+
+
+def placement_remove(*, row: Placement, actor: str, reason: str) -> None:
+    """Take a decision away; the one for all others holds again.
+
+    Raises:
+        InvalidTransition: it is the one for all others.
+    """
+    old = model_to_dict(row)
+    with audited(actor=actor, action="placement_remove", target=row, target_type="placement", reason=reason, old=old):
+        if why := remove_refused(row):
+            raise InvalidTransition(why)
+        Placement.objects.filter(pk=row.pk).delete()
+
+
+def remove_refused(row: Placement) -> str:
+    """Why it cannot be removed; empty if it can."""
+    return "" if row.campaign or row.tier else "It is what holds where nothing else is decided; change it instead."

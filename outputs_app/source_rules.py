@@ -1,0 +1,79 @@
+"""When the rules that protect files at their source end (ADR 0077): who else keeps the files is asked in bulk, then it is owed.
+
+``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of the tape rule's OK and the block's validation; where no
+tape rule is wanted, ``source_rule_days_without_tape`` after its validation, or never. The effect looks again before it deletes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from datetime import timedelta
+
+import structlog
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast, Concat
+
+from outputs_app.asking import Wish, effects_ask
+from outputs_app.effects.handler import comment_of
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.conf import conf
+from wms2.errors import ServiceError
+
+log = structlog.get_logger(__name__)
+#: Blocks for which it is asked at a time; the next look goes on.
+MOST = 1000
+
+
+def validated_at() -> Subquery:
+    """When a block was validated; NULL before. Until blocks are validated by themselves: when its dataset, whose request had done
+    all its work, became VALID in DBS."""
+    key = Concat(Value(f"{EffectKind.DBS_VALID}:"), Cast(OuterRef("dataset_id"), CharField()))
+    return Subquery(Effect.objects.filter(key=key, state=EffectState.DONE).values("done_at"))
+
+
+def source_rules_look() -> int:
+    """Learn which tape rules have become OK, then ask for the end of the source rules whose time has come; of how many blocks."""
+    if conf().source_rule_cleanup == "keep":
+        return 0
+    _tapes_look()
+    blocks = list(_due().select_related("workflow__request")[:MOST])
+    wishes = defaultdict[tuple[uuid.UUID, int], list[Wish]](list)
+    for block in blocks:
+        request = block.workflow.request
+        wishes[request.pk, request.epoch].append(Wish(EffectKind.RUCIO_UNPROTECT, block.pk, block=block))
+    for (request_id, epoch), wanted in wishes.items():
+        effects_ask(wishes=wanted, request_id=request_id, request_epoch=epoch)
+    return len(blocks)
+
+
+def _archived() -> QuerySet[ProcessingBlock]:
+    """Blocks that are validated, and whose source rules nobody has asked to end."""
+    asked = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_UNPROTECT)
+    rows = ProcessingBlock.objects.filter(~Exists(asked), status=BlockStatus.ARCHIVED).alias(validated_at=validated_at())
+    return rows.filter(validated_at__isnull=False)
+
+
+def _tapes_look() -> None:
+    """One call for each request that waits for tape. What a silent Rucio does not say is asked again at the next look."""
+    waiting = _archived().filter(tape_ok_at__isnull=True).exclude(tape_rule_id="")
+    for name in map(str, waiting.order_by().values_list("workflow__request_id", flat=True).distinct()):
+        try:
+            ok = factory.rucio().block_rules_ok(comment_of(name))
+        except ServiceError as error:
+            log.warning("tape rules not looked at", request_name=name, error=str(error))
+            return
+        waiting.filter(workflow__request_id=name, tape_rule_id__in=ok).update(tape_ok_at=clock.now())
+
+
+def _due() -> QuerySet[ProcessingBlock]:
+    now, settings = clock.now(), conf()
+    long_ago = now - timedelta(days=settings.source_rule_days)
+    due = Q(tape_ok_at__lte=long_ago, validated_at__lte=long_ago)
+    if settings.source_rule_days_without_tape:  # not where an operator gave the tape rule up: nothing else is known to keep them
+        wanted_none = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_TAPE, state=EffectState.DONE)
+        without = now - timedelta(days=settings.source_rule_days_without_tape)
+        due |= Q(Exists(wanted_none), tape_rule_id="", validated_at__lte=without)
+    return _archived().filter(due).order_by("created_at")
