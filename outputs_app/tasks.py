@@ -1,14 +1,22 @@
-"""Celery tasks of outputs_app: thin carriers over the executor."""
+"""Celery tasks of outputs_app: thin carriers over the executor and the comparisons."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from outputs_app.executor import effects_run_due
+from outputs_app.reconciliation.run import comparisons_run
 from wms2.identity import process_name
+from wms2.nudge import RECONCILE
 
 
 @shared_task(name="outputs_app.tasks.run_effects", ignore_result=True)
 def run_effects() -> None:
     """Run what is due."""
     effects_run_due(owner=process_name())
+
+
+@shared_task(name=RECONCILE, ignore_result=True)
+def reconcile() -> None:
+    """Compare what is due with DBS and Rucio, for about a minute."""
+    comparisons_run()

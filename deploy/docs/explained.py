@@ -171,6 +171,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a"
         " request whose SubRequestType says so, else Production, and Test when the environment is not production.",
         "rule_activity": "Activity of all rules.",
+        "reconcile_hours": "From one comparison of an output dataset with what DBS and Rucio hold to the next, and from one"
+        " census of our rules to the next; 0: only when an operator asks.",
+        "reconcile_days": "A dataset whose blocks have not changed for so many days is compared only when an operator asks.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
         "physics_group": "Physics group of output datasets in DBS.",
     },

@@ -64,4 +64,9 @@ def unit_files(effect: Effect) -> list[OutputFile]:
 
 def rule_comment(effect: Effect) -> str:
     """The comment by which the rules of a request are found again in Rucio: the same for all of them."""
-    return f"wms2 {conf().instance} {effect.request.request_name}"
+    return comment_prefix() + effect.request.request_name
+
+
+def comment_prefix() -> str:
+    """How the comments of all rules of this installation begin; the request's name follows."""
+    return f"wms2 {conf().instance} "

@@ -1,16 +1,22 @@
-"""Rows of outputs_app: output datasets, blocks, files, and the effects still owed to outside services."""
+"""Rows of outputs_app: output datasets, blocks, files, effects still owed to outside services, and what differs there."""
 
 from outputs_app.models.block import BlockStatus, BlockWorkUnit, DatasetState, OutputDataset, ProcessingBlock
+from outputs_app.models.drift import STANDING_DRIFT, Comparison, Drift, DriftKind, DriftState
 from outputs_app.models.effect import OPEN_EFFECT, Effect, EffectKind, EffectState
 from outputs_app.models.output_file import OutputFile, Validity
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
 
 __all__ = [
     "OPEN_EFFECT",
+    "STANDING_DRIFT",
     "BlockStatus",
     "BlockWorkUnit",
+    "Comparison",
     "DatasetOwner",
     "DatasetState",
+    "Drift",
+    "DriftKind",
+    "DriftState",
     "Effect",
     "EffectKind",
     "EffectState",
