@@ -82,6 +82,12 @@ def drift_shown() -> QuerySet[Drift]:
     )  # fmt: skip
 
 
+def datasets_told(request_id: uuid.UUID) -> list[int]:
+    """Output datasets of a request of which DBS or Rucio were told anything."""
+    rows = OutputDataset.objects.filter(workflow__request__pk=request_id, blocks__first_file_at__isnull=False)
+    return list(rows.distinct().values_list("pk", flat=True))
+
+
 def drift_unsettled(request_id: uuid.UUID) -> QuerySet[Drift]:
     """Differences of a request that nobody has accepted or had repaired, oldest first."""
     return Drift.objects.filter(request_id=request_id, state=DriftState.UNSETTLED).order_by("id")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from outputs_app.models import (
     STANDING_DRIFT,
@@ -15,6 +15,7 @@ from outputs_app.models import (
     Drift,
     DriftState,
     Effect,
+    EffectKind,
     EffectState,
     OutputFile,
     ProcessingBlock,
@@ -28,7 +29,8 @@ _WHOLE = (BlockStatus.COMPLETE, BlockStatus.ARCHIVED)
 _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.dbs_block_closed, dataset.state, request.epoch,
   count(effect), max(effect.done_at)),
-  dataset.state <> 'invalidated' AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> %(done)s)
+  dataset.state <> 'invalidated' AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
+    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> %(done)s)
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
 JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
 JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.block_id IS NULL)
@@ -40,7 +42,7 @@ def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Those of the blocks for which nothing is under way, and of which anything was ever told outside; each with what changes
     as soon as an effect does something for it. One statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_STANDING, {"blocks": list(block_ids), "done": EffectState.DONE})
+        cursor.execute(_STANDING, {"blocks": list(block_ids), "done": EffectState.DONE, "begun": EffectKind.RUCIO_BLOCK})
         return {pk: stamp for pk, stamp, stands in cursor.fetchall() if stands}
 
 
@@ -52,9 +54,9 @@ def requests_busy() -> set[uuid.UUID]:
 def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
     """With their files, by one statement."""
     files: dict[uuid.UUID, dict[str, BelievedFile]] = defaultdict(dict)
-    columns = ("block_id", "lfn", "size_bytes", "adler32", "events", "rse", "rule_id", "validity")
-    for pk, *facts, validity in OutputFile.objects.filter(block__in=blocks).values_list(*columns):
-        files[pk][facts[0]] = BelievedFile(*facts, validity == Validity.VALID)
+    rows = OutputFile.objects.filter(block__in=blocks).annotate(is_valid=Q(validity=Validity.VALID))
+    for pk, *facts in rows.values_list("block_id", *BelievedFile.__slots__):
+        files[pk][facts[0]] = BelievedFile(*facts)
     return [
         BelievedBlock(
             pk=block.pk,

@@ -217,7 +217,8 @@ class RucioRules:
         def read(client: Any) -> list[RuleInfo]:
             rows, found = client.list_replication_rules(filters=filters), list[RuleInfo]()
             while some := list(islice(rows, _ROWS_PARSED)):  # a request may have 100,000, and Rucio's rows are large
-                found.extend(parse(RULES, some, service=SERVICE, operation=operation))
+                parsed: list[RuleInfo] = parse(RULES, some, service=SERVICE, operation=operation)
+                found += parsed
             return found
 
         return self._session.call(operation, read)
