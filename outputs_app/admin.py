@@ -1,4 +1,4 @@
-"""Admin of outputs: datasets, blocks, files, and effects still owed to outside services."""
+"""Admin of outputs: datasets, blocks, files, effects still owed to outside services, and what differs there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from django.contrib import admin
 
 from outputs_app.models import (
     BlockWorkUnit,
+    Comparison,
     DatasetOwner,
+    Drift,
     Effect,
     OutputDataset,
     OutputFile,
@@ -98,3 +100,28 @@ class BlockWorkUnitAdmin(ReadOnlyAdmin):
 
     list_display = ("id", link_column("block"), link_column("unit"), "done", "size_bytes")
     list_filter = ("done",)
+
+
+@admin.register(Drift)
+class DriftAdmin(ReadOnlyAdmin):
+    """Where DBS or Rucio hold something else than WMS2 believes; newest first."""
+
+    list_display = (
+        "kind", badge_column("state"), link_column("request"), "name", "expected", "found", since_column("since", "since"),
+        since_column("last_seen", "last seen"), "reason",
+    )  # fmt: skip
+    list_filter = ("state", "kind")
+    exact_search: ClassVar = {
+        "name": "a whole LFN, block or dataset", "request__request_name": "a request's whole name", "rule_id": "a rule's id"
+    }  # fmt: skip
+
+
+@admin.register(Comparison)
+class ComparisonAdmin(ReadOnlyAdmin):
+    """How far the comparison of each dataset with DBS and Rucio is; the one without a dataset is the census of rules."""
+
+    list_display = (
+        "id", link_column("dataset"), since_column("due_at", "due"), since_column("begun_at", "begun"),
+        since_column("ended_at", "ended"), "result", "last_error",
+    )  # fmt: skip
+    exact_search: ClassVar = {"dataset__name": "a dataset's whole name"}

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping
 
 from django.db.models import Count, F, QuerySet
 
-from outputs_app.models import OPEN_EFFECT, BlockWorkUnit, Effect, EffectState, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    OPEN_EFFECT,
+    BlockWorkUnit,
+    Drift,
+    DriftState,
+    Effect,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 
 #: States that only a person ends.
 STUCK = (EffectState.REFUSED, EffectState.DEAD)
@@ -55,3 +65,29 @@ def effect_stuck(request_id: uuid.UUID) -> Effect | None:
     """The oldest effect of a request that was refused, or whose retries are used up, and that is still wanted."""
     rows = Effect.objects.filter(request_id=request_id, state__in=STUCK, epoch=F("request__epoch"))
     return rows.order_by("id").first()
+
+
+def datasets_shown() -> QuerySet[OutputDataset]:
+    """Output datasets with their comparison and the names of their requests."""
+    return OutputDataset.objects.select_related("workflow", "comparison").only(
+        *(field.name for field in OutputDataset._meta.concrete_fields), "workflow__id", "workflow__request_id", "comparison"
+    )
+
+
+def drift_shown() -> QuerySet[Drift]:
+    """Differences with their request's name, dataset and block."""
+    return Drift.objects.select_related("request", "dataset", "block").only(
+        *(field.name for field in Drift._meta.concrete_fields), "request__request_name", "dataset__name", "dataset__state",
+        "block__dbs_block_name", "block__status", "block__tape_rule_id",
+    )  # fmt: skip
+
+
+def datasets_told(request_id: uuid.UUID) -> list[int]:
+    """Output datasets of a request of which DBS or Rucio were told anything."""
+    rows = OutputDataset.objects.filter(workflow__request__pk=request_id, blocks__first_file_at__isnull=False)
+    return list(rows.distinct().values_list("pk", flat=True))
+
+
+def drift_unsettled(request_id: uuid.UUID) -> QuerySet[Drift]:
+    """Differences of a request that nobody has accepted or had repaired, oldest first."""
+    return Drift.objects.filter(request_id=request_id, state=DriftState.UNSETTLED).order_by("id")

@@ -1,12 +1,14 @@
-"""Celery tasks of outputs_app: thin carriers over the executor."""
+"""Celery tasks of outputs_app: thin carriers over the executor and the comparisons."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from outputs_app.executor import effects_run_due
+from outputs_app.reconciliation.run import comparisons_run
 from outputs_app.source_rules import source_rules_look
 from wms2.identity import process_name
+from wms2.nudge import RECONCILE
 
 
 @shared_task(name="outputs_app.tasks.run_effects", ignore_result=True)
@@ -19,3 +21,9 @@ def run_effects() -> None:
 def look_at_source_rules() -> None:
     """End those whose time has come."""
     source_rules_look()
+
+
+@shared_task(name=RECONCILE, ignore_result=True)
+def reconcile() -> None:
+    """Compare what is due with DBS and Rucio, for about a minute."""
+    comparisons_run()

@@ -9,6 +9,7 @@ import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
 from dags_app.services.steer import steer_refused
 from dags_app.services.stop import StopMode
+from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
@@ -21,7 +22,14 @@ from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, stop_refused
-from requests_app.services.verbs import MAX_PRIORITY, abort_refused, hold_refused, priority_refused, submit_refused
+from requests_app.services.verbs import (
+    MAX_PRIORITY,
+    abort_refused,
+    compare_refused,
+    hold_refused,
+    priority_refused,
+    submit_refused,
+)
 from requests_app.work.overrides import PINS, Overrides
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
@@ -181,6 +189,11 @@ declare(
         "abort", "Abort",
         "Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable.",
         services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True,
+    ),
+    Verb(
+        "compare", "Compare now",
+        "Compare all output datasets of a request with what DBS and Rucio hold of them now. Nothing is changed outside.",
+        services.request_compare, told_of_each(lambda request: [COMPARED]), refused=compare_refused, path="compare",
     ),
     Verb(
         "restore-files", "Let input files in again",

@@ -214,6 +214,12 @@ class Conf(BaseModel):
         "", pattern=r"^(|Production|RelVal|Test)$", description="empty: by the request and the environment"
     )
     rule_activity: str = "Production Output"
+    reconcile_hours: float = Field(
+        24.0, ge=0, description="from one comparison of a dataset with DBS and Rucio to the next; 0: only by hand"
+    )
+    reconcile_days: float = Field(
+        30.0, gt=0, description="a dataset whose blocks have not changed for so long is compared no more"
+    )
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"
 

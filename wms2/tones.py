@@ -25,10 +25,13 @@ _VALUES = {
         *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
         *("ready", "running", "open", "complete", "claimed"),
     ],
-    GOOD: ["completed", "archived", "done", "valid", "enabled"],
-    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance"],
-    BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead"],
-    ENDED: ["aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"],
+    GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired"],
+    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked"],
+    BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled"],
+    ENDED: [
+        *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),
+        *("accepted", "gone"),
+    ],
 }
 TONES: dict[str, str] = {value: tone for tone, values in _VALUES.items() for value in values}
 

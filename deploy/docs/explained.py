@@ -47,8 +47,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " so. For tokens it should be longer than jobs run: HTCondor brings running jobs renewed proxies, but no tokens.",
         "job_credential_stop_seconds": "DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue"
         " files when it has been renewed. At most the margin.",
-        "credential_alert_seconds": "Credentials that end sooner are told under \"Needs you\", by `/readyz` and by `manage.py check`."
-        " The rule for Prometheus has 48 h of its own.",
+        "credential_alert_seconds": "Credentials that end sooner are told under \"Needs you\", by `/readyz` and by `manage.py"
+        " check`. The rule for Prometheus has 48 h of its own.",
         "schedd_name": "The schedd that DAGs are given to, by its name in the collector.",
         "collector": "The pool's collector, `host:port`.",
         "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",
@@ -183,6 +183,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a"
         " request whose SubRequestType says so, else Production, and Test when the environment is not production.",
         "rule_activity": "Activity of all rules.",
+        "reconcile_hours": "From one comparison of an output dataset with what DBS and Rucio hold to the next, and from one"
+        " census of our rules to the next; 0: only when an operator asks.",
+        "reconcile_days": "A dataset whose blocks have not changed for so many days is compared only when an operator asks.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
         "physics_group": "Physics group of output datasets in DBS.",
     },

@@ -1,11 +1,11 @@
-"""Filters of the block and effect lists."""
+"""Filters of the lists of blocks, effects, datasets and differences."""
 
 from __future__ import annotations
 
 import django_filters
 from django.db.models import QuerySet
 
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectKind, EffectState
+from outputs_app.models import OPEN_EFFECT, BlockStatus, DatasetState, DriftKind, DriftState, Effect, EffectKind, EffectState
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
 
 
@@ -33,3 +33,22 @@ class EffectFilters(django_filters.FilterSet):
     def filter_open(self, queryset: QuerySet[Effect], name: str, value: bool) -> QuerySet[Effect]:
         """Open ones, or done ones."""
         return queryset.filter(state__in=OPEN_EFFECT) if value else queryset.exclude(state__in=OPEN_EFFECT)
+
+
+class DatasetFilters(django_filters.FilterSet):
+    """By request and state."""
+
+    state = ChoicesFilter(choices=DatasetState.choices)
+    request = TextFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    name = TextFilter(max_length=500)
+
+
+class DriftFilters(django_filters.FilterSet):
+    """``?state=unsettled`` waits for an operator."""
+
+    state = ChoicesFilter(choices=DriftState.choices)
+    kind = ChoicesFilter(choices=DriftKind.choices)
+    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    dataset = TextFilter(field_name="dataset__name", max_length=500)
+    block = django_filters.UUIDFilter(field_name="block_id")
+    name = TextFilter(max_length=700, help_text="LFN, block or dataset")

@@ -1,4 +1,4 @@
-"""Blocks and effects as JSON. Spec 3.1.4; docs/design/model.md, Blocks."""
+"""Blocks, effects, datasets and differences as JSON. Spec 3.1.4; docs/design/model.md, Blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from outputs_app.models import Effect, ProcessingBlock
+from outputs_app.models import Drift, Effect, OutputDataset, ProcessingBlock
 from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
 
 
@@ -82,4 +82,37 @@ class EffectSerializer(EffectListSerializer):
     class Meta(EffectListSerializer.Meta):
         fields: tuple[str, ...] = (
             *EffectListSerializer.Meta.fields, "unit_id", "payload", "result", "depends_on", "epoch", "claim_epoch",
+        )  # fmt: skip
+
+
+class DatasetSerializer(serializers.ModelSerializer):
+    """One output dataset, and how far its comparison with DBS and Rucio is."""
+
+    request_name = serializers.CharField(source="workflow.request_id")
+    compared_at = serializers.DateTimeField(source="comparison.ended_at", default=None, help_text="end of the last comparison")
+    comparison_due_at = serializers.DateTimeField(source="comparison.due_at", default=None)
+    comparison_begun_at = serializers.DateTimeField(source="comparison.begun_at", default=None, help_text="of the one under way")
+    compared = serializers.JSONField(source="comparison.result", default=None, help_text="numbers of blocks and files so far")
+    comparison_error = serializers.CharField(source="comparison.last_error", default="")
+
+    class Meta:
+        model = OutputDataset
+        fields: tuple[str, ...] = (
+            "id", "name", "request_name", "step", "module", "tier", "state", "tape_rse", "created_at", "compared_at",
+            "comparison_due_at", "comparison_begun_at", "compared", "comparison_error",
+        )  # fmt: skip
+
+
+class DriftSerializer(serializers.ModelSerializer):
+    """One difference between what WMS2 believes and what DBS or Rucio hold."""
+
+    request_name = serializers.CharField(source="request.request_name", default=None, allow_null=True)
+    dataset_name = serializers.CharField(source="dataset.name", default=None, allow_null=True)
+    block_id = serializers.UUIDField(allow_null=True)
+
+    class Meta:
+        model = Drift
+        fields: tuple[str, ...] = (
+            "id", "kind", "state", "name", "rule_id", "request_name", "dataset_name", "block_id", "expected", "found", "since",
+            "last_seen", "ended_at", "actor", "reason",
         )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.urls import path
 
 import outputs_app.verbs  # noqa: F401  declares them
-from outputs_app.api.serializers import EffectSerializer
-from outputs_app.api.views import BlockViewSet, EffectViewSet
-from outputs_app.models import Effect
-from outputs_app.selectors import effects_shown
+from outputs_app.api.serializers import DatasetSerializer, DriftSerializer, EffectSerializer
+from outputs_app.api.views import BlockViewSet, DatasetViewSet, DriftViewSet, EffectViewSet
+from outputs_app.models import Drift, Effect, OutputDataset
+from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
 from wms2.api.verbs import Resource, verb_urls
 
 urlpatterns = [
@@ -16,5 +16,11 @@ urlpatterns = [
     path("blocks/<uuid:pk>", BlockViewSet.as_view({"get": "retrieve"}), name="block-detail"),
     path("effects", EffectViewSet.as_view({"get": "list"}), name="effect-list"),
     path("effects/<int:pk>", EffectViewSet.as_view({"get": "retrieve"}), name="effect-detail"),
+    path("datasets", DatasetViewSet.as_view({"get": "list"}), name="dataset-list"),
+    path("datasets/<int:pk>", DatasetViewSet.as_view({"get": "retrieve"}), name="dataset-detail"),
+    path("drift", DriftViewSet.as_view({"get": "list"}), name="drift-list"),
+    path("drift/<int:pk>", DriftViewSet.as_view({"get": "retrieve"}), name="drift-detail"),
     *verb_urls(Resource(Effect, EffectSerializer, effects_shown)),
+    *verb_urls(Resource(OutputDataset, DatasetSerializer, datasets_shown)),
+    *verb_urls(Resource(Drift, DriftSerializer, drift_shown)),
 ]

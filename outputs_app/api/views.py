@@ -1,12 +1,19 @@
-"""Block and effect endpoints; the verbs are made from ``outputs_app.verbs``."""
+"""Endpoints of blocks, effects, datasets and differences; the verbs are made from ``outputs_app.verbs``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from outputs_app.api.filters import BlockFilters, EffectFilters
-from outputs_app.api.serializers import BlockListSerializer, BlockSerializer, EffectListSerializer, EffectSerializer
-from outputs_app.selectors import blocks_done_units, blocks_shown, effects_shown
+from outputs_app.api.filters import BlockFilters, DatasetFilters, DriftFilters, EffectFilters
+from outputs_app.api.serializers import (
+    BlockListSerializer,
+    BlockSerializer,
+    DatasetSerializer,
+    DriftSerializer,
+    EffectListSerializer,
+    EffectSerializer,
+)
+from outputs_app.selectors import blocks_done_units, blocks_shown, datasets_shown, drift_shown, effects_shown
 from wms2.api.views import RowsViewSet
 
 
@@ -36,3 +43,23 @@ class EffectViewSet(RowsViewSet):
     filterset_class = EffectFilters
     ordering = ("-id",)
     ordering_fields = ("id", "next_attempt_at", "attempts", "kind", "state")
+
+
+class DatasetViewSet(RowsViewSet):
+    """Output datasets, and when each was compared with DBS and Rucio."""
+
+    queryset = datasets_shown()
+    serializer_class = DatasetSerializer
+    filterset_class = DatasetFilters
+    ordering = ("-id",)
+    ordering_fields = ("id", "name", "created_at")
+
+
+class DriftViewSet(RowsViewSet):
+    """Where DBS or Rucio hold something else than WMS2 believes, one row for each file, block, dataset or rule."""
+
+    queryset = drift_shown()
+    serializer_class = DriftSerializer
+    filterset_class = DriftFilters
+    ordering = ("-id",)
+    ordering_fields = ("id", "since", "last_seen", "kind", "state")

@@ -69,4 +69,9 @@ def rule_comment(effect: Effect) -> str:
 
 def comment_of(request_name: str) -> str:
     """The same, of a request by its name."""
-    return f"wms2 {conf().instance} {request_name}"
+    return comment_prefix() + request_name
+
+
+def comment_prefix() -> str:
+    """How the comments of all rules of this installation begin; the request's name follows."""
+    return f"wms2 {conf().instance} "

@@ -1,6 +1,7 @@
-"""Rows of outputs_app: output datasets, blocks, files, and the effects still owed to outside services."""
+"""Rows of outputs_app: output datasets, blocks, files, effects still owed to outside services, and what differs there."""
 
 from outputs_app.models.block import BlockStatus, BlockWorkUnit, DatasetState, OutputDataset, ProcessingBlock
+from outputs_app.models.drift import STANDING_DRIFT, Comparison, Drift, DriftKind, DriftState
 from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, SETTLED_EFFECT, Effect, EffectKind, EffectState
 from outputs_app.models.output_file import OutputFile, Validity
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
@@ -10,10 +11,15 @@ __all__ = [
     "AFTERWARDS",
     "OPEN_EFFECT",
     "SETTLED_EFFECT",
+    "STANDING_DRIFT",
     "BlockStatus",
     "BlockWorkUnit",
+    "Comparison",
     "DatasetOwner",
     "DatasetState",
+    "Drift",
+    "DriftKind",
+    "DriftState",
     "Effect",
     "EffectKind",
     "EffectState",

@@ -16,7 +16,8 @@ from prometheus_client.registry import Collector
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
-from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
+from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind
+from outputs_app.reconciliation.census import COUNTED
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
@@ -42,6 +43,7 @@ class RowsCollector(Collector):
         yield from _admission(kept.requests[RequestStatus.QUEUED])
         yield from _dags()
         yield from _effects()
+        yield from _drift()
         yield from _lifecycle()
         yield from _circuits()
 
@@ -118,6 +120,24 @@ def _effects() -> Iterator[Metric]:
             age.add_metric([kind, state.value], _age(oldest, now))
     yield depth
     yield age
+
+
+def _drift() -> Iterator[Metric]:
+    now, rows = timezone.now(), Drift.objects.filter(state=DriftState.UNSETTLED).order_by().values_list("kind")
+    found = dict(rows.annotate(number=Count("id")))
+    text = "Differences from what DBS and Rucio hold that wait for a person"
+    yield _family("wms2_drift_open", text, "kind", [(kind, found.get(kind, 0)) for kind in DriftKind.values])
+    result, ended = Comparison.objects.filter(dataset=None).values_list("result", "ended_at").first() or ({}, None)
+    if ended is not None:  # absent until the first census: an alert on absent() sees that
+        rules = result.get("rules", {})
+        yield _family(
+            "wms2_rules", "Our rules in Rucio in trouble, at the last census", "state", [(n, rules.get(n, 0)) for n in COUNTED]
+        )
+        yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended", _age(ended, now))
+    due = Comparison.objects.filter(due_at__isnull=False).aggregate(first=Min("due_at"))["first"]
+    yield GaugeMetricFamily(
+        "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)
+    )
 
 
 def _circuits() -> Iterator[Metric]:

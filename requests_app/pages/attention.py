@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, Count, F, Q, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import Effect
+from outputs_app.models import Drift, DriftState, Effect
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
@@ -58,10 +58,12 @@ class StuckEffects:
 
 @dataclass(frozen=True, slots=True)
 class Needing(Line):
-    """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units."""
+    """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units, differences from
+    DBS and Rucio that nobody has settled."""
 
     told: Explanation
     effects: StuckEffects
+    drift: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,16 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Four queries, whatever there is."""
+    """Five queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
+    unsettled = Drift.objects.filter(request__in=[row.pk for row in shown], state=DriftState.UNSETTLED).order_by()
+    drift = dict(unsettled.values_list("request_id").annotate(number=Count("id")))
     units = unit_counts(row.workflow_key for row in shown if row.workflow_key)
     schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(orphans=[])).order_by("unreachable_since", "pk")
     return Attention(
-        requests=tuple(_needing(row, effects[row.pk], units) for row in shown),
+        requests=tuple(_needing(row, effects[row.pk], drift.get(row.pk, 0), units) for row in shown),
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
@@ -95,7 +99,7 @@ def attention() -> Attention:
 
 
 def requests_needing() -> QuerySet[Request]:
-    """HELD, alerted, with effects refused or dead, or with units that are done and unaccounted."""
+    """HELD, alerted, with effects refused or dead, with units that are done and unaccounted, or with unsettled differences."""
     unaccounted = WorkUnit.objects.filter(
         state=WorkUnitState.DONE_UNACCOUNTED, workflow__request__status__in=EVALUATED
     ).values_list("workflow__request__id")
@@ -107,17 +111,19 @@ def requests_needing() -> QuerySet[Request]:
             Request.objects.filter(status__in=EVALUATED).exclude(alert_code="").order_by().values_list("pk"),
             Effect.objects.filter(state__in=STUCK, epoch=F("request__epoch")).order_by().values_list("request_id"),
             unaccounted.order_by(),
+            Drift.objects.filter(state=DriftState.UNSETTLED, request__isnull=False).order_by().values_list("request_id"),
         )
     )
     held_first = Case(When(status=RequestStatus.HELD, then=Value(0)), default=Value(1))
     return requests_listed().filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
 
 
-def _needing(row: Any, effects: Sequence[Effect], units: Any) -> Needing:
+def _needing(row: Any, effects: Sequence[Effect], drift: int, units: Any) -> Needing:
     return Needing(
         request=row,
         told=explain(row),
         effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
+        drift=drift,
         units=units[row.workflow_key],
     )
 

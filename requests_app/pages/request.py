@@ -13,8 +13,8 @@ from dags_app.counts import UnitTable
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
-from outputs_app.models import OPEN_EFFECT, Effect, EffectState, OutputDataset
-from outputs_app.selectors import STUCK
+from outputs_app.models import OPEN_EFFECT, Drift, Effect, EffectState, OutputDataset
+from outputs_app.selectors import STUCK, drift_unsettled
 from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
@@ -31,6 +31,7 @@ MOST_UNITS = 1_000
 MOST_INPUT_FILES = 20
 MOST_TRANSITIONS = 200
 MOST_EFFECTS = 100
+MOST_DRIFT = 50
 MOST_AUDIT = 50
 MOST_DAGS = 50
 MOST_TROUBLES = 6
@@ -119,6 +120,11 @@ class Work:
     input: TroubledInput | None
 
     @property
+    def compared(self) -> list[OutputDataset]:
+        """Datasets that are compared with DBS and Rucio."""
+        return [dataset for dataset in self.datasets if hasattr(dataset, "comparison")]
+
+    @property
     def troubled(self) -> list[Trouble]:
         """What is wrong with units, the same told once."""
         found: dict[str, list[str]] = {}
@@ -144,6 +150,8 @@ class RequestPage:
     effects: tuple[Effect, ...]
     effects_left_out: bool
     effects_by_state: Mapping[str, int]
+    drift: tuple[Drift, ...]
+    drift_number: int
     work: Work | None
     next_versions: tuple[str, ...]
 
@@ -157,6 +165,7 @@ def request_page(request: Request) -> RequestPage:
     """Count and read."""
     workflow = workflow_of(request)
     effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
+    unsettled = drift_unsettled(request.pk)
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
@@ -168,6 +177,8 @@ def request_page(request: Request) -> RequestPage:
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
         effects_by_state=_effects_by_state(request),
+        drift=tuple(unsettled[:MOST_DRIFT]),
+        drift_number=unsettled.count(),
         work=_work(request, workflow) if workflow else None,
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
@@ -181,7 +192,9 @@ def _work(request: Request, workflow: Workflow) -> Work:
     for dag in dags:
         dag.workflow = workflow
     standing = workflow_progress(workflow, dags[0] if dags else None)
-    datasets = tuple(OutputDataset.objects.filter(workflow=workflow).defer("registration").order_by("name"))
+    datasets = tuple(
+        OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
+    )
     cells, left_out, problem = _cells(standing.dag)
     return Work(
         workflow=workflow,

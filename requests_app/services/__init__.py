@@ -9,6 +9,7 @@ from requests_app.services.restart import request_restart
 from requests_app.services.stopping import request_fail, request_stop
 from requests_app.services.verbs import (
     request_abort,
+    request_compare,
     request_hold,
     request_note,
     request_pin,
@@ -25,6 +26,7 @@ __all__ = [
     "input_files_restore",
     "request_abort",
     "request_check",
+    "request_compare",
     "request_fail",
     "request_fetch",
     "request_hold",

@@ -14,6 +14,8 @@ from typing import Any
 
 from django.db import transaction
 
+from outputs_app.reconciliation.services import comparisons_ask
+from outputs_app.selectors import datasets_told
 from requests_app import states
 from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
@@ -128,6 +130,22 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
             Request.objects.filter(pk=request.pk).update(notes=notes)
             request.notes = notes
             Event.objects.create(request=request, kind="request.note", data={"notes": notes, "actor": actor, "reason": reason})
+
+
+def request_compare(*, request: Request, actor: str, reason: str) -> None:
+    """Have its output datasets compared with DBS and Rucio as soon as a worker has time.
+
+    Raises:
+        InvalidTransition: nothing of it was told there yet.
+    """
+    with acting(request, actor, "request_compare", reason):
+        applies(request, compare_refused)
+        comparisons_ask(datasets_told(request.pk))
+
+
+def compare_refused(request: Request) -> str:
+    """Why there is nothing to compare; empty if there is."""
+    return "" if datasets_told(request.pk) else "None of its outputs was registered anywhere yet."
 
 
 def request_set_steps(

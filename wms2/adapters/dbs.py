@@ -54,7 +54,8 @@ class Dbs(DbsQueries):
             return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault, sleep=sleep)
 
         self._writer, self._bulk, self._sleep = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR), sleep
-        self._outputs = DbsQueries(self._writer)
+        #: What was written, as the writer has it.
+        self.outputs = DbsQueries(self._writer)
         super().__init__(service(reader_url))
 
     # --- outputs: registration
@@ -73,7 +74,7 @@ class Dbs(DbsQueries):
         validate_block(block)
         if self._registered(block, operation):
             return
-        dataset = self._outputs.dataset(block.dataset.dataset)
+        dataset = self.outputs.dataset(block.dataset.dataset)
         if dataset is not None and dataset.access_type not in _LIVE_ACCESS_TYPES:
             detail = f"{dataset.dataset} exists as {dataset.access_type}; revive it or choose another processing version"
             raise ServiceRejected(SERVICE, operation, detail)
@@ -107,12 +108,12 @@ class Dbs(DbsQueries):
         Raises:
             ServiceRejected: it has it with other contents.
         """
-        known = self._outputs.block(block.block_name)
+        known = self.outputs.block(block.block_name)
         if known is None:
             return False
-        files = list(self._outputs.files(block.block_name, valid_only=False, operation=operation))
+        files = list(self.outputs.files(block.block_name, valid_only=False, operation=operation))
         # all files of a block are stored with the same list of configurations: one tells for all
-        configs = self._outputs.configs_of_file(block.files[0].lfn)
+        configs = self.outputs.configs_of_file(block.files[0].lfn)
         found = differences(block, known, files, configs)
         if found:
             there = {file.lfn for file in files}
@@ -130,14 +131,14 @@ class Dbs(DbsQueries):
             ServiceRejected: one of the files is in another block.
         """
         for file in files:
-            for known in self._outputs.known_as(file.lfn, operation):
+            for known in self.outputs.known_as(file.lfn, operation):
                 if known.block_name != block.block_name:
                     detail = f"{file.lfn} of {block.block_name} is in {known.block_name}; a file cannot change its block"
                     raise ServiceRejected(SERVICE, operation, detail)
 
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         """All files of a block as the writer has them, valid or not."""
-        return list(self._outputs.files(block_name, valid_only=False, operation="block_files"))
+        return list(self.outputs.files(block_name, valid_only=False, operation="block_files"))
 
     # --- outputs: invalidation
 
@@ -157,7 +158,7 @@ class Dbs(DbsQueries):
 
         Of the streamed list only the beginning is read: ``/filesummaries`` would count, but is Oracle's alone.
         """
-        first = next(self._outputs.files(dataset, operation="valid_file"), None)
+        first = next(self.outputs.files(dataset, operation="valid_file"), None)
         return first.lfn if first is not None else ""
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
@@ -171,7 +172,7 @@ class Dbs(DbsQueries):
             detail = f"access type {access_type!r} is none of {', '.join(sorted(_ACCESS_TYPES))}"
             raise ServiceRejected(SERVICE, operation, detail, VALIDATION_CODE)
         check_name("dataset", dataset, operation=operation)
-        existing = self._outputs.dataset(dataset)
+        existing = self.outputs.dataset(dataset)
         if existing is None:
             raise NotFoundInService(SERVICE, operation, f"{dataset} does not exist")
         if existing.access_type != access_type:
@@ -183,7 +184,7 @@ class Dbs(DbsQueries):
         Returns the access type that it has now; empty if DBS does not know the dataset.
         """
         check_name("dataset", dataset, operation="turn_dataset")
-        known = self._outputs.dataset(dataset)
+        known = self.outputs.dataset(dataset)
         if known is None or known.access_type != before:
             return known.access_type if known is not None else ""
         self.set_dataset_access_type(dataset, after)

@@ -27,11 +27,14 @@ from wms2.adapters.rucio_rules import RucioRules
 from wms2.adapters.rucio_session import RucioSession
 from wms2.adapters.rucio_types import (
     BLOCK_REPLICAS,
+    BLOCKS,
     CONTENT,
     FILE_REPLICAS,
     RSES,
     ContentRow,
     FileReplicaRow,
+    HeldBlock,
+    HeldFile,
     RucioFile,
 )
 from wms2.adapters.wire import parse
@@ -123,12 +126,32 @@ class RucioAdapter(RucioRules):
 
     def _missing(self, block: str, files: Sequence[RucioFile]) -> list[RucioFile]:
         """The files that are not in the block; those that are must be the same."""
-        rows = self._session.call("register_files", lambda client: list(client.list_content(self.scope, block)))
-        inside = {row.name: row for row in parse(CONTENT, rows, service=SERVICE, operation="register_files")}
+        inside = self._content("register_files", block)
         for file in files:
             if file.lfn in inside:
                 _compare(file, inside[file.lfn])
         return [file for file in files if file.lfn not in inside]
+
+    def _content(self, operation: str, block: str) -> dict[str, ContentRow]:
+        rows = self._session.call(operation, lambda client: list(client.list_content(self.scope, block)))
+        return {row.name: row for row in parse(CONTENT, rows, service=SERVICE, operation=operation)}
+
+    def blocks_held(self, blocks: Sequence[str]) -> dict[str, HeldBlock]:
+        """What Rucio has of these blocks, those that it does not know left out. A call for each block, and two for all."""
+        operation, dids = "blocks_held", [self._did(block) for block in blocks]
+        known = self._session.call(operation, lambda client: list(client.get_metadata_bulk(dids)))
+        is_open = {row.name: row.is_open for row in parse(BLOCKS, known, service=SERVICE, operation=operation)}
+        content = {block: self._content(operation, block) for block in blocks if block in is_open}
+        copies: dict[str, dict[str, str]] = {}
+        if content:
+            copies = {row.name: row.states for row in self._replicas(list(content), operation, all_states=True)}
+        return {
+            block: HeldBlock(
+                is_open[block],
+                {name: HeldFile(row.bytes, row.adler32 or "", copies.get(name, {})) for name, row in files.items()},
+            )
+            for block, files in content.items()
+        }
 
     def close_block(self, block: str) -> None:
         """The block takes no more files. A closed one stays closed.
@@ -189,15 +212,16 @@ class RucioAdapter(RucioRules):
         """RSEs that hold an available copy of each file, sorted; an unknown file has an empty list."""
         locations: dict[str, list[str]] = {lfn: [] for lfn in lfns}
         for batch in _batches(list(locations)):
-            for row in self._replicas(batch):
+            for row in self._replicas(batch, "file_replicas"):
                 locations[row.name] = sorted(rse for rse, state in row.states.items() if state == AVAILABLE)
         return locations
 
-    def _replicas(self, lfns: Sequence[str]) -> list[FileReplicaRow]:
-        dids = [self._did(lfn) for lfn in lfns]
+    def _replicas(self, names: Sequence[str], operation: str, **asked: Any) -> list[FileReplicaRow]:
+        """Of files, or of the files of blocks; of these only files that have any."""
+        dids = [self._did(name) for name in names]
         # By default Rucio sorts replicas by the client's distance, looking up where that is.
-        rows = self._session.call("file_replicas", lambda client: list(client.list_replicas(dids, sort="random")))
-        return parse(FILE_REPLICAS, rows, service=SERVICE, operation="file_replicas")
+        rows = self._session.call(operation, lambda client: list(client.list_replicas(dids, sort="random", **asked)))
+        return parse(FILE_REPLICAS, rows, service=SERVICE, operation=operation)
 
     # --- helpers
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
@@ -29,6 +31,9 @@ _TRUE = ("true", "1", "yes")
 _FILES_PER_CALL = 100
 _RACES = 3
 _RULE_ID = re.compile(r"[0-9a-f]{32}")
+_ROWS_PARSED = 1000
+# In a list's filters Rucio wants its own letters: stuck, suspended, waiting for approval; a dataset, which is a block.
+_IN_TROUBLE, _ON_BLOCKS = "SUW", "D"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,22 @@ class RucioRules:
         filters = {"account": self._session.account, "comments": comment, "state": "O", "did_type": "D"}
         return {row.rule_id for row in self._list("block_rules_ok", filters) if row.expires_at is None}
 
+    def rules_in_trouble(self) -> list[RuleInfo]:
+        """The account's rules that are STUCK, SUSPENDED or WAITING_APPROVAL; one call for each state."""
+        account, found = self._session.account, list[RuleInfo]()
+        for letter in _IN_TROUBLE:
+            found += self._list("rules_in_trouble", {"account": account, "state": letter})
+        return found
+
+    def rules_on_blocks(self) -> list[RuleInfo]:
+        """The account's rules on blocks, in one call."""
+        return self._list("rules_on_blocks", {"account": self._session.account, "did_type": _ON_BLOCKS})
+
+    def rules_made_since(self, moment: datetime) -> list[RuleInfo]:
+        """The account's rules that were made at this moment or later, in one call."""
+        after = moment.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
+        return self._list("rules_made_since", {"account": self._session.account, "created_after": after})
+
     def delete_rule(self, rule_id: str) -> bool:
         """Delete a rule, unlocking it if needed; False when it was gone already.
 
@@ -221,8 +242,14 @@ class RucioRules:
         )
 
     def _list(self, operation: str, filters: dict[str, str]) -> list[RuleInfo]:
-        rows = self._session.call(operation, lambda client: list(client.list_replication_rules(filters=filters)))
-        return parse(RULES, rows, service=SERVICE, operation=operation)
+        def read(client: Any) -> list[RuleInfo]:
+            rows, found = client.list_replication_rules(filters=filters), list[RuleInfo]()
+            while some := list(islice(rows, _ROWS_PARSED)):  # a request may have 100,000, and Rucio's rows are large
+                parsed: list[RuleInfo] = parse(RULES, some, service=SERVICE, operation=operation)
+                found += parsed
+            return found
+
+        return self._session.call(operation, read)
 
 
 def _check_id(operation: str, rule_id: str) -> None:

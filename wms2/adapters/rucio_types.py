@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,6 +36,23 @@ class Placed:
     copies: int
     lifetime_seconds: int | None
     activity: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A file of a block as Rucio has it; ``copies``: RSE -> state, whatever it is."""
+
+    size_bytes: int | None
+    adler32: str
+    copies: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBlock:
+    """A block as Rucio has it, with its files by LFN."""
+
+    is_open: bool
+    files: Mapping[str, HeldFile]
 
 
 class RuleState(StrEnum):
@@ -84,6 +102,11 @@ class ContentRow(Wire):
     adler32: str | None
 
 
+class BlockRow(Wire):
+    name: str
+    is_open: bool
+
+
 class BlockReplicaRow(Wire):
     """How much of a block an RSE holds; counts are files."""
 
@@ -106,6 +129,7 @@ class RseRow(Wire):
 RULE = TypeAdapter(RuleInfo)
 RULES = TypeAdapter(list[RuleInfo])
 CONTENT = TypeAdapter(list[ContentRow])
+BLOCKS = TypeAdapter(list[BlockRow])
 BLOCK_REPLICAS = TypeAdapter(list[BlockReplicaRow])
 FILE_REPLICAS = TypeAdapter(list[FileReplicaRow])
 RSES = TypeAdapter(list[RseRow])

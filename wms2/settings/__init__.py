@@ -146,7 +146,7 @@ CELERY_TASK_ROUTES = {
     "requests_app.tasks.evaluate_request": {"queue": "verbs"},
     "requests_app.tasks.pack_dags": {"queue": "effects"},
     "sites_app.tasks.*": {"queue": "effects"},
-    "outputs_app.tasks.run_effects": {"queue": "effects"},
+    "outputs_app.tasks.*": {"queue": "effects"},
 }
 
 LOGGING = logging_config(os.environ.get("WMS2_LOG_LEVEL", "INFO"), json_lines=os.environ.get("WMS2_LOG_FORMAT", "json") == "json")

@@ -43,7 +43,15 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
     sums = files.pop("SHA256SUMS")
     assert written.files_sha256 == hashlib.sha256(sums).hexdigest()
     listed = dict(reversed(line.split("  ")) for line in sums.decode().splitlines())
-    changing = {"avoid.inc", "credential.inc", "fence.dag.inc", "limits.dag.inc", "units.dag.inc", "sizes.inc", "step_profile.json"}
+    changing = {
+        "avoid.inc",
+        "credential.inc",
+        "fence.dag.inc",
+        "limits.dag.inc",
+        "units.dag.inc",
+        "sizes.inc",
+        "step_profile.json",
+    }
     assert files.keys() - listed.keys() == changing
     assert all(hashlib.sha256(files[path]).hexdigest() == digest for path, digest in listed.items())
     assert os.access(written.directory / "bin/wms2_payload.pyz", os.X_OK)

@@ -1,0 +1,128 @@
+"""A look over all our rules in Rucio, by a few calls whatever their number: those in trouble, those that are gone from blocks,
+those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0078).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Min, Q
+
+from outputs_app.effects.handler import comment_prefix
+from outputs_app.models import STANDING_DRIFT, BlockStatus, Drift, DriftKind, Effect, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.reconciliation.compare import IN_TROUBLE, MOST_WORDS, Finding, rule_words
+from outputs_app.reconciliation.rows import blocks_standing, requests_busy
+from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
+from wms2.errors import NotFoundInService
+
+K = DriftKind
+#: What rules are counted by, in the metric too.
+COUNTED = (*(state.value for state in IN_TROUBLE), "unknown", "gone")
+#: Rules are looked at again in the next census: what was under way then is not any more.
+_OVERLAP = timedelta(days=1)
+_NAMES_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """``findings`` are all that stand among the rows of ``seen``; ``rules``: how many, by what is wrong with them."""
+
+    findings: Sequence[Finding]
+    seen: Q
+    rules: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a rule protects, as our rows have it; ``rule_id``: the one that they know."""
+
+    request_id: uuid.UUID | None = None
+    dataset_id: int | None = None
+    block_id: uuid.UUID | None = None
+    rule_id: str = ""
+
+    def finding(self, kind: DriftKind, rule: RuleInfo, expected: str, found: str) -> Finding:
+        where = (self.request_id, self.dataset_id, self.block_id)
+        return Finding(kind, rule.name, expected, found[:MOST_WORDS], rule.rule_id, *where)
+
+
+def census(since: str | None) -> Census:
+    """Ask Rucio, then our rows.
+
+    Args:
+        since: when the last one began, ISO 8601; None: there was none.
+
+    Raises:
+        ServiceError: Rucio does not answer, or refuses.
+    """
+    rucio = factory.rucio()
+    first = Effect.objects.aggregate(first=Min("created_at"))["first"]
+    after = datetime.fromisoformat(since) - _OVERLAP if since else first
+    trouble = _ours(rucio.rules_in_trouble())
+    made = _ours(rucio.rules_made_since(after)) if after else []
+    stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
+    stood = stood.exclude(rule_id__in={rule.rule_id for rule in made})
+    made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := _rule(rule_id)) is not None]
+    gone = list(_gone({rule.rule_id for rule in rucio.rules_on_blocks()}))
+    busy = requests_busy()  # before our rows: a rule that is recorded by then is known
+    places = _places([*trouble, *made])
+    troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", rule_words(rule)) for rule in trouble]
+    unknown = []
+    for rule in made:
+        place = places[rule.rule_id]
+        if rule.expires_at is None and place.rule_id != rule.rule_id and place.request_id not in busy:
+            found = f"{rule.state} at {rule.rse_expression}"
+            unknown.append(place.finding(K.RULE_UNKNOWN, rule, f"rule {place.rule_id or 'none'}", found))
+    numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
+    seen = Q(kind=K.RULE_TROUBLE) | Q(kind=K.RULE_UNKNOWN) & ~Q(request_id__in=busy)
+    # that a rule is there again is seen by the comparison of its dataset
+    seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
+    return Census([*troubled, *unknown, *gone], seen, {name: numbers[name] for name in COUNTED})
+
+
+def _ours(rules: Iterable[RuleInfo]) -> list[RuleInfo]:
+    """By their comment: the account may be used by others too."""
+    prefix = comment_prefix()
+    return [rule for rule in rules if rule.comment.startswith(prefix)]
+
+
+def _rule(rule_id: str) -> RuleInfo | None:
+    try:
+        return factory.rucio().rule(rule_id)
+    except NotFoundInService:
+        return None
+
+
+def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
+    """Rule id -> its place. Read after the rules: what has been recorded since is known."""
+    prefix, owner = comment_prefix(), "workflow__request__pk"
+    by_name: dict[str, _Place] = {}
+    names = sorted({rule.name for rule in rules})
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        some = names[start : start + _NAMES_AT_ONCE]
+        files = OutputFile.objects.filter(lfn__in=some)
+        blocks = ProcessingBlock.objects.filter(dbs_block_name__in=some)
+        for name, *place in (
+            *files.values_list("lfn", f"block__{owner}", "dataset_id", "block_id", "rule_id"),
+            *blocks.values_list("dbs_block_name", owner, "dataset_id", "pk", "tape_rule_id"),
+        ):
+            by_name[name] = _Place(*place)
+    strangers = {rule.comment.removeprefix(prefix) for rule in rules if rule.name not in by_name}
+    owners = dict(OutputDataset.objects.filter(workflow__request_id__in=strangers).values_list("workflow__request_id", owner))
+    return {rule.rule_id: by_name.get(rule.name) or _Place(owners.get(rule.comment.removeprefix(prefix))) for rule in rules}
+
+
+def _gone(there: Collection[str]) -> Iterator[Finding]:
+    """Rules on blocks that our rows know and Rucio does not; each is asked for by its id before it is believed."""
+    rows = ProcessingBlock.objects.exclude(tape_rule_id="").exclude(status=BlockStatus.INVALIDATED)
+    missing = {pk: rule_id for pk, rule_id in rows.values_list("pk", "tape_rule_id") if rule_id not in there}
+    gone = [pk for pk in blocks_standing(missing) if _rule(missing[pk]) is None]
+    columns = ("pk", "dbs_block_name", "tape_rule_id", "dataset__tape_rse", "workflow__request__pk", "dataset_id")
+    for pk, name, rule_id, rse, request_id, dataset_id in rows.filter(pk__in=gone).values_list(*columns):
+        if rule_id == missing[pk]:
+            yield Finding(K.RULE_GONE, name, f"rule {rule_id} at {rse}", "gone", rule_id, request_id, dataset_id, pk)

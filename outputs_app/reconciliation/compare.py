@@ -1,0 +1,156 @@
+"""What differs between a block as our rows have it and as DBS and Rucio hold it. Pure.
+
+Owns the judgement alone: nothing is in flight where it is asked, and every answer is whole.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from outputs_app.models import DriftKind
+from wms2.adapters.rucio import AVAILABLE
+from wms2.adapters.rucio_types import HeldBlock, HeldFile, RuleInfo, RuleState
+from wms2.adapters.types import BlockInfo, DbsFileInfo
+
+K = DriftKind
+MOST_WORDS = 500
+IN_TROUBLE = (RuleState.STUCK, RuleState.SUSPENDED, RuleState.WAITING_APPROVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference, as it stands now."""
+
+    kind: DriftKind
+    name: str
+    expected: str
+    found: str
+    rule_id: str = ""
+    request_id: uuid.UUID | None = None
+    dataset_id: int | None = None
+    block_id: uuid.UUID | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others that stand."""
+        return self.kind, self.name, self.rule_id
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedFile:
+    """One of our files; ``rule_id`` is empty before its protection, and after it was released."""
+
+    lfn: str
+    size_bytes: int
+    adler32: str
+    events: int
+    rse: str
+    rule_id: str
+    is_valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedBlock:
+    """A block of ours for which nothing is under way. ``is_whole``: it takes no more files, and is closed in Rucio."""
+
+    pk: uuid.UUID
+    dataset_id: int
+    request_id: uuid.UUID
+    name: str
+    is_registered: bool
+    is_whole: bool
+    tape_rule_id: str
+    tape_rse: str
+    files: Mapping[str, BelievedFile]
+
+    def differs(self, kind: DriftKind, expected: str, found: str, name: str = "", rule_id: str = "") -> Finding:
+        """A finding in this block, about the block itself unless another name is given."""
+        place = (self.request_id, self.dataset_id, self.pk)
+        return Finding(kind, name or self.name, expected[:MOST_WORDS], found[:MOST_WORDS], rule_id, *place)
+
+
+def in_dbs(block: BelievedBlock, known: BlockInfo | None, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
+    """Of a registered block. ``files``: all that DBS has in it, valid or not."""
+    mine = block.files
+    if known is None:
+        yield block.differs(K.DBS_BLOCK_MISSING, f"{len(mine)} files, closed", "no such block")
+        return
+    if known.is_open:
+        yield block.differs(K.DBS_BLOCK_OPEN, "closed", "open")
+    there = {file.lfn: file for file in files}
+    for lfn, file in mine.items():
+        has = there.get(lfn)
+        if has is None:
+            yield block.differs(K.DBS_FILE_MISSING, _words(file), "no such file in the block", lfn)
+            continue
+        if file.is_valid and not has.is_valid:
+            yield block.differs(K.DBS_FILE_INVALID, "valid", "invalid", lfn)
+        if _words(has) != _words(file):
+            yield block.differs(K.DBS_FILE_DIFFERS, _words(file), _words(has), lfn)
+    for lfn in there.keys() - mine.keys():
+        yield block.differs(K.DBS_FILE_EXTRA, "no such file", _words(there[lfn]), lfn)
+    wanted = (len(mine), sum(file.size_bytes for file in mine.values()))
+    if there.keys() == mine.keys() and (known.file_count, known.size_bytes) != wanted:
+        told = f"{known.file_count} files, {known.size_bytes} bytes"
+        yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", told)
+
+
+def _words(file: BelievedFile | DbsFileInfo) -> str:
+    return f"{file.size_bytes} bytes, adler32 {file.adler32}, {file.events} events"
+
+
+def in_rucio(block: BelievedBlock, held: HeldBlock | None, rule: Callable[[str], RuleInfo | None]) -> Iterator[Finding]:
+    """Contents, replicas and rules. ``rule``: one by its id, None when it is gone."""
+    if held is None:
+        yield block.differs(K.RUCIO_BLOCK_MISSING, f"{len(block.files)} files", "no such block")
+        return
+    if block.is_whole and held.is_open:
+        yield block.differs(K.RUCIO_BLOCK_OPEN, "closed", "open")
+    if block.is_whole:
+        for lfn in held.files.keys() - block.files.keys():
+            yield block.differs(K.RUCIO_FILE_EXTRA, "no such file", f"{held.files[lfn].size_bytes} bytes", lfn)
+    for lfn, file in block.files.items():
+        if not file.is_valid:
+            continue
+        has = held.files.get(lfn)
+        if has is None:
+            yield block.differs(K.RUCIO_FILE_MISSING, "in the block", "not in the block", lfn)
+        else:
+            yield from _replica(block, file, has)
+        if file.rule_id:
+            yield from _rule(block, lfn, file.rule_id, file.rse, rule(file.rule_id))
+    if block.tape_rule_id:
+        yield from _rule(block, block.name, block.tape_rule_id, block.tape_rse, rule(block.tape_rule_id))
+
+
+def _replica(block: BelievedBlock, file: BelievedFile, has: HeldFile) -> Iterator[Finding]:
+    """Where its rule keeps it; once that is released, anywhere."""
+    # Rucio need not say either (``wms2.adapters.rucio``)
+    size, adler32 = has.size_bytes or file.size_bytes, has.adler32.lower() or file.adler32.lower()
+    if (size, adler32) != (file.size_bytes, file.adler32.lower()):
+        told = f"{size} bytes, adler32 {adler32}"
+        yield block.differs(K.RUCIO_FILE_DIFFERS, f"{file.size_bytes} bytes, adler32 {file.adler32}", told, file.lfn)
+    state = has.copies.get(file.rse) if file.rule_id else (AVAILABLE if AVAILABLE in has.copies.values() else None)
+    if state == AVAILABLE:
+        return
+    kind = K.REPLICA_MISSING if state is None else K.REPLICA_UNAVAILABLE
+    elsewhere = ", ".join(f"{state} at {rse}" for rse, state in sorted(has.copies.items())) or "none at all"
+    yield block.differs(kind, f"at {file.rse}" if file.rule_id else "a copy that is available", elsewhere, file.lfn)
+
+
+def _rule(block: BelievedBlock, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:
+    if rule is None or rule.expires_at is not None:
+        found = "gone" if rule is None else f"deleted, gone at {rule.expires_at:%F %T}"
+        yield block.differs(K.RULE_GONE, f"rule {rule_id} at {rse}", found, name, rule_id)
+        return
+    if rse and rule.rse_expression != rse:
+        yield block.differs(K.RULE_ELSEWHERE, rse, rule.rse_expression, name, rule_id)
+    if rule.state in IN_TROUBLE:
+        yield block.differs(K.RULE_TROUBLE, f"OK or REPLICATING at {rse}", rule_words(rule), name, rule_id)
+
+
+def rule_words(rule: RuleInfo) -> str:
+    """A rule that is not well."""
+    return f"{rule.state} at {rule.rse_expression}" + (f": {rule.error}" if rule.error else "")

@@ -1,0 +1,104 @@
+"""What our rows say of blocks, for which of them nothing is under way, and the rows of differences."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from outputs_app.models import (
+    STANDING_DRIFT,
+    BlockStatus,
+    Drift,
+    DriftState,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
+from outputs_app.reconciliation.compare import BelievedBlock, BelievedFile, Finding
+from wms2 import clock
+
+_WHOLE = (BlockStatus.COMPLETE, BlockStatus.ARCHIVED)
+#: Everything that an effect changes, and every effect that was made, done or done again; those for the dataset are the request's.
+_STANDING = """
+SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.dbs_block_closed, dataset.state, request.epoch,
+  count(effect), max(effect.done_at)),
+  dataset.state <> 'invalidated' AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
+    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> %(done)s)
+FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
+JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
+JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.block_id IS NULL)
+WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
+"""
+
+
+def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Those of the blocks for which nothing is under way, and of which anything was ever told outside; each with what changes
+    as soon as an effect does something for it. One statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STANDING, {"blocks": list(block_ids), "done": EffectState.DONE, "begun": EffectKind.RUCIO_BLOCK})
+        return {pk: stamp for pk, stamp, stands in cursor.fetchall() if stands}
+
+
+def requests_busy() -> set[uuid.UUID]:
+    """Requests for which a registration is under way, or waits for a person."""
+    return set(Effect.objects.exclude(state=EffectState.DONE).values_list("request_id", flat=True).distinct())
+
+
+def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
+    """With their files, by one statement."""
+    files: dict[uuid.UUID, dict[str, BelievedFile]] = defaultdict(dict)
+    rows = OutputFile.objects.filter(block__in=blocks).annotate(is_valid=Q(validity=Validity.VALID))
+    for pk, *facts in rows.values_list("block_id", *BelievedFile.__slots__):
+        files[pk][facts[0]] = BelievedFile(*facts)
+    return [
+        BelievedBlock(
+            pk=block.pk,
+            dataset_id=block.dataset_id,
+            request_id=block.workflow.request.pk,
+            name=block.dbs_block_name,
+            is_registered=block.dbs_block_closed,
+            is_whole=block.status in _WHOLE,
+            tape_rule_id=block.tape_rule_id,
+            tape_rse=block.dataset.tape_rse,
+            files=files[block.pk],
+        )
+        for block in blocks
+    ]
+
+
+def drift_record(seen: QuerySet[Drift], findings: Collection[Finding]) -> tuple[int, int]:
+    """Make the rows of what was compared (``seen``) say what was found, and nothing else; returns how many began and ended.
+
+    In the caller's transaction. What was accepted with another finding, and what a repair has not helped, is open again.
+    """
+    now = clock.now()
+    standing = {(row.kind, row.name, row.rule_id): row for row in seen.filter(state__in=STANDING_DRIFT).select_for_update()}
+    wanted = {finding.key: finding for finding in findings}
+    changed: list[Drift] = []
+    for key in wanted.keys() & standing.keys():
+        row, finding = standing[key], wanted[key]
+        if row.state == DriftState.ASKED or row.found != finding.found:
+            row.state, row.found, row.expected, row.last_seen = DriftState.UNSETTLED, finding.found, finding.expected, now
+            changed.append(row)
+    Drift.objects.bulk_update(changed, ("state", "found", "expected", "last_seen"), batch_size=1000)
+    Drift.objects.filter(pk__in=[standing[key].pk for key in wanted.keys() & standing.keys()]).update(last_seen=now)
+    ended = [row for key, row in standing.items() if key not in wanted]
+    for asked, state in ((True, DriftState.REPAIRED), (False, DriftState.GONE)):
+        pks = [row.pk for row in ended if (row.state == DriftState.ASKED) is asked]
+        Drift.objects.filter(pk__in=pks).update(state=state, ended_at=now)
+    new = [
+        Drift(
+            kind=finding.kind, name=finding.name, rule_id=finding.rule_id, expected=finding.expected, found=finding.found,
+            block_id=finding.block_id, dataset_id=finding.dataset_id, request_id=finding.request_id, since=now, last_seen=now,
+        )
+        for key, finding in wanted.items() if key not in standing
+    ]  # fmt: skip
+    Drift.objects.bulk_create(new, batch_size=1000, ignore_conflicts=True)
+    return len(new), len(ended)

@@ -1,0 +1,136 @@
+"""What operators do: compare now, have a difference repaired, accept it. Only rows are written, with their audit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import F, Q, QuerySet
+
+from outputs_app.models import (
+    BlockStatus,
+    Comparison,
+    DatasetState,
+    Drift,
+    DriftKind,
+    DriftState,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+)
+from outputs_app.reconciliation.remedies import OF_A_FILE, REMEDIES
+from wms2 import clock
+from wms2.audit import audited
+from wms2.errors import InvalidTransition
+from wms2.nudge import RECONCILE, RUN_EFFECTS, nudge
+from wms2.verbs import Already
+from wms2.wakes import wake
+
+K = DriftKind
+#: A repair is made by then, as a rule; what takes longer is in flight, and left to the next comparison.
+LOOK_AGAIN = timedelta(minutes=5)
+
+
+def dataset_compare(*, dataset: OutputDataset, actor: str, reason: str) -> None:
+    """Compare a dataset as soon as a worker has time; one that is being compared, once more."""
+    with audited(actor=actor, action="dataset_compare", target=dataset.name, target_type="dataset", reason=reason):
+        comparisons_ask([dataset.pk])
+
+
+def comparisons_ask(dataset_ids: list[int]) -> None:
+    """Have these datasets compared now."""
+    now = clock.now()
+    Comparison.objects.bulk_create([Comparison(dataset_id=pk) for pk in dataset_ids], ignore_conflicts=True)
+    Comparison.objects.filter(dataset__in=dataset_ids).update(due_at=now, asked_at=now)
+    nudge(RECONCILE)
+
+
+def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
+    """Have the registrations made again that should have brought what is expected; the next comparison says whether they have.
+
+    Raises:
+        InvalidTransition: there is no repair that is known and safe.
+    """
+    with audited(actor=actor, action="drift_repair", target=str(drift), target_type="drift", reason=reason, found=drift.found):
+        if (why := repair_refused(drift)) and not isinstance(why, Already):
+            raise InvalidTransition(f"{drift}: {why}")
+        now = clock.now()
+        done = _registrations(drift).filter(state=EffectState.DONE)
+        done.update(state=EffectState.PENDING, attempts=0, next_attempt_at=now, first_failed_at=None, done_at=None)
+        _settle(drift, DriftState.ASKED, actor, reason)
+        later = Comparison.objects.filter(dataset=drift.dataset_id).filter(Q(due_at=None) | Q(due_at__gt=now + LOOK_AGAIN))
+        later.update(due_at=now + LOOK_AGAIN)
+        if drift.request_id is not None:
+            wake([drift.request_id], "drift repaired")
+        nudge(RUN_EFFECTS)
+
+
+def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
+    """It is known and may stay; it is open again if it changes.
+
+    Raises:
+        InvalidTransition: it does not stand any more.
+    """
+    with audited(actor=actor, action="drift_accept", target=str(drift), target_type="drift", reason=reason, found=drift.found):
+        if (why := accept_refused(drift)) and not isinstance(why, Already):
+            raise InvalidTransition(f"{drift}: {why}")
+        _settle(drift, DriftState.ACCEPTED, actor, reason)
+
+
+def _settle(drift: Drift, state: DriftState, actor: str, reason: str) -> None:
+    Drift.objects.filter(pk=drift.pk).update(state=state, actor=actor, reason=reason)
+    drift.state, drift.actor, drift.reason = state, actor, reason
+
+
+def accept_refused(drift: Drift) -> str:
+    """Why it cannot be accepted; empty if it can."""
+    if drift.state in (DriftState.REPAIRED, DriftState.GONE):
+        return "It does not stand any more."
+    return Already("It is accepted.") if drift.state == DriftState.ACCEPTED else ""
+
+
+def repair_refused(drift: Drift) -> str:
+    """Why it cannot be repaired by WMS2; empty if it can."""
+    if drift.state in (DriftState.REPAIRED, DriftState.GONE):
+        return "It does not stand any more."
+    if drift.state == DriftState.ASKED:
+        return Already("Its repair is asked for.")
+    if not REMEDIES[K(drift.kind)].again:
+        return "There is no repair that WMS2 could make safely."
+    if drift.request is None or drift.dataset is None or drift.dataset.state == DatasetState.INVALIDATED:
+        return "Nothing of ours is wanted there."
+    if why := _unsafe(drift):
+        return why
+    if not _registrations(drift).exists():
+        return "No registration is known that could be made again."
+    return ""
+
+
+def _unsafe(drift: Drift) -> str:
+    """What speaks against the repair of its kind."""
+    file = OutputFile.objects.filter(lfn=drift.name).first()
+    if drift.kind == K.DATASET_TYPE and drift.found != "PRODUCTION":
+        return f"That it is {drift.found} was a person's decision."
+    if drift.kind == K.RUCIO_FILE_MISSING and drift.block is not None and drift.block.status != BlockStatus.OPEN:
+        return "Its block is closed in Rucio and takes no file."
+    if drift.kind == K.REPLICA_MISSING and (file is None or not file.rule_id):
+        return "No rule of ours says any more where it lies."
+    known = file.rule_id if file is not None else drift.block.tape_rule_id if drift.block is not None else ""
+    if drift.kind == K.RULE_UNKNOWN and known:
+        return f"Our rows know another rule, {known}."
+    return ""
+
+
+def _registrations(drift: Drift) -> QuerySet[Effect]:
+    """Those that a repair makes again; of a file those of its work unit."""
+    rows = Effect.objects.filter(request=drift.request_id, epoch=F("request__epoch"), kind__in=REMEDIES[K(drift.kind)].again)
+    if drift.kind == K.DATASET_TYPE:
+        return rows.filter(payload__dataset_id=drift.dataset_id)
+    rows = rows.filter(block=drift.block_id)
+    if drift.kind not in OF_A_FILE:
+        return rows
+    unit: int | None = OutputFile.objects.filter(lfn=drift.name).values_list("unit_id", flat=True).first()
+    if unit is None:
+        return rows.filter(kind=EffectKind.RUCIO_TAPE)
+    return rows.filter(Q(unit_id=unit) | Q(payload__units__contains=[unit])).exclude(kind=EffectKind.RUCIO_TAPE)
