@@ -29,6 +29,7 @@ app.conf.beat_schedule = {
     },
     "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _EFFECTS_SECONDS, "options": {"expires": _EFFECTS_SECONDS}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
+    "leftovers": {"task": "requests_app.tasks.remove_leftovers", "schedule": 60.0, "options": {"expires": 60.0}},
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }
