@@ -1,6 +1,6 @@
 """Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
 
-Labels are bounded: status, kind, state, schedd, circuit (service and place). No request, DAG or dataset is ever a label.
+Labels are bounded: status, kind, state, schedd, site, circuit (service and place). No request, DAG or dataset is ever a label.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
+from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from wms2 import clock
@@ -42,6 +43,7 @@ class RowsCollector(Collector):
         yield from _admission(kept.requests[RequestStatus.QUEUED])
         yield from _dags()
         yield from _effects()
+        yield _leftovers()
         yield from _lifecycle()
         yield from _circuits()
 
@@ -118,6 +120,14 @@ def _effects() -> Iterator[Metric]:
             age.add_metric([kind, state.value], _age(oldest, now))
     yield depth
     yield age
+
+
+def _leftovers() -> Metric:
+    found = GaugeMetricFamily("wms2_leftovers", "Work units whose files are still to be removed", labels=["site", "state"])
+    for site, waiting, failing in leftovers_open():
+        found.add_metric([site, "waiting"], waiting - failing)
+        found.add_metric([site, "failing"], failing)
+    return found
 
 
 def _circuits() -> Iterator[Metric]:

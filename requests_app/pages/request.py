@@ -21,6 +21,7 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
+from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
 from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
@@ -117,6 +118,7 @@ class Work:
     dags: tuple[DAG, ...]
     errors: ErrorsOnPage | None
     input: TroubledInput | None
+    leftovers: tuple[SiteLeftovers, ...]
 
     @property
     def troubled(self) -> list[Trouble]:
@@ -196,6 +198,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         dags=dags,
         errors=errors_on_page(request, workflow),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
+        leftovers=leftovers_by_site(request),
     )
 
 
