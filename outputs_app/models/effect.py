@@ -20,6 +20,7 @@ class EffectKind(models.TextChoices):
     INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
     RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"
     DBS_INVALIDATE = "dbs_invalidate", "Invalidate a dataset in DBS"
+    FILES_INVALIDATE = "files_invalidate", "Take back single files of a block"
 
 
 class EffectState(models.TextChoices):

@@ -19,6 +19,11 @@ urlpatterns = [
     path("requests/<name:request_name>/leftovers", leftovers.RequestLeftoversView.as_view(), name="request-leftovers"),
     path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", verbs.RequestInvalidationView.as_view(), name="request-invalidation"),
+    path(
+        "requests/<name:request_name>/invalidation/progress",
+        verbs.InvalidationProgressView.as_view(),
+        name="request-invalidation-progress",
+    ),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     *verbs.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q
+from django.db.models.fields.json import KT
 
 from dags_app import live
 from dags_app.counts import UnitTable
@@ -289,6 +290,7 @@ def _open_effects(request: Request) -> Any:
     return (
         Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
         .select_related("block")
+        .annotate(part_done=KT("result__done"), part_of=KT("result__of"))
         .defer("payload", "result", "block__failure_context")
         .alias(stuck=Q(state__in=STUCK))
         .order_by("-stuck", "next_attempt_at", "id")

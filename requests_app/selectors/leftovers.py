@@ -40,7 +40,7 @@ def leftovers_by_site(request: Request) -> tuple[SiteLeftovers, ...]:
     found = rows.annotate(waiting=Count("id", filter=_OPEN), failing=Count("id", filter=_FAILING), files=Sum("removed_files"))
     failing = leftovers_of(request).filter(_FAILING).order_by("site", "id").distinct("site")
     problems = dict(failing.values_list("site", "problem")) if any(row[2] for row in found) else {}
-    return tuple(SiteLeftovers(*row, problems.get(row[0], "")) for row in found)
+    return tuple(SiteLeftovers(site, waiting, failing, files, problems.get(site, "")) for site, waiting, failing, files in found)
 
 
 def leftovers_open() -> Iterable[tuple[str, int, int]]:

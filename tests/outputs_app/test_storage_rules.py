@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from outputs_app import turns
-from outputs_app.effects import taking_back
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.effects import taking_back
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import Membership, MergedFile, UnitOutputs
@@ -123,7 +123,7 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
     monkeypatch.setattr(taking_back, "_PORTION", 1)
     run()
     release.refresh_from_db()
-    assert (release.state, release.result, release.attempts) == ("done", {"rules": 2, "deleted": 2}, 1)
+    assert (release.state, release.result, release.attempts) == ("done", {"done": 2, "of": 2, "deleted": 2}, 1)
     rules = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name})
     assert all(rule["expires_at"] for rule in rules)
 
