@@ -7,12 +7,16 @@ the dataset become invalid (spec 6.3).
 
 from __future__ import annotations
 
+import hashlib
 import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from django.db.models import Case, Count, F, Q, Sum, When
+from django.db.models.fields.json import KT
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
@@ -23,14 +27,18 @@ from outputs_app.models import (
     OutputDataset,
     OutputFile,
     ProcessingBlock,
+    Validity,
 )
 from wms2 import clock
+from wms2.errors import FieldRefused
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
 #: Writing a manifest takes less.
 WRITING_SECONDS = 30
-TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+TAKING_BACK = (
+    EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE, EffectKind.FILES_INVALIDATE,
+)  # fmt: skip
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
@@ -84,6 +92,110 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
         wishes += [rules, Wish(EffectKind.DBS_INVALIDATE, dataset.pk, [rules.key], payload=rules.payload)]
     effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     return len(datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Files of a workflow that are to be taken back, and those blocks among theirs that are taken back whole."""
+
+    files: Sequence[OutputFile]
+    whole: frozenset[uuid.UUID]
+
+    @property
+    def blocks(self) -> set[uuid.UUID]:
+        return {file.block_id for file in self.files} | self.whole
+
+
+def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collection[str]) -> Parts:
+    """Valid files by name, and those of whole blocks.
+
+    Raises:
+        FieldRefused: the workflow has no such file or block, or it is not one that can be taken back by itself.
+    """
+    named = ProcessingBlock.objects.filter(workflow_id=workflow_id, dbs_block_name__in=blocks)
+    whole = {block.dbs_block_name: block for block in named}
+    files = OutputFile.objects.filter(block__workflow_id=workflow_id).defer("lumis", "parents")
+    by_name = {file.lfn: file for file in files.filter(lfn__in=lfns)}
+    for field, wanted, known in (("files", lfns, by_name.keys()), ("blocks", blocks, whole.keys())):
+        if missing := sorted(set(wanted) - known):
+            raise FieldRefused(field, f"it has no such output: {missing[0]} ({len(missing)} in all)")
+    found = {file.pk: file for file in (*by_name.values(), *files.filter(block__in=[block.pk for block in whole.values()]))}
+    parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
+    for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
+        owed = Effect.objects.filter(block=block).exclude(state=EffectState.DONE).exclude(kind__in=TAKING_BACK)
+        if not block.dbs_block_closed or owed.exists():
+            raise FieldRefused(
+                "blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} is not registered as a whole yet"
+            )
+    return parts
+
+
+def children_of(*, workflow_id: uuid.UUID, parts: Parts) -> list[str]:
+    """Other valid files of the workflow that were made of these: by their parents, or in datasets that name theirs as parent."""
+    others = OutputFile.objects.filter(block__workflow_id=workflow_id, validity=Validity.VALID)
+    others = others.exclude(pk__in=[file.pk for file in parts.files])
+    datasets = list(OutputDataset.objects.filter(workflow_id=workflow_id))
+    taken = {file.dataset_id for file in parts.files}
+    names = {dataset.name for dataset in datasets if dataset.pk in taken}
+    below = [dataset.pk for dataset in datasets if names & set(dataset.registration.get("parents", ()))]
+    made = Q(parents__has_any_keys=[file.lfn for file in parts.files])
+    made |= Q(dataset__in=below, unit__in={file.unit_id for file in parts.files})
+    return list(others.filter(made).order_by("lfn").values_list("lfn", flat=True))
+
+
+def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int) -> int:
+    """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the number of files."""
+    wishes = []
+    for block in ProcessingBlock.objects.filter(pk__in=parts.blocks).order_by("dbs_block_name"):
+        keys = sorted(file.pk for file in parts.files if file.block_id == block.pk)
+        whole = block.pk in parts.whole
+        of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
+        payload = {"files": keys, "whole": whole}
+        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block=block, payload=payload))
+    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    return len(parts.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one step of an invalidation is: ``done`` of ``of`` rules or files; 0 of 0 before it has begun."""
+
+    step: str
+    what: str
+    state: str
+    done: int
+    of: int
+    last_error: str
+
+
+def invalidation_progress(request_id: uuid.UUID) -> list[Progress]:
+    """Every step that was asked for, in that order; two queries."""
+    rows = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK[1:]).select_related("block").order_by("id")
+    rows = rows.annotate(done=KT("result__done"), of=KT("result__of"), dataset=KT("payload__dataset_id"))
+    found = list(rows.defer("payload", "result", "block__failure_context"))
+    names = dict(OutputDataset.objects.filter(pk__in=[row.dataset for row in found if row.dataset]).values_list("pk", "name"))
+    return [
+        Progress(
+            row.kind,
+            row.block.dbs_block_name if row.block is not None else names.get(int(row.dataset), ""),
+            row.state,
+            int(row.done or 0),
+            int(row.of or 0),
+            row.last_error,
+        )
+        for row in found
+    ]
+
+
+def outputs_counted(workflow_id: uuid.UUID) -> dict[str, int]:
+    """How many datasets, blocks and rules there are to take back."""
+    blocks = ProcessingBlock.objects.filter(workflow_id=workflow_id)
+    rules = OutputFile.objects.filter(block__workflow_id=workflow_id).exclude(rule_id="").count()
+    return {
+        "datasets": OutputDataset.objects.filter(workflow_id=workflow_id).count(),
+        "blocks": blocks.count(),
+        "rules": rules + blocks.exclude(tape_rule_id="").count(),
+    }
 
 
 def invalidation_manifest(*, request_name: str, workflow_id: uuid.UUID) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
+from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
 from wms2.errors import ConfigurationError
@@ -44,6 +45,12 @@ def run_lifecycle_cycle() -> None:
 def pack_dags() -> None:
     """Pack directories of DAGs of requests that are long at an end, for about a minute."""
     dags_pack()
+
+
+@shared_task(name="requests_app.tasks.remove_leftovers", ignore_result=True)
+def remove_leftovers() -> None:
+    """Have files removed that nobody needs any more, and look at the jobs that do it."""
+    leftovers_remove()
 
 
 @shared_task(name=EVALUATE_DUE, ignore_result=True)

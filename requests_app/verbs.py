@@ -18,7 +18,7 @@ from requests_app.selectors.requests import release_repeated
 from requests_app.services import preview
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
-from requests_app.services.invalidation import invalidation_refused
+from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, stop_refused
@@ -184,6 +184,17 @@ declare(
         "Take back the outputs of a failed, aborted or replaced request: rules deleted, files and datasets INVALID in DBS.",
         services.request_invalidate, told_of_each(preview.invalidate), refused=invalidation_refused, path="invalidate",
         dangerous=True,
+    ),
+    Verb(
+        "invalidate-files", "Invalidate files or blocks",
+        "Take single files or whole blocks of a request at its end back: rules deleted, files INVALID in DBS.",
+        services.request_invalidate_files, told_of_each(preview.invalidate_files),
+        (
+            Field("files", Kind.TEXTS, "names of files, one a line", length=700, most_items=MAX_FILES, rows=4),
+            Field("blocks", Kind.TEXTS, "names of blocks, one a line", length=500, most_items=MAX_FILES, rows=2),
+            Field("accept_children", Kind.FLAG, "what was made of them stays valid", blank=False),
+        ),
+        files_refused, path="invalidate-files", single=True, dangerous=True,
     ),
     Verb(
         "abort", "Abort",

@@ -32,6 +32,7 @@ app.conf.beat_schedule = {
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
     "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
+    "leftovers": {"task": "requests_app.tasks.remove_leftovers", "schedule": 60.0, "options": {"expires": 60.0}},
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }

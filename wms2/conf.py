@@ -183,6 +183,16 @@ class Conf(BaseModel):
     max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
     superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
 
+    # --- unmerged and rejected files (ADR 0079)
+    cleaner_enabled: bool = Field(True, description="remove files that nobody needs any more from sites' storage")
+    cleaner_off_sites: tuple[str, ...] = Field((), description="sites at which nothing is removed")
+    cleaner_grace_days: float = Field(3.0, ge=0, description="since the end of a round, until its units' leftovers are removed")
+    cleaner_ended_grace_days: float = Field(
+        14.0, ge=0, description="the same since a request failed or was aborted, unless it is to be cleaned up at once"
+    )
+    site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
+    site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
+
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
     keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
@@ -255,7 +265,7 @@ class Conf(BaseModel):
         return self
 
 
-_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls")
+_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites")
 
 
 def _variable(place: tuple[int | str, ...]) -> str:

@@ -31,6 +31,12 @@ SIGN_INS_BRAKED_TOTAL = Counter(
 )
 ROWS_EXPIRED_TOTAL = Counter("wms2_rows_expired_total", "Rows removed because they were older than is kept", ["table"])
 DAGS_PACKED_TOTAL = Counter("wms2_dags_packed_total", "Directories of ended DAGs, by outcome (packed, failed)", ["outcome"])
+SITE_JOBS_TOTAL = Counter(
+    "wms2_site_jobs_total", "Jobs at sites that are no nodes of a DAG, by purpose and end (done, failed)", ["purpose", "state"]
+)
+LEFTOVERS_REMOVED_TOTAL = Counter(
+    "wms2_leftovers_removed_total", "Files that nobody needed any more, removed from sites' storage", ["site"]
+)
 LOCKS_REFUSED_TOTAL = Counter(
     "wms2_locks_refused_total", "Steps put off because somebody else kept a row or a lock for too long, by kind of step", ["step"]
 )

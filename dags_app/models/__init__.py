@@ -1,4 +1,4 @@
-"""Rows of dags_app: DAG submissions, work units and their claims, failure rules, what failed, what was measured and decided."""
+"""Rows of dags_app: DAG submissions, work units and their claims, failures, what was measured and decided, jobs at a site."""
 
 from dags_app.models.dag import DAG, IN_QUEUE, LIVE_DAG, DAGHistory, DAGKind, DAGStatus
 from dags_app.models.failure import (
@@ -12,12 +12,14 @@ from dags_app.models.failure import (
     UnreadableInput,
 )
 from dags_app.models.measurement import SizingDecision, StepMeasurement
+from dags_app.models.site_job import LIVE_SITE_JOB, Leftover, SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUnitState
 
 __all__ = [
     "DAG",
     "IN_QUEUE",
     "LIVE_DAG",
+    "LIVE_SITE_JOB",
     "LIVE_UNIT",
     "DAGHistory",
     "DAGKind",
@@ -29,6 +31,10 @@ __all__ = [
     "FailureLog",
     "FailureRule",
     "FailureSample",
+    "Leftover",
+    "SiteJob",
+    "SiteJobPurpose",
+    "SiteJobState",
     "SizingDecision",
     "StepMeasurement",
     "UnreadableInput",

@@ -135,6 +135,11 @@ class DAG(models.Model):
     pack_tried_at = models.DateTimeField(null=True, blank=True, help_text="of the first DAG of a directory: the last try")
     pack_problem = models.TextField(blank=True, default="", db_default="", help_text="why its directory could not be packed")
 
+    # --- what its units left at sites (``requests_app.lifecycle.cleaner``)
+    leftovers_at = models.DateTimeField(
+        null=True, blank=True, help_text="of the first DAG of a directory: what is to be removed of its units was written down"
+    )
+
     status = models.CharField(max_length=50, choices=DAGStatus.choices, default=DAGStatus.PLANNING)
     created_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
@@ -172,6 +177,7 @@ class DAG(models.Model):
             models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
             models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
             models.Index(F("pack_tried_at").asc(nulls_first=True), name="idx_dags_unpacked", condition=Q(packed_at__isnull=True)),
+            models.Index(fields=("round",), name="idx_dags_leftovers", condition=Q(leftovers_at__isnull=True)),
             models.Index(
                 fields=("schedd",),
                 name="idx_dags_lost",

@@ -1,6 +1,6 @@
 """The command line of ``wms2_payload.pyz``. Owns argument parsing and where errors of each command go.
 
-On worker nodes: job, merge, cleanup (the working directory is HTCondor's scratch directory). As DAGMan scripts: reelect
+On worker nodes: job, merge, cleanup, site (the working directory is HTCondor's scratch directory). As DAGMan scripts: reelect
 (working directory: the DAG's), elect, gather, collect, post (the unit's).
 """
 
@@ -24,6 +24,7 @@ _ON_WORKER = {
     "job": ("run a processing node", "run.job", "run_job"),
     "merge": ("merge a unit", "merge.job", "run_merge_job"),
     "cleanup": ("remove a unit's unmerged files", "merge.cleanup", "run_cleanup"),
+    "site": ("do the task of a job at a site", "run.site_job", "run_site_job"),
 }
 _SCRIPTS = {
     "elect": ("POST of landing: pin the unit to a site", "post.election", "elect"),

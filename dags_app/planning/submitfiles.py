@@ -15,11 +15,12 @@ from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizes import memory_macro
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, merge_memory_mb, task_resources
-from dags_app.planning.specs import DagSpec, StepSpec
+from dags_app.planning.specs import AccountingSpec, DagSpec, StepSpec
 from dags_app.planning.watchdogs import watchdog_lines
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
 _AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
+_SITE_JOB_DISK_KB = 100 * 1024
 _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
 
 
@@ -83,6 +84,37 @@ def cleanup_submit(spec: DagSpec) -> str:
     """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
     inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE, layout.MANIFEST_FILE)
     return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
+
+
+def site_job_submit(site: str, *, minutes: int, held_seconds: int, accounting: AccountingSpec) -> str:
+    """A job at a site that is no node of a DAG, without ``queue``; stamps and all else that tells it apart come with it."""
+    who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
+    return f"""\
+universe = vanilla
+executable = {layout.PAYLOAD.rpartition("/")[2]}
+arguments = "site --node site --attempt 0"
+should_transfer_files = YES
+when_to_transfer_output = ON_EXIT
+transfer_input_files = {layout.SITE_TASK_FILE}
+request_cpus = 1
+request_memory = {CLEANUP_MEMORY_MB}
+request_disk = {_SITE_JOB_DISK_KB}
+output = site.out
+error = {layout.SITE_STDERR}
+log = {layout.CLUSTER_LOG}
+notification = never
+My.DESIRED_Sites = "{plain(site, "site")}"
+My.MaxWallTimeMins = {minutes}
+My.CMS_JobType = "{NodeRole.CLEANUP}"
+My.CMS_Type = "{"production" if accounting.production else "test"}"
+My.CMS_WMTool = "WMS2"
+My.{layout.UNIT_ATTRIBUTE} = "site"
+My.{layout.FENCE_ATTRIBUTE} = 0
+My.WMS2_Role = "site"
+{platform_lines(())}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
+{watchdog_lines(max_wall_seconds=minutes * 60, no_cpu_seconds=minutes * 60, held_seconds=held_seconds)}\
+requirements = {_AT_DESIRED_SITE}
+"""
 
 
 def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import structlog
 from django.db.models import QuerySet
 
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
@@ -80,11 +80,12 @@ def orphans_due(schedd: Schedd, now: datetime) -> bool:
 
 
 def orphans_known(schedd: Schedd, now: datetime) -> set[str]:
-    """The ids that jobs of live DAGs name, read before the schedd is asked."""
+    """The ids that jobs of live DAGs and at sites name, read before the schedd is asked."""
     suspicious = now - timedelta(seconds=conf().schedd_suspicion_seconds)
     live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).exclude(missing_since__lt=suspicious)
     # the outer job's ad has the row's own id, all others that of the first submission of the directory
-    return {str(key) for keys in live.values_list("pk", "directory_id") for key in keys}
+    at_sites = SiteJob.objects.filter(schedd=schedd, state__in=LIVE_SITE_JOB).values_list("pk")
+    return {str(key) for keys in (*live.values_list("pk", "directory_id"), *at_sites) for key in keys}
 
 
 def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | None:

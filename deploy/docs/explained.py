@@ -164,6 +164,18 @@ SETTINGS: dict[str, dict[str, str]] = {
         "superseded_grace_days": "Outputs that a completed new version has replaced are taken back after so many days, unless the"
         " request says at once; 0: only by hand.",
     },
+    "Leftovers at sites": {
+        "cleaner_enabled": "Whether files that nobody needs any more are removed at sites (runbook, Leftovers at sites). Off:"
+        " no job is submitted for it, and those in the queue are removed.",
+        "cleaner_off_sites": "Sites at which nothing is removed, separated by commas.",
+        "cleaner_grace_days": "Since the end of a round, until what its units left is removed. Longer than any job runs: one that"
+        " comes back late is then found too.",
+        "cleaner_ended_grace_days": "The same since a request failed or was aborted, where that is later; a request whose cleanup"
+        " policy is immediate does not wait for it.",
+        "site_job_timeout_seconds": "A job at a site that has not ended so long after its submission is removed, and tried again."
+        " What it knows of protected files is not believed for longer either.",
+        "site_job_run_seconds": "A job at a site that has begun ends after so long; what it did not come to is another's.",
+    },
     "Retention": {
         "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
         " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",

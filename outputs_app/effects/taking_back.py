@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from itertools import chain
 
 from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effect_ask
-from outputs_app.effects.handler import Result, handles, rule_comment
+from outputs_app.effects.handler import Result, handles, in_parallel, rule_comment
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
@@ -29,8 +31,8 @@ from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
-#: Rules that are deleted between two records of what is done.
-_PORTION = 50
+#: Rules that are deleted, and files that are invalidated, between two records of what is done.
+_PORTION = 400
 
 
 @handles(EffectKind.INVALIDATION_MANIFEST)
@@ -58,10 +60,11 @@ def _record_released(effect: Effect, result: Result) -> None:
 
 @handles(EffectKind.RUCIO_RELEASE, _record_released)
 def _rules_release(effect: Effect) -> Result:
-    """Delete the dataset's source and tape rules; those that are gone already count too.
+    """Delete the dataset's source and tape rules, unlocked where they are locked; those that are gone already count too.
 
-    Rules are also looked for by their comment: a call whose answer was lost made one that no row knows. Those that expire were
-    deleted: Rucio keeps a rule for an hour after its last deletion, and a repeat that began with them again would never end.
+    First those that rows know; then rules are looked for by their comment: a call whose answer was lost made one that no row
+    knows. Those that expire were deleted: Rucio keeps a rule for an hour after its last deletion, and a repeat that began with
+    them again would never end.
 
     Raises:
         ServiceUnavailable: a registration of the request, begun before, is still under way and may make another rule.
@@ -72,35 +75,56 @@ def _rules_release(effect: Effect) -> Result:
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
     rucio = factory.rucio()
     files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
-    disk = [] if other_owners(request_id=effect.request_id, name=dataset.name) else [dataset.disk_rule_id]
-    names = set(files.values_list("lfn", flat=True)) | set(blocks.values_list("dbs_block_name", flat=True))
-    standing = (rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None)
-    found = {rule.rule_id for rule in standing if rule.name in names}
-    known = (files.values_list("rule_id", flat=True), blocks.values_list("tape_rule_id", flat=True), disk)
-    rules = sorted(found.union(*known) - {""})
-    turn, before = Turn(effect), int(effect.result.get("deleted", 0))
-    deleted = before
-    for first in range(0, len(rules), _PORTION):
-        portion = rules[first : first + _PORTION]
-        deleted += sum(rucio.delete_rule(rule) for rule in portion)
+    disk = "" if other_owners(request_id=effect.request_id, name=dataset.name) else dataset.disk_rule_id
+    of_blocks = chain([disk], *blocks.values_list("tape_rule_id", "source_rule_id"))
+    held_by: dict[str, list[int]] = {rule: [] for rule in of_blocks if rule}
+    for rule, key in files.exclude(rule_id="").values_list("rule_id", "pk"):
+        held_by.setdefault(rule, []).append(key)
+    turn, deleted = Turn(effect), int(effect.result.get("deleted", 0))
+    of = max(int(effect.result.get("of", 0)), len(held_by))
+    done = of - len(held_by)
+    for portion in _portions(sorted(held_by)):
+        deleted += in_parallel(portion, lambda rules: sum(rucio.delete_rule(rule) for rule in rules))
         # the row that knows a rule is how a repeat finds it: only what is left is asked for again
-        _forget(files.filter(rule_id__in=portion), blocks.filter(tape_rule_id__in=portion))
-        if first + _PORTION < len(rules):
-            turn.told(deleted=deleted)
-    return {"rules": before + len(rules), "deleted": deleted}
+        keys = [key for rule in portion for key in held_by[rule]]
+        _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion))
+        done += len(portion)
+        turn.told(done=done, of=of, deleted=deleted)
+    standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
+    names = _ours(dataset, [rule.name for rule in standing])
+    unknown = sorted(rule.rule_id for rule in standing if rule.name in names)
+    for portion in _portions(unknown):
+        deleted += in_parallel(portion, lambda rules: sum(rucio.delete_rule(rule) for rule in rules))
+        turn.told(deleted=deleted)
+    return {"done": of + len(unknown), "of": of + len(unknown), "deleted": deleted}
+
+
+def _portions(items: Sequence[str]) -> list[Sequence[str]]:
+    return [items[first : first + _PORTION] for first in range(0, len(items), _PORTION)]
+
+
+def _ours(dataset: OutputDataset, names: Sequence[str]) -> set[str]:
+    """Those of the names that are of the dataset's files or blocks."""
+    found: set[str] = set()
+    for portion in _portions(sorted(set(names))):
+        found |= set(OutputFile.objects.filter(dataset=dataset, lfn__in=portion).values_list("lfn", flat=True))
+        blocks = ProcessingBlock.objects.filter(dataset=dataset, dbs_block_name__in=portion)
+        found |= set(blocks.values_list("dbs_block_name", flat=True))
+    return found
 
 
 def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
-    files.update(rule_id="")  # a rule on a block is found by its name as long as it stands
+    files.exclude(rule_id="").update(rule_id="")  # a rule on a block is found by its name as long as it stands
     # a block without its tape rule is archived no more; soon it is invalidated
     blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
-    blocks.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
+    ruled = blocks.exclude(tape_rule_id="", source_rule_id="")
+    ruled.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
 
 
 def _record_invalidated(effect: Effect, result: Result) -> None:
     """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
     dataset = _dataset(effect)
-    OutputFile.objects.filter(dataset=dataset).update(validity=Validity.INVALID)
+    OutputFile.objects.filter(dataset=dataset, validity=Validity.VALID).update(validity=Validity.INVALID)
     blocks_become(ProcessingBlock.objects.filter(dataset=dataset), BlockStatus.INVALIDATED)
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
     names_release(request_id=effect.request_id, names=[dataset.name])
@@ -112,28 +136,38 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
 
 @handles(EffectKind.DBS_INVALIDATE, _record_invalidated)
 def _dbs_invalidate(effect: Effect) -> Result:
-    """Make every registered file INVALID; the dataset too when nobody else writes into it and nothing valid of anybody's is left.
+    """Make every registered file INVALID that is not yet; the dataset too when nobody else writes into it and nothing valid of
+    anybody's is left.
 
     What DBS never heard of needs nothing.
     """
     dataset = _dataset(effect)
     dbs = factory.dbs()
-    turn, count = Turn(effect), int(effect.result.get("files", 0))
-    done = int(effect.result.get("up_to_block", -1))
-    for block in ProcessingBlock.objects.filter(dataset=dataset, block_index__gt=done).order_by("block_index"):
-        count += dbs.invalidate_files(sorted(file.lfn for file in dbs.block_files(block.dbs_block_name)))
-        turn.told(files=count, up_to_block=block.block_index)
+    blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
+    turn, before = Turn(effect), int(effect.result.get("before_block", 0))
+    of = int(effect.result.get("of", 0)) or OutputFile.objects.filter(dataset=dataset).count()
+    for block in blocks.filter(block_index__gt=int(effect.result.get("up_to_block", -1))):
+        known = dbs.block_files(block.dbs_block_name)
+        valid = sorted(file.lfn for file in known if file.is_valid)
+        done = before + len(known) - len(valid)
+        for portion in _portions(valid):
+            done += in_parallel(portion, dbs.invalidate_files)
+            OutputFile.objects.filter(lfn__in=portion, dataset=dataset).update(validity=Validity.INVALID)
+            turn.told(done=done, of=of)
+        before += len(known)
+        turn.told(done=before, of=of, before_block=before, up_to_block=block.block_index)
+    told: Result = {"done": before, "of": before}  # of files that DBS never had there is nothing to tell
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:
-        return {"files": count, "dataset": "kept", "kept_for": others}
+        return {**told, "dataset": "kept", "kept_for": others}
     left = dbs.valid_file(dataset.name)
     if left:
-        return {"files": count, "dataset": f"kept: {left} in it is valid"}
+        return {**told, "dataset": f"kept: {left} in it is valid"}
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:
-        return {"files": count, "dataset": "not in DBS"}
-    return {"files": count, "dataset": "INVALID"}
+        return {**told, "dataset": "not in DBS"}
+    return {**told, "dataset": "INVALID"}
 
 
 def _dataset(effect: Effect) -> OutputDataset:

@@ -23,6 +23,7 @@ class EffectKind(models.TextChoices):
     RUCIO_SOURCE_BLOCK = "rucio_source_block", "One source rule for a block at one RSE instead of its files'"
     RUCIO_DISK = "rucio_disk", "Rule on disk for the container"
     RUCIO_UNPROTECT = "rucio_unprotect", "Delete the source rules of a block"
+    FILES_INVALIDATE = "files_invalidate", "Take back single files of a block"
 
 
 class EffectState(models.TextChoices):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import input_files, system, verbs, views
+from requests_app.api import input_files, leftovers, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -16,8 +16,14 @@ urlpatterns = [
     ),
     path("requests/<name:request_name>/errors", views.RequestErrorsView.as_view(), name="request-errors"),
     path("requests/<name:request_name>/input-files", input_files.RequestInputFilesView.as_view(), name="request-input-files"),
+    path("requests/<name:request_name>/leftovers", leftovers.RequestLeftoversView.as_view(), name="request-leftovers"),
     path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", verbs.RequestInvalidationView.as_view(), name="request-invalidation"),
+    path(
+        "requests/<name:request_name>/invalidation/progress",
+        verbs.InvalidationProgressView.as_view(),
+        name="request-invalidation-progress",
+    ),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     *verbs.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),

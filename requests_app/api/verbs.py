@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 import requests_app.verbs  # noqa: F401  declares them
 from dags_app.services.stop import StopMode
+from outputs_app.invalidation import invalidation_progress
 from requests_app.api.serializers import RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed, requests_stored
@@ -152,3 +153,25 @@ class RequestInvalidationView(ApiView):
     def get(self, request: HttpRequest, request_name: str) -> Response:
         """As the rows have it now; for a failed request it is also written to a file."""
         return Response(manifest_of(get_object_or_404(Request, request_name=request_name)))
+
+
+class InvalidationProgressSerializer(serializers.Serializer):
+    """One step: rules of a dataset, files of a dataset in DBS, or single files of a block."""
+
+    step = serializers.CharField()
+    what = serializers.CharField(help_text="dataset or block")
+    state = serializers.CharField()
+    done = serializers.IntegerField()
+    of = serializers.IntegerField(help_text="rules or files; 0 before it has begun")
+    last_error = serializers.CharField()
+
+
+class InvalidationProgressView(ApiView):
+    """How far the invalidation of a request's outputs is."""
+
+    serializer_class = InvalidationProgressSerializer
+
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """Every step that was asked for; it costs the same for any number of files."""
+        row = get_object_or_404(Request, request_name=request_name)
+        return Response(self.get_serializer(invalidation_progress(row.pk), many=True).data)

@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 RUN_SECONDS = 60.0
 #: One that could not be packed, or whose packing was cut short, is tried again then. No packing takes as long.
 TRY_AGAIN = timedelta(days=1)
+#: A DAG of which a schedd may still have jobs.
+UNSETTLED = Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True) | Q(outcome__unproved=True)
 
 
 def dags_pack() -> int:
@@ -48,14 +50,13 @@ def packable(now: datetime) -> QuerySet[DAG]:
     if not days:
         return DAG.objects.none()
     others = DAG.objects.filter(workflow=OuterRef("workflow"))
-    unsettled = Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True) | Q(outcome__unproved=True)
     owed = Effect.objects.filter(
         request=OuterRef("workflow__request__pk"), state__in=OPEN_EFFECT, epoch=OuterRef("workflow__request__epoch")
     )
-    astray = DAG.objects.filter(pk__in=_seen_in_queues()).values("round_id")
+    astray = DAG.objects.filter(pk__in=seen_in_queues()).values("round_id")
     rows = DAG.objects.filter(
         Q(pack_tried_at__isnull=True) | Q(pack_tried_at__lt=now - TRY_AGAIN),
-        ~Exists(others.filter(Q(status__in=LIVE_DAG) | unsettled)),
+        ~Exists(others.filter(Q(status__in=LIVE_DAG) | UNSETTLED)),
         ~Exists(owed),
         packed_at__isnull=True,
         directory_id=F("pk"),
@@ -65,7 +66,7 @@ def packable(now: datetime) -> QuerySet[DAG]:
     return rows.exclude(round_id__in=astray).order_by(F("pack_tried_at").asc(nulls_first=True))
 
 
-def _seen_in_queues() -> list[str]:
+def seen_in_queues() -> list[str]:
     """Ids of DAGs that have ended and of which a schedd still has jobs."""
     seen = [each for orphans in Schedd.objects.values_list("orphans", flat=True) for each in orphans]
     return [each["dag_id"] for each in seen if each["why"] == ENDED]

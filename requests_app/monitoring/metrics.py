@@ -1,6 +1,6 @@
 """Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
 
-Labels are bounded: status, kind, state, schedd, circuit (service and place). No request, DAG or dataset is ever a label.
+Labels are bounded: status, kind, state, schedd, site, circuit (service and place). No request, DAG or dataset is ever a label.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from outputs_app.reconciliation.census import COUNTED
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
+from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from wms2 import clock
@@ -44,6 +45,7 @@ class RowsCollector(Collector):
         yield from _dags()
         yield from _effects()
         yield from _drift()
+        yield _leftovers()
         yield from _lifecycle()
         yield from _circuits()
 
@@ -138,6 +140,14 @@ def _drift() -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)
     )
+
+
+def _leftovers() -> Metric:
+    found = GaugeMetricFamily("wms2_leftovers", "Work units whose files are still to be removed", labels=["site", "state"])
+    for site, waiting, failing in leftovers_open():
+        found.add_metric([site, "waiting"], waiting - failing)
+        found.add_metric([site, "failing"], failing)
+    return found
 
 
 def _circuits() -> Iterator[Metric]:

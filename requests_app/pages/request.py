@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q
+from django.db.models.fields.json import KT
 
 from dags_app import live
 from dags_app.counts import UnitTable
@@ -21,6 +22,7 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
+from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
 from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
@@ -118,6 +120,7 @@ class Work:
     dags: tuple[DAG, ...]
     errors: ErrorsOnPage | None
     input: TroubledInput | None
+    leftovers: tuple[SiteLeftovers, ...]
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -209,6 +212,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         dags=dags,
         errors=errors_on_page(request, workflow),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
+        leftovers=leftovers_by_site(request),
     )
 
 
@@ -299,6 +303,7 @@ def _open_effects(request: Request) -> Any:
     return (
         Effect.objects.filter(request=request, state__in=(*OPEN_EFFECT, EffectState.DISCARDED))
         .select_related("block")
+        .annotate(part_done=KT("result__done"), part_of=KT("result__of"))
         .defer("payload", "result", "block__failure_context")
         .alias(stuck=Q(state__in=STUCK), over=Q(state=EffectState.DISCARDED))
         .order_by("over", "-stuck", "next_attempt_at", "id")

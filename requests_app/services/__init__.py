@@ -3,7 +3,7 @@
 from dags_app.services.stop import StopMode
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
-from requests_app.services.invalidation import request_invalidate
+from requests_app.services.invalidation import request_invalidate, request_invalidate_files
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.stopping import request_fail, request_stop
@@ -32,6 +32,7 @@ __all__ = [
     "request_hold",
     "request_import",
     "request_invalidate",
+    "request_invalidate_files",
     "request_note",
     "request_pin",
     "request_release",

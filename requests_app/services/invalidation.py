@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -9,15 +10,16 @@ import structlog
 from django.db.models import F
 
 from outputs_app import invalidation
-from outputs_app.models import DatasetState, EffectKind
+from outputs_app.models import DatasetState, EffectKind, OutputDataset
 from requests_app.lease import ACTOR
-from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
+from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
 from requests_app.services.acting import acting, applies
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import InvalidTransition
+from wms2.errors import FieldRefused, InvalidTransition
 from wms2.locks import Fenced
+from wms2.words import counted
 
 S = RequestStatus
 log = structlog.get_logger(__name__)
@@ -52,6 +54,55 @@ def invalidation_refused(request: Request) -> str:
     if request.status in _ENDED or _replaced(request):
         return ""
     return f"It is {request.get_status_display()} and nothing has replaced its outputs."
+
+
+def request_invalidate_files(
+    *,
+    request: Request,
+    actor: str,
+    reason: str,
+    files: Sequence[str] = (),
+    blocks: Sequence[str] = (),
+    accept_children: bool = False,
+) -> int:
+    """Take single files, or whole blocks, of a request at its end back; returns how many files that are valid until now.
+
+    Raises:
+        InvalidTransition: it is not at an end, its outputs are taken back as a whole, or something has been made of the files
+            and that is not accepted.
+        FieldRefused: a name is none of its outputs, or of a block that is not registered as a whole.
+    """
+    with acting(request, actor, "request_invalidate_files", reason, files=list(files), blocks=list(blocks)):
+        applies(request, files_refused)
+        if not files and not blocks:
+            raise FieldRefused("files", "name at least one file or block")
+        workflow = _workflow(request)
+        parts = invalidation.parts_of(workflow_id=workflow.pk, lfns=files, blocks=blocks)
+        children = [*invalidation.children_of(workflow_id=workflow.pk, parts=parts), *_read_by_others(parts)]
+        if children and not accept_children:
+            raise FieldRefused(
+                "accept_children",
+                f"{counted(len(children), 'file or request', 'files or requests')} rest on these, e.g. {children[0]}",
+            )
+        return invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch)
+
+
+def files_refused(request: Request) -> str:
+    """Why no single file or block of it may be taken back; empty if that depends on which."""
+    if not Workflow.objects.filter(request=request).exists():
+        return "It has no outputs."
+    if request.status not in (*TERMINAL, S.COMPLETED):
+        return f"It is {request.get_status_display()}: what it still does may need them; hold and fail it, or wait for its end."
+    if invalidation.invalidation_asked(request_id=request.pk, request_epoch=request.epoch):
+        return "All its outputs are being taken back."
+    return ""
+
+
+def _read_by_others(parts: invalidation.Parts) -> list[str]:
+    """Requests that read one of the files as input."""
+    names = set(OutputDataset.objects.filter(pk__in={file.dataset_id for file in parts.files}).values_list("name", flat=True))
+    rows = InputFile.objects.filter(workflow__input_dataset__in=names, lfn__in=[file.lfn for file in parts.files])
+    return sorted({str(name) for name in rows.values_list("workflow__request__request_name", flat=True)})
 
 
 def previous_superseded(request: Request) -> None:

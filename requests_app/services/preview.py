@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
+from outputs_app.invalidation import outputs_counted
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
-from requests_app.services.invalidation import invalidation_refused, manifest_of
+from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
 from wms2.errors import InvalidTransition
@@ -126,10 +127,25 @@ def invalidate(request: Request) -> list[str]:
     """Take outputs back."""
     if invalidation_refused(request):
         return []
-    totals = manifest_of(request)["totals"]
+    totals = outputs_counted(request.workflow.pk)
     return [
         f"{counted(totals['rules'], 'rule')} of {counted(totals['blocks'], 'block')} in {counted(totals['datasets'], 'dataset')}"
         " are deleted, then the files and datasets become INVALID in DBS.",
+        "It cannot be taken back: Rucio may remove the files from an hour on.",
+    ]
+
+
+def invalidate_files(request: Request) -> list[str]:
+    """Take single files or blocks back."""
+    if files_refused(request):
+        return []
+    return [
+        "Of the files named below the rules that protect nothing else are deleted; then the files become INVALID in DBS.",
+        "Other files of their blocks stay, and so do the blocks' tape rules: that of a block that is named as a whole is unlocked"
+        " and deleted too.",
+        "It is refused while something that was made of them is valid, or another request reads them, unless that is accepted:"
+        " these stay as they are.",
+        "The account of the request's work is not changed by it: what the files held counts as done, and is not made again.",
         "It cannot be taken back: Rucio may remove the files from an hour on.",
     ]
 

@@ -123,7 +123,7 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
     monkeypatch.setattr(taking_back, "_PORTION", 1)
     run()
     release.refresh_from_db()
-    assert (release.state, release.result, release.attempts) == ("done", {"rules": 2, "deleted": 2}, 1)
+    assert (release.state, release.result, release.attempts) == ("done", {"done": 2, "of": 2, "deleted": 2}, 1)
     rules = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name})
     assert all(rule["expires_at"] for rule in rules)
 

@@ -75,24 +75,34 @@ class HtcondorAdapter:
             ServiceUnavailable: unknown whether a job exists; look with ``find_dag`` before trying again.
             ServiceRejected: nothing was sent (missing file, unreadable DAG, a DAG that has finished).
         """
+        call = {"op": "submit", "dag_file": dag_file, "priority": int(priority)}
+        return self._submit("submit_dag", call, submit_dir, attributes, begun)
+
+    def submit_job(self, submit_dir: Path, text: str, attributes: Mapping[str, str | int], begun: float) -> int:
+        """Submit a single job that is no DAG's, once; returns its cluster. After ``ServiceUnavailable`` look with ``find_job``.
+
+        Args:
+            text: a submit description without ``queue``; its paths are below ``submit_dir``.
+
+        ``attributes``, ``begun`` and errors as ``submit_dag``; the job carries its own id as ``WMS2_DagID``.
+        """
+        return self._submit("submit_job", {"op": "submit_job", "text": text}, submit_dir, attributes, begun)
+
+    def _submit(
+        self, operation: str, call: Mapping[str, Any], submit_dir: Path, attributes: Mapping[str, str | int], begun: float | None
+    ) -> int:
         if attributes.get(ads.INSTANCE) != self._instance or not attributes.get(ads.DAG_ID):
             detail = (
                 f"attributes must hold {ads.INSTANCE}={self._instance} and {ads.DAG_ID}, or the job could never be found again"
             )
-            raise ServiceRejected(SERVICE, "submit_dag", detail)
-        call = {
-            "op": "submit",
-            "submit_dir": str(submit_dir.absolute()),
-            "dag_file": dag_file,
-            "attributes": ads.stamp_literals(attributes),
-            "priority": int(priority),
-        }
+            raise ServiceRejected(SERVICE, operation, detail)
+        whole = {**call, "submit_dir": str(submit_dir.absolute()), "attributes": ads.stamp_literals(attributes)}
         limit = self._submit_timeout_seconds
 
         def submitted() -> list[Any]:
-            return ask_apart(self._place, [call], operation="submit_dag", limit_seconds=limit, begun=begun)
+            return ask_apart(self._place, [whole], operation=operation, limit_seconds=limit, begun=begun)
 
-        (cluster,) = self._caller.call("submit_dag", submitted, 1)
+        (cluster,) = self._caller.call(operation, submitted, 1)
         return int(cluster)
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
@@ -104,14 +114,20 @@ class HtcondorAdapter:
         Raises:
             ServiceUnavailable: one of them did not answer; nothing may be concluded.
         """
-        constraint = ads.of_dag(dag_id, self._instance)
+        return self._find(ads.of_dag(dag_id, self._instance), since, "find_dag")
+
+    def find_job(self, job_id: str, since: datetime) -> FoundDag | None:
+        """A job that is no DAG's, by the id that it carries; the rest as ``find_dag``."""
+        return self._find(ads.node_jobs(job_id, self._instance), since, "find_job")
+
+    def _find(self, constraint: str, since: datetime | None, operation: str) -> FoundDag | None:
         # Queue first: a job that leaves it between the two is then in the history.
         queue, history = self._ask(
             [
                 {"op": "query", "constraint": constraint, "projection": ads.DAGMAN_PROJECTION},
                 self._in_history(constraint, _MAX_SUBMISSIONS, since),
             ],
-            "find_dag",
+            operation,
         )
         live = sorted(ads.dagman_ads(queue, self._instance), key=lambda ad: (ad.fence or 0, ad.cluster))
         if live:
@@ -185,6 +201,10 @@ class HtcondorAdapter:
         Returns 1, or 0 when no such job of ours is in the queue. Repeatable. With ``dag_id`` only if the job runs that DAG.
         """
         return self._act(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
+
+    def remove_job(self, cluster: int, job_id: str, reason: str) -> int:
+        """Remove a job that is no DAG's; returns 1, or 0 when it is not in the queue. Repeatable."""
+        return self._act(ads.node_jobs(job_id, self._instance), "Remove", cluster, reason, "remove_job")
 
     def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
         """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs.

@@ -24,7 +24,7 @@ from typing import Any
 import classad2
 import htcondor2
 
-from wms2.adapters.htcondor_submit import Refused, submit_dag
+from wms2.adapters.htcondor_submit import Refused, submit_dag, submit_job
 
 Call = Mapping[str, Any]
 
@@ -93,6 +93,10 @@ class Client:
         """Submit a DAG; its cluster."""
         # Locate first: nothing is written into the directory when there is no schedd to take it.
         return submit_dag(self._schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"])
+
+    def submit_job(self, call: Call) -> int:
+        """Submit a single job; its cluster."""
+        return submit_job(self._schedd(), call["submit_dir"], call["text"], call["attributes"])
 
 
 def plain(ad: Mapping[str, Any]) -> dict[str, Any]:

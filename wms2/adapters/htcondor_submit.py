@@ -1,4 +1,4 @@
-"""Giving a DAG to a schedd, inside the child process (``htcondor_child``): working directory, options, stamps. Never ``force``.
+"""Giving a DAG, or one job, to a schedd, inside the child process (``htcondor_child``): directory, stamps. Never ``force``.
 
 ``Submit.from_dag`` works only in the DAG's directory and needs ``BIN`` of the client's configuration to hold ``condor_dagman``.
 """
@@ -47,6 +47,20 @@ def submit_dag(schedd: Any, submit_dir: str, dag_file: str, attributes: Mapping[
         description = htcondor2.Submit.from_dag(dag_file, options)
     except (htcondor2.HTCondorException, OSError) as error:
         raise Refused(f"{path / dag_file} cannot be submitted: {error}") from error
+    return _submit(schedd, description, attributes)
+
+
+def submit_job(schedd: Any, submit_dir: str, text: str, attributes: Mapping[str, str]) -> int:
+    """Submit one job with ``submit_dir`` as its directory; arguments and errors as ``submit_dag``."""
+    try:
+        os.chdir(submit_dir)
+        description = htcondor2.Submit(text)
+    except (htcondor2.HTCondorException, OSError, ValueError) as error:
+        raise Refused(f"a job of {submit_dir} cannot be submitted: {error}") from error
+    return _submit(schedd, description, attributes)
+
+
+def _submit(schedd: Any, description: Any, attributes: Mapping[str, str]) -> int:
     for name, literal in attributes.items():
         description[f"My.{name}"] = literal
     return int(schedd.submit(description).cluster())

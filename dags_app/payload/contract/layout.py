@@ -21,6 +21,7 @@ POST_SCHEMA = "wms2.post/1"
 FAILURE_SCHEMA = "wms2.failure/1"
 RULES_SCHEMA = "wms2.rules/1"
 STEP_PROFILE_SCHEMA = "wms2.step_profile/1"
+SITE_TASK_SCHEMA, SITE_RESULT_SCHEMA = "wms2.site_task/1", "wms2.site_result/1"
 
 # Rendered by the planner, never changed after; SHA256SUMS has their sums.
 OUTER_DAG = "workflow.dag"
@@ -69,6 +70,9 @@ SCRIPTS_LOG = "scripts.log"
 ORPHANS_FILE = "orphans.jsonl"
 FAILURES_FILE = "failures.jsonl"
 SUCCEEDED_FILE = "succeeded.fence"
+
+# Of a job at a site that is no node of a DAG, in a directory of its own.
+SITE_TASK_FILE, SITE_RESULT_FILE, SITE_STDERR = "task.json", "result.json", "site.err"
 
 #: Roles of a unit's jobs. There is one node of each but the second, called like it.
 LANDING, PROCESSING, MERGE, CLEANUP = "landing", "processing", "merge", "cleanup"

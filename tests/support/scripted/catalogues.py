@@ -143,7 +143,10 @@ class ScriptedDbs:
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         def act() -> list[DbsFileInfo]:
             block = self.registered.get(block_name, _Block(""))
-            return [DbsFileInfo(f.lfn, block_name, f.size_bytes, True, f.events, f.adler32) for f in block.files.values()]
+            return [
+                DbsFileInfo(f.lfn, block_name, f.size_bytes, f.lfn not in self.invalid, f.events, f.adler32)
+                for f in block.files.values()
+            ]
 
         return self.script.call("block_files", act, block_name)
 

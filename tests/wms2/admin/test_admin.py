@@ -20,6 +20,9 @@ from dags_app.models import (
     FailedInputFile,
     FailureGroup,
     FailureLog,
+    Leftover,
+    SiteJob,
+    SiteJobPurpose,
     SizingDecision,
     StepMeasurement,
     UnreadableInput,
@@ -123,6 +126,8 @@ def some(built: Scene) -> Scene:
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
     PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
+    job = SiteJob.objects.create(site="T1_US_FNAL", purpose=SiteJobPurpose.REMOVE, schedd=Schedd.objects.first())
+    Leftover.objects.create(unit=unit, site=job.site, job=job, next_try_at=job.created_at)
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")

@@ -1,0 +1,100 @@
+"""The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
+
+The one purpose there is: removing files that nobody needs any more (ADR 0079). Owns what may never be removed, whatever the task
+says: anything that WMS2 did not name itself below the directories of the requests concerned, and what is protected. What is
+protected was true when the task was written; after ``valid_until`` nothing is removed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..contract import codes, files
+from ..contract.codes import PayloadError
+from ..contract.convert import to_json
+from ..contract.layout import SITE_RESULT_FILE, utc_now
+from ..contract.site_tasks import Removal, RemovalTask, Removed, SiteResult, read_task
+from . import storage
+from .journal import Journals
+from .slot import read_slot
+from .storage import Volume
+
+#: What follows the directory of a request's files: the number of units that share one, and a name made of their workflow's.
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_FILE = re.compile(rf"/[0-9]{{5,}}/{_UUID}\.root")
+_JOURNALS = re.compile(rf"/[0-9]{{5,}}/{_UUID}\.(processing|merge)_journals")
+
+
+def run_site_job(directory: Path, node: str, attempt: int) -> int:
+    """Do the task in ``directory`` and write its result; 0, also when something could not be removed: the result says so."""
+    slot, begun = read_slot(), utc_now()
+    task = read_task(directory)
+    if slot.site != task.site:
+        raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
+    volumes = storage.site_volumes(slot.site)
+    ends_at = min(task.valid_until, time.time() + task.run_seconds)
+    done = []
+    for removal in task.removals:
+        if time.time() >= ends_at:
+            break
+        done.append(_remove_all(volumes, task, removal, ends_at))
+    result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, utc_now(), tuple(done))
+    files.write_json(directory / SITE_RESULT_FILE, to_json(result))
+    return 0
+
+
+def _remove_all(volumes: Sequence[Volume], task: RemovalTask, removal: Removal, ends_at: float) -> Removed:
+    """From every volume that the site's jobs may have written to."""
+    removed: list[str] = []
+    problems: list[str] = []
+    for volume in volumes:
+        gone: list[str] = []
+        _remove_from(volume, task, removal, gone, problems, ends_at)
+        removed += gone
+    return Removed(removal.key, tuple(dict.fromkeys(removed)), tuple(problems[: task.most_problems]), len(problems))
+
+
+def _remove_from(
+    volume: Volume, task: RemovalTask, removal: Removal, removed: list[str], problems: list[str], ends_at: float
+) -> None:
+    """Files first, then the journals that told of them: killed in between, another job finds what is left."""
+    _remove_files(volume, task, removal.lfns, removed, problems, ends_at)
+    for lfn in removal.journals:
+        if not _is_ours(lfn, task.bases, _JOURNALS):
+            problems.append(f"{lfn} is not named like journals of WMS2 here: not touched")
+            continue
+        before = len(problems)
+        try:
+            journals = Journals(volume, lfn)
+            found = journals.read()
+            _remove_files(volume, task, [each for names in found.values() for each in names], removed, problems, ends_at)
+            if len(problems) == before:
+                journals.remove(found)
+        except (OSError, PayloadError) as error:
+            problems.append(f"{lfn}: {error}")
+
+
+def _remove_files(
+    volume: Volume, task: RemovalTask, lfns: Iterable[str], removed: list[str], problems: list[str], ends_at: float
+) -> None:
+    for lfn in sorted(set(lfns) - set(removed)):
+        if lfn in task.protected:
+            continue
+        if not _is_ours(lfn, task.bases, _FILE):
+            problems.append(f"{lfn} is not named like a file of WMS2 here: not touched")
+        elif time.time() >= ends_at:
+            problems.append(f"{lfn}: no time was left")
+        else:
+            try:
+                if storage.remove(volume, lfn):
+                    removed.append(lfn)
+            except (OSError, PayloadError) as error:
+                problems.append(f"{lfn}: {error}")
+
+
+def _is_ours(lfn: str, bases: tuple[str, ...], named: re.Pattern[str]) -> bool:
+    """Whether the name is one that WMS2 gives, directly below one of the directories."""
+    return any(lfn.startswith(f"{base}/") and named.fullmatch(lfn[len(base) :]) for base in bases)

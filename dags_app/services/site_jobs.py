@@ -1,0 +1,184 @@
+"""Jobs at a site that are no nodes of a DAG: submitted at most once, found again after a crash, their results read (ADR 0079).
+
+The protocol is that of DAGs (ADR 0004), simpler because a row is submitted once or never: the intent is committed, the job is
+submitted, the outcome recorded. An open intent is settled by looking in queue and history; a schedd that does not answer
+changes nothing. Whoever has work of a purpose begins jobs, and calls ``site_jobs_tend`` now and then, from any process.
+Does not own what a job is to do, nor what becomes of its result: that is ``Work``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.db import transaction
+
+from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.payload.contract import layout
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.files import tail_text, write_json
+from dags_app.payload.contract.site_tasks import SiteResult, read_result
+from dags_app.planning.specs import AccountingSpec
+from dags_app.planning.submitfiles import site_job_submit
+from dags_app.sandbox import payload_bytes
+from sites_app.models import Schedd, ScheddState
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.htcondor_process import since_boot
+from wms2.adapters.types import HistoryAd
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.metrics import SITE_JOBS_TOTAL
+
+log = structlog.get_logger(__name__)
+S = SiteJobState
+_STDERR_LINES = 5
+#: From the end of a job's own time to that of its slot: it writes its result.
+_LAST_MINUTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What somebody has done by site jobs of one purpose.
+
+    Args:
+        task: what a job is to do as things are right before it is submitted; None: nothing any more.
+        settle: writes down what came of it, in the transaction that ends the job; without a result nothing is known.
+        wanted: whether anything may be done at a site now; jobs that are there already are removed if not.
+    """
+
+    task: Callable[[SiteJob], Any]
+    settle: Callable[[SiteJob, SiteResult | None], None]
+    wanted: Callable[[str], bool]
+
+
+def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob | None:
+    """A new job, to be submitted by ``site_jobs_tend``; None while no schedd takes any.
+
+    In the caller's transaction.
+
+    Raises:
+        django.db.IntegrityError: one of this purpose is at the site already.
+    """
+    schedd = Schedd.objects.filter(state=ScheddState.ENABLED, unreachable_since__isnull=True).order_by("pk").first()
+    if schedd is None:
+        return None
+    job = SiteJob(site=site, purpose=purpose, schedd=schedd, items=items)
+    job.directory = str(conf().submit_root / "site_jobs" / str(job.pk))
+    job.save(force_insert=True)
+    return job
+
+
+def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
+    """Submit what is prepared, look for what was submitted, take the results of what has ended."""
+    for job in SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB).select_related("schedd").order_by("created_at"):
+        try:
+            _tend(job, work)
+        except (ServiceUnavailable, OSError) as error:
+            log.warning("site job not looked after, next time again", site=job.site, job=str(job.pk), error=str(error))
+
+
+def _tend(job: SiteJob, work: Work) -> None:
+    condor = factory.htcondor(job.schedd.name, job.schedd.collector)
+    if job.intent_at is None:
+        _submit(condor, job, work)
+        return
+    found = condor.find_job(str(job.pk), job.created_at)
+    if found is None:
+        _missing(job, work)
+    elif found.history is not None:
+        _read(job, work, found.history)
+    else:
+        adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None}
+        SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(**adopted)
+        over = clock.now() > job.intent_at + timedelta(seconds=conf().site_job_timeout_seconds)
+        if over or not work.wanted(job.site):
+            why = "it has had its time" if over else "nothing is to be done at this site now"
+            condor.remove_job(found.cluster, str(job.pk), why)
+
+
+def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
+    if not work.wanted(job.site):
+        _end(job, work, S.FAILED, None, "not submitted: nothing is to be done at this site now")
+        return
+    task = work.task(job)
+    if task is None:
+        _end(job, work, S.DONE, None, "not submitted: nothing was left to do")
+        return
+    settings, place = conf(), Path(job.directory)
+    place.mkdir(parents=True, exist_ok=True)
+    payload = place / layout.PAYLOAD.rpartition("/")[2]
+    payload.write_bytes(payload_bytes())
+    payload.chmod(0o755)
+    write_json(place / layout.SITE_TASK_FILE, to_json(task))
+    text = site_job_submit(
+        job.site,
+        minutes=settings.site_job_run_seconds // 60 + _LAST_MINUTES,
+        held_seconds=settings.job_held_seconds,
+        accounting=AccountingSpec(
+            settings.accounting_group, settings.accounting_group_user, settings.environment == "production"
+        ),
+    )
+    begun = since_boot()  # before the intent: who is paused in between has no time left to submit
+    prepared = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at__isnull=True)
+    if prepared.update(intent_at=clock.now()) != 1:
+        return  # somebody else submits it
+    crash_point("site_job.claimed")
+    stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(job.pk), "WMS2_SiteJob": job.purpose}
+    try:
+        cluster = condor.submit_job(place, text, stamps, begun)
+    except ServiceRejected as error:
+        _end(job, work, S.FAILED, None, str(error))
+        return
+    crash_point("site_job.called")
+    SiteJob.objects.filter(pk=job.pk, state=S.PREPARED).update(state=S.SUBMITTED, cluster=str(cluster))
+    log.info("site job submitted", site=job.site, job=str(job.pk), purpose=job.purpose, cluster=cluster, items=job.items)
+
+
+def _missing(job: SiteJob, work: Work) -> None:
+    """Neither in the queue nor in the history. A submission may still turn up, and the history may be late, for a while."""
+    now, settings = clock.now(), conf()
+    if job.missing_since is None:
+        SiteJob.objects.filter(pk=job.pk).update(missing_since=now)
+        job.missing_since = now
+    arrives_by = (job.intent_at or now) + timedelta(seconds=settings.submit_timeout_seconds)
+    if now > max(arrives_by, job.missing_since) + timedelta(seconds=settings.submit_unknown_grace_seconds):
+        _end(job, work, S.FAILED, None, f"neither queue nor history of {job.schedd.name} know it")
+
+
+def _read(job: SiteJob, work: Work, history: HistoryAd) -> None:
+    """The job has left the queue: its result counts if it is this job's, however the job ended."""
+    place = Path(job.directory)
+    try:
+        result = read_result(place)
+        if result.job != str(job.pk):
+            raise PayloadError(0, f"the result is of job {result.job}")
+    except PayloadError as error:
+        told = tail_text(place / layout.SITE_STDERR, _STDERR_LINES) or history.remove_reason or error.message
+        _end(job, work, S.FAILED, None, f"it ended with {history.exit_code}: {told}")
+    else:
+        _end(job, work, S.DONE, result, "")
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _end(job: SiteJob, work: Work, state: SiteJobState, result: SiteResult | None, problem: str) -> None:
+    told = {} if result is None else {"host": result.host, "started_at": result.started_at, "ended_at": result.ended_at}
+    with transaction.atomic():
+        row = SiteJob.objects.select_for_update().get(pk=job.pk)
+        if row.state not in LIVE_SITE_JOB:
+            return
+        row.state, row.result, row.problem, row.ended_at = state, told, problem, clock.now()
+        row.save()
+        work.settle(row, result)
+    crash_point("site_job.recorded")
+    SITE_JOBS_TOTAL.labels(job.purpose, state.value).inc()
+    tell = log.error if state is S.FAILED else log.info
+    tell("site job ended", site=job.site, job=str(job.pk), purpose=job.purpose, state=state.value, problem=problem)

@@ -1,0 +1,207 @@
+"""The cleaner: files at sites that nobody needs any more are removed there by site jobs (ADR 0079; docs/design/model.md, Work).
+
+What they are: unmerged files and journals of rounds that have ended, and merged files that no accepted manifest names: of starts
+that were killed, failed, came late, left their site, or belonged to units that were given up. Every start journals what it will
+write beside its files, so a unit's journals at each site that it ever had tell of all of them; ``orphans.jsonl`` names more.
+Owns which rounds nothing can use any more, and what is protected. ``dags_app.services.site_jobs`` has the jobs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import structlog
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, LIVE_UNIT, Leftover, SiteJob, SiteJobPurpose, WorkUnit, WorkUnitState
+from dags_app.packs import files_of
+from dags_app.payload.contract import documents, names
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.documents import JobDocument, UnitDocument
+from dags_app.payload.contract.files import read_text
+from dags_app.payload.contract.layout import ELECTED_LOG, JOB_FILE, MERGE, ORPHANS_FILE, PROCESSING
+from dags_app.payload.contract.reading import json_lines
+from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResult
+from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from outputs_app.models import OutputFile
+from requests_app.lifecycle.packing import UNSETTLED, seen_in_queues
+from requests_app.models import CleanupPolicy, RequestStatus
+from wms2 import clock
+from wms2.conf import conf
+from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
+
+log = structlog.get_logger(__name__)
+#: Rounds are written down for so long, and so many at most; beat comes again.
+RUN_SECONDS, ROUNDS = 30.0, 200
+#: Units whose leftovers one job removes, and rows of one statement.
+PORTION = 500
+#: Told of one unit; the others are counted.
+MOST_PROBLEMS = 5
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(hours=1), timedelta(days=1)
+
+
+def leftovers_remove() -> None:
+    """One pass; any number of them may run at the same time, and be killed anywhere."""
+    if conf().cleaner_enabled:
+        until = time.monotonic() + RUN_SECONDS
+        for dag in rounds_unneeded(clock.now()).filter(leftovers_at__isnull=True).order_by("round_id")[:ROUNDS]:
+            _write_down(dag)
+            if time.monotonic() > until:
+                break
+        for site in sorted(_due().order_by().values_list("site", flat=True).distinct()):
+            _begin(site)
+    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
+
+
+def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
+    """The first DAG of each round of which nothing can use the unmerged files any more, for as long as the grace.
+
+    The round is closed, so none of its DAGs is rescued; none is live, may come back, or has jobs in a queue. Nothing of a
+    request that is HELD; of one that failed or was aborted later, unless its policy wants it cleaned up at once.
+    """
+    settings = conf()
+    others, units = DAG.objects.filter(round=OuterRef("round")), WorkUnit.objects.filter(round=OuterRef("round"))
+    astray = DAG.objects.filter(pk__in=seen_in_queues()).values("round_id")
+    rows = DAG.objects.filter(
+        ~Exists(others.filter(Q(status__in=LIVE_DAG) | UNSETTLED)),
+        ~Exists(units.filter(state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE)),
+        directory_id=F("pk"),
+        round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days),
+    )
+    too_early = Q(
+        workflow__request__status__in=(RequestStatus.FAILED, RequestStatus.ABORTED),
+        workflow__request__status_since__gte=now - timedelta(days=settings.cleaner_ended_grace_days),
+    ) & ~Q(workflow__request__cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
+    return rows.exclude(round_id__in=astray).exclude(workflow__request__status=RequestStatus.HELD).exclude(too_early)
+
+
+def _wanted(site: str) -> bool:
+    return conf().cleaner_enabled and site not in conf().cleaner_off_sites
+
+
+def _due() -> QuerySet[Leftover]:
+    """What waits for a job, at sites that are free for one."""
+    rows = Leftover.objects.filter(settled_at__isnull=True, job__isnull=True, next_try_at__lte=clock.now())
+    busy = SiteJob.objects.filter(purpose=SiteJobPurpose.REMOVE, state__in=LIVE_SITE_JOB)
+    return rows.exclude(site__in=conf().cleaner_off_sites).exclude(site__in=busy.values("site"))
+
+
+# --- writing down
+
+
+def _write_down(dag: DAG) -> None:
+    """What each unit of a round may have left at each site that it was ever pinned to, once."""
+    units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index"))
+    wanted = [f"{unit.name}/{name}" for unit in units for name in (ELECTED_LOG, ORPHANS_FILE)]
+    rows: list[Leftover] = []
+    now = clock.now()
+    try:
+        with files_of(dag.submit_dir, JOB_FILE, *wanted) as place:
+            job = documents.read_job(place)
+            for unit in units:
+                elected = read_text(place / unit.name / ELECTED_LOG)
+                orphans = read_text(place / unit.name / ORPHANS_FILE)
+                rows += _leftovers(job, unit, elected, orphans, now)
+    except (OSError, PayloadError) as error:
+        # without its directory nobody knows how its files are named: told once, not tried for ever
+        log.error("leftovers of a round unknown, its files stay", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
+        rows = []
+    with transaction.atomic():
+        if DAG.objects.filter(pk=dag.pk, leftovers_at__isnull=True).update(leftovers_at=now):
+            Leftover.objects.bulk_create(rows, batch_size=PORTION, ignore_conflicts=True)
+            DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
+
+
+def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, now: datetime) -> list[Leftover]:
+    document = UnitDocument(unit.name, unit.index, ())
+    journals = [names.journals_lfn(job, document, role) for role in (PROCESSING, MERGE)]
+    bases = {base for each in job.outputs for base in (each.unmerged_lfn_base, each.merged_lfn_base)}
+    bases |= {each.unmerged_lfn_base for each in job.transients}
+    sites: dict[str, set[str]] = {line.split()[-1]: set() for line in elected.splitlines() if line.strip()}
+    if unit.site:
+        sites.setdefault(unit.site, set())
+    for orphan in json_lines(orphans):
+        files = sites.setdefault(str(orphan.get("site", "")), set())
+        if "lfn" in orphan:
+            files.add(str(orphan["lfn"]))
+    return [
+        Leftover(unit=unit, site=site, bases=sorted(bases), journals=journals, lfns=sorted(files), next_try_at=now)
+        for site, files in sites.items()
+        if site
+    ]
+
+
+# --- removing
+
+
+def _begin(site: str) -> None:
+    """A job for what is due longest, unless somebody else has just begun one there."""
+    try:
+        with transaction.atomic():
+            due = _due().filter(site=site).order_by("next_try_at", "id").select_for_update(skip_locked=True)
+            keys = list(due.values_list("pk", flat=True)[:PORTION])
+            job = site_job_begin(site=site, purpose=SiteJobPurpose.REMOVE, items=len(keys)) if keys else None
+            if job is not None:
+                Leftover.objects.filter(pk__in=keys).update(job=job)
+    except IntegrityError:
+        log.info("another cleaner has begun at this site", site=site)
+
+
+def _task(job: SiteJob) -> RemovalTask | None:
+    """What the job removes. Whether nothing can use it any more, and what is protected, is read again here: right before
+    it is submitted, and the job goes by it only as long as its time limit."""
+    now, settings = clock.now(), conf()
+    rows = Leftover.objects.filter(job=job)
+    wanted = Q(unit__round__in=rounds_unneeded(now).values("round_id"))
+    rows.exclude(wanted).update(job=None, next_try_at=now + FIRST_PAUSE)
+    found = list(rows.filter(wanted).order_by("id"))
+    if not found:
+        return None
+    named = Q(unit__in=[row.unit_id for row in found]) | Q(lfn__in=[lfn for row in found for lfn in row.lfns])
+    return RemovalTask(
+        job=str(job.pk),
+        site=job.site,
+        valid_until=(now + timedelta(seconds=settings.site_job_timeout_seconds)).timestamp(),
+        run_seconds=float(settings.site_job_run_seconds),
+        most_problems=MOST_PROBLEMS,
+        bases=tuple(sorted({base for row in found for base in row.bases})),
+        protected=frozenset(OutputFile.objects.filter(named).values_list("lfn", flat=True)),
+        removals=tuple(Removal(row.pk, tuple(row.journals), tuple(row.lfns)) for row in found),
+    )
+
+
+def _settle(job: SiteJob, result: SiteResult | None) -> None:
+    """What is gone is settled, what could not be removed is tried again; without a result all of it is."""
+    now = clock.now()
+    told = {each.key: each for each in result.removals} if result is not None else {}
+    rows = list(Leftover.objects.select_for_update().filter(job=job).order_by("id"))
+    for row in rows:
+        each = told.get(row.pk)
+        if each is not None:
+            row.removed = [*row.removed, *each.removed]
+            row.removed_files = len(row.removed)
+        if each is not None and not each.number_of_problems:
+            row.settled_at, row.problem = now, ""
+        elif each is not None or result is None:
+            row.problem = "; ".join(each.problems) if each is not None else job.problem
+            row.next_try_at = now + min(FIRST_PAUSE * 2 ** min(row.tries, 10), LONGEST_PAUSE)
+            row.tries += 1
+        if row.settled_at is None:
+            row.job = None
+    _save(rows)
+    removed = sum(len(each.removed) for each in told.values())
+    LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
+    job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(told)}
+    job.save(update_fields=["result"])
+
+
+def _save(rows: Iterable[Leftover]) -> None:
+    """A unit that had left nothing needs no evidence."""
+    nothing = [row.pk for row in rows if row.settled_at is not None and not row.removed_files and not row.tries]
+    Leftover.objects.filter(pk__in=nothing).delete()
+    kept = [row for row in rows if row.pk not in set(nothing)]
+    changed = ["removed", "removed_files", "problem", "tries", "next_try_at", "settled_at", "job"]
+    Leftover.objects.bulk_update(kept, changed, batch_size=PORTION)

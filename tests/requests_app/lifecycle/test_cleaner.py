@@ -1,0 +1,394 @@
+"""The cleaner removes what nobody needs any more, and nothing else, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID, uuid5
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from dags_app.models import DAG, DAGStatus, Leftover, SiteJob, SiteJobState, WorkUnit, WorkUnitState
+from dags_app.payload.contract import names
+from dags_app.payload.contract.documents import JobDocument, UnitDocument
+from dags_app.payload.contract.documents import read_job as read_document
+from dags_app.services import site_jobs
+from outputs_app.models import BlockWorkUnit, OutputDataset, OutputFile, ProcessingBlock
+from requests_app.lifecycle import cleaner
+from requests_app.lifecycle.cleaner import leftovers_remove
+from requests_app.models import CleanupPolicy, Request, RequestStatus
+from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step
+from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
+from tests.support.site_jobs import SiteSchedd, write_sites
+from wms2.conf import conf
+
+pytestmark = pytest.mark.django_db
+S, U = RequestStatus, WorkUnitState
+FNAL, CERN = SITES
+LONG_AGO = timezone.now() - timedelta(days=100)
+
+
+class Killed(BaseException):
+    """As kill -9 does, nothing after it runs."""
+
+
+class Place:
+    """A DAG's directory, its units' files at two sites, and the schedd."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.schedd = root, SiteSchedd(root)
+        write_sites(root)
+        self.directory = root / "dag"
+        self.directory.mkdir()
+        document = job_document([step(1, "GenSim", ["RAWSIM"])], [output("GenSim", "RAWSIM", "GEN-SIM")])
+        (self.directory / "job.json").write_text(json.dumps(document))
+        self.job: JobDocument = read_document(self.directory)
+        self.number = 0
+
+    def stored(self, lfn: str, site: str = FNAL) -> Path:
+        return Path(f"{self.root}/storage/{SITES[site]}{lfn}")
+
+    def file(self, base: str, site: str = FNAL) -> str:
+        """A new file in the storage, named as WMS2 does."""
+        self.number += 1
+        lfn = f"{base}/00000/{uuid5(UUID(WORKFLOW_ID), str(self.number))}.root"
+        self.stored(lfn, site).parent.mkdir(parents=True, exist_ok=True)
+        self.stored(lfn, site).write_text("events")
+        return lfn
+
+    def unmerged(self, site: str = FNAL) -> str:
+        return self.file(self.job.outputs[0].unmerged_lfn_base, site)
+
+    def merged(self, site: str = FNAL) -> str:
+        return self.file(self.job.outputs[0].merged_lfn_base, site)
+
+    def journal(self, unit: WorkUnit, role: str, lfns: list[str], site: str = FNAL) -> Path:
+        """What a start of a job of the unit has set out to write."""
+        directory = self.stored(names.journals_lfn(self.job, UnitDocument(unit.name, unit.index, ()), role), site)
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{role}.{len(list(directory.iterdir()))}.json"
+        path.write_text(json.dumps({"schema": "wms2.journal/1", "files": lfns}))
+        return path
+
+    def ran_at(self, unit: WorkUnit, *sites: str) -> None:
+        (self.directory / unit.name).mkdir(exist_ok=True)
+        (self.directory / unit.name / "elected.log").write_text("".join(f"2026-11-21T10:00:00Z {site}\n" for site in sites))
+
+    def there(self) -> set[str]:
+        return {path.name for path in (self.root / "storage").rglob("*") if path.is_file()}
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(tmp_path)
+    schedd_row()
+    monkeypatch.setattr(site_jobs.factory, "htcondor", place.schedd)
+    settings(monkeypatch, submit_root=tmp_path / "submit")
+    return place
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
+    changed = site_jobs.conf().model_copy(update=values)
+    for module in (cleaner, site_jobs):
+        monkeypatch.setattr(module, "conf", lambda: changed)
+
+
+@pytest.fixture(name="round_dag")
+def _round_dag(place: Place) -> DAG:
+    return ended_round(place)
+
+
+def ended_round(place: Place, status: RequestStatus = S.COMPLETED, **fields: object) -> DAG:
+    """A round that was closed long ago, with its only DAG."""
+    workflow = workflow_row(request_row(status, status_since=LONG_AGO, **fields))
+    round_ = round_row(workflow, closed_at=LONG_AGO)
+    return dag_row(workflow, DAGStatus.PARTIAL, round=round_, submit_dir=str(place.directory))
+
+
+def done(dag: DAG, index: int = 0, site: str = FNAL) -> WorkUnit:
+    return unit_row(dag, index, state=U.DONE, manifest_sha256="a", fence=1, site=site)
+
+
+def failed(dag: DAG, index: int = 0) -> WorkUnit:
+    return unit_row(dag, index, state=U.FAILED)
+
+
+def accepted(unit: WorkUnit, lfn: str) -> OutputFile:
+    """The file as the unit's manifest declared it."""
+    dataset = OutputDataset.objects.get(workflow=unit.workflow)
+    block, _ = ProcessingBlock.objects.get_or_create(
+        workflow=unit.workflow, dataset=dataset, block_index=0,
+        defaults={"dataset_name": dataset.name, "dbs_block_name": f"{dataset.name}#1"},
+    )  # fmt: skip
+    BlockWorkUnit.objects.get_or_create(block=block, unit=unit, dataset=dataset, done=True)
+    of = {"dataset": dataset, "block": block, "unit": unit, "rse": "R"}
+    return OutputFile.objects.create(lfn=lfn, size_bytes=1, adler32="ad", events=1, lumis={}, **of)
+
+
+def clean(times: int = 2) -> None:
+    for _ in range(times):
+        leftovers_remove()
+
+
+def test_what_lost_in_a_unit_that_is_done_goes_and_its_accepted_files_stay(place: Place, round_dag: DAG) -> None:
+    unit = done(round_dag)
+    kept, loser, late = place.merged(), place.merged(), place.unmerged()
+    accepted(unit, kept)
+    place.journal(unit, "merge", [kept, loser])
+    place.journal(unit, "processing", [late])
+    torn = place.journal(unit, "processing", []).with_name(".proc.1.json.99.tmp")
+    torn.write_text('{"sch')
+    part = place.stored(late).with_name(f".{Path(late).name}.run.part")
+    part.write_text("ev")
+    clean()
+    assert place.there() == {Path(kept).name}
+    row = Leftover.objects.get()
+    assert (sorted(row.removed), row.settled_at is not None) == (sorted([loser, late]), True)
+    assert row.job is not None and row.job.state == SiteJobState.DONE
+    assert row.job.result["removed"] == 2
+
+
+def test_a_unit_that_left_nothing_needs_no_evidence(place: Place, round_dag: DAG) -> None:
+    done(round_dag)
+    clean()
+    assert not Leftover.objects.exists()
+    assert SiteJob.objects.get().state == SiteJobState.DONE
+
+
+def test_a_failed_unit_is_cleaned_at_every_site_that_it_was_pinned_to(place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL, CERN)
+    here, there, orphan = place.unmerged(), place.unmerged(CERN), place.unmerged()
+    place.journal(unit, "processing", [here])
+    place.journal(unit, "processing", [there], CERN)
+    lines = [{"site": FNAL, "journals": "x"}, {"site": FNAL, "node": "proc_000000", "lfn": orphan, "pfn": "x"}]
+    (place.directory / unit.name / "orphans.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"si')
+    clean()
+    assert place.there() == set()
+    assert {(row.site, row.removed_files) for row in Leftover.objects.all()} == {(FNAL, 2), (CERN, 1)}
+
+
+def live(dag: DAG) -> None:
+    dag_row(dag.workflow, DAGStatus.RUNNING, round=dag.round, directory_id=dag.directory_id)
+
+
+def lost(dag: DAG) -> None:
+    DAG.objects.filter(pk=dag.pk).update(lost_confirmed_at=LONG_AGO)
+
+
+def held(dag: DAG) -> None:
+    request = dag.workflow.request
+    Request.objects.filter(pk=request.pk).update(status=S.HELD, hold_code="operator", hold_reason="for a test")
+
+
+def open_again(dag: DAG) -> None:
+    type(dag.round).objects.update(closed_at=None)
+
+
+def just_closed(dag: DAG) -> None:
+    type(dag.round).objects.update(closed_at=timezone.now() - timedelta(days=conf().cleaner_grace_days - 0.5))
+
+
+def unaccounted(dag: DAG) -> None:
+    unit_row(dag, 5, state=U.DONE_UNACCOUNTED)
+
+
+def just_aborted(dag: DAG) -> None:
+    Request.objects.update(status=S.ABORTED, status_since=timezone.now() - timedelta(days=conf().cleaner_grace_days + 1))
+
+
+WANTED = [live, lost, held, open_again, just_closed, unaccounted, just_aborted]
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+def test_nothing_goes_that_somebody_may_still_need(wanted: Callable[[DAG], None], place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    before = place.there()
+    wanted(round_dag)
+    clean()
+    assert place.there() == before and not SiteJob.objects.exists()
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+def test_what_is_needed_again_when_the_job_is_about_to_be_submitted_stays(
+    wanted: Callable[[DAG], None], place: Place, round_dag: DAG
+) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    before = place.there()
+    place.schedd.silent = True
+    clean(1)
+    SiteJob.objects.update(intent_at=None)  # prepared, not yet sent
+    place.schedd.silent = False
+    wanted(round_dag)
+    clean()
+    assert place.there() == before and not place.schedd.submitted
+    assert Leftover.objects.get().settled_at is None
+
+
+def test_an_aborted_request_that_is_to_be_cleaned_up_at_once_waits_for_the_ordinary_grace_only(place: Place) -> None:
+    dag = ended_round(place, S.ABORTED, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
+    just_aborted(dag)
+    unit = failed(dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    clean()
+    assert place.there() == set()
+
+
+def test_only_what_wms2_named_itself_is_touched(place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    base = place.job.outputs[0].unmerged_lfn_base
+    strange = [
+        f"{base}/00000/user.root",
+        f"{base}/../../../other/00000/{uuid5(UUID(WORKFLOW_ID), 'x')}.root",
+        "/store/user/x.root",
+    ]
+    for lfn in strange:
+        place.stored(lfn).parent.mkdir(parents=True, exist_ok=True)
+        place.stored(lfn).write_text("precious")
+    ours = place.unmerged()
+    journal = place.journal(unit, "processing", [*strange, ours])
+    clean()
+    assert not place.stored(ours).exists() and journal.exists()
+    assert all(place.stored(lfn).read_text() == "precious" for lfn in strange)
+    row = Leftover.objects.get()
+    assert row.removed == [ours] and "not touched" in row.problem and row.settled_at is None
+
+
+def test_what_cannot_be_removed_is_told_and_tried_again_later(place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    stuck = place.unmerged()
+    place.stored(stuck).unlink()
+    place.stored(stuck).mkdir()  # no file: the storage refuses to unlink it
+    place.journal(unit, "processing", [stuck])
+    clean()
+    row = Leftover.objects.get()
+    assert stuck in row.problem and row.tries == 1 and row.next_try_at > timezone.now()
+    clean()
+    assert len(place.schedd.submitted) == 1, "not before its time"
+    place.stored(stuck).rmdir()
+    Leftover.objects.update(next_try_at=LONG_AGO)
+    clean()
+    assert Leftover.objects.get().settled_at is not None
+
+
+def test_a_site_without_storage_is_told_with_the_job_and_its_units(place: Place, round_dag: DAG) -> None:
+    failed(round_dag)
+    place.ran_at(WorkUnit.objects.get(), FNAL)
+    (place.root / "siteconf" / FNAL / "storage.json").unlink()
+    clean()
+    job, row = SiteJob.objects.get(), Leftover.objects.get()
+    assert job.state == SiteJobState.FAILED and "storage description" in job.problem
+    assert row.problem == job.problem and row.tries == 1 and row.job is None
+
+
+POINTS = ("site_job.claimed", "site_job.called", "site_job.recorded")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
+    point: str, place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+
+    def kill(name: str) -> None:
+        if name == point:
+            raise Killed(name)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(site_jobs, "crash_point", kill)
+        with pytest.raises(Killed):
+            clean(3)
+    clean(1)
+    if point == "site_job.claimed":  # nobody knows whether it was sent: for a while it is looked for
+        assert SiteJob.objects.get().state == SiteJobState.PREPARED and place.there()
+        long_ago = {"intent_at": LONG_AGO, "missing_since": LONG_AGO}
+        SiteJob.objects.update(**long_ago)
+        clean(1)
+        assert SiteJob.objects.get().state == SiteJobState.FAILED
+        Leftover.objects.update(next_try_at=LONG_AGO)
+    clean()
+    assert place.there() == set() and Leftover.objects.get().settled_at is not None
+    assert len(place.schedd.submitted) == 1
+
+
+def test_a_schedd_that_is_silent_proves_nothing(place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    place.schedd.waiting = True
+    clean(1)
+    place.schedd.silent = True
+    SiteJob.objects.update(intent_at=LONG_AGO, missing_since=LONG_AGO)
+    clean()
+    assert SiteJob.objects.get().state == SiteJobState.SUBMITTED
+
+
+def test_a_job_that_waits_too_long_is_removed_and_its_work_tried_again(place: Place, round_dag: DAG) -> None:
+    failed(round_dag)
+    place.ran_at(WorkUnit.objects.get(), FNAL)
+    place.schedd.waiting = True
+    clean()
+    assert not place.schedd.removed
+    SiteJob.objects.update(intent_at=LONG_AGO)
+    clean()
+    assert place.schedd.removed == place.schedd.submitted
+    assert SiteJob.objects.get().state == SiteJobState.FAILED and Leftover.objects.get().tries == 1
+
+
+def test_switched_off_nothing_begins_and_what_waits_is_removed(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL, CERN)
+    place.schedd.waiting = True
+    settings(monkeypatch, cleaner_off_sites=(CERN,))
+    clean()
+    assert [job.site for job in SiteJob.objects.all()] == [FNAL]
+    settings(monkeypatch, cleaner_enabled=False)
+    clean()
+    assert place.schedd.removed == place.schedd.submitted and len(place.schedd.submitted) == 1
+
+
+def test_a_task_that_is_read_too_late_removes_nothing(place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    before = place.there()
+    settings(monkeypatch, site_job_timeout_seconds=-1)
+    place.schedd.waiting = False
+    clean(1)
+    settings(monkeypatch)
+    clean(1)
+    assert place.there() == before
+    assert SiteJob.objects.get().result["not_reached"] == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_cleaners_at_the_same_time_submit_one_job_for_a_site(place: Place, round_dag: DAG) -> None:
+    for index in range(3):
+        place.ran_at(failed(round_dag, index), FNAL)
+
+    def other() -> None:
+        leftovers_remove()
+        connection.close()
+
+    threads = [threading.Thread(target=other) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(place.schedd.submitted) == 1 and SiteJob.objects.count() == 1
