@@ -16,6 +16,7 @@ from django.db.models import Case, Count, F, Q, Sum, When
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
+    REPORTS,
     BlockStatus,
     DatasetState,
     Effect,
@@ -82,6 +83,8 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
+    # what ReqMgr2 is still to be told stays true
+    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     wishes = []

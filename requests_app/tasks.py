@@ -14,6 +14,7 @@ from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
+from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST
 
@@ -44,6 +45,12 @@ def run_lifecycle_cycle() -> None:
 def pack_dags() -> None:
     """Pack directories of DAGs of requests that are long at an end, for about a minute."""
     dags_pack()
+
+
+@shared_task(name="requests_app.tasks.poll_reqmgr2", ignore_result=True)
+def poll_reqmgr2() -> None:
+    """Take what ReqMgr2 has for us, and follow what others do to ours there."""
+    reqmgr2_poll()
 
 
 @shared_task(name=EVALUATE_DUE, ignore_result=True)

@@ -20,6 +20,13 @@ class EffectKind(models.TextChoices):
     INVALIDATION_MANIFEST = "invalidation_manifest", "Write the list of what is to be invalidated"
     RUCIO_RELEASE = "rucio_release", "Delete the rules of a dataset"
     DBS_INVALIDATE = "dbs_invalidate", "Invalidate a dataset in DBS"
+    REQMGR2_STATUS = "reqmgr2_status", "Tell ReqMgr2 the status"
+    REQMGR2_TOTALS = "reqmgr2_totals", "Tell ReqMgr2 how much work a round has"
+    REQMGR2_CLONE = "reqmgr2_clone", "Clone the request in ReqMgr2"
+
+
+#: What is only told: nothing here waits for it, and it is told also after the outputs were taken back.
+REPORTS = (EffectKind.REQMGR2_STATUS, EffectKind.REQMGR2_TOTALS, EffectKind.REQMGR2_CLONE)
 
 
 class EffectState(models.TextChoices):

@@ -6,9 +6,11 @@ from requests_app.services.intake import Belonging, request_check, request_fetch
 from requests_app.services.invalidation import request_invalidate
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
+from requests_app.services.sites import request_set_sites
 from requests_app.services.stopping import request_fail, request_stop
 from requests_app.services.verbs import (
     request_abort,
+    request_complete,
     request_hold,
     request_note,
     request_pin,
@@ -24,6 +26,7 @@ __all__ = [
     "input_files_restore",
     "request_abort",
     "request_check",
+    "request_complete",
     "request_fail",
     "request_fetch",
     "request_hold",
@@ -35,6 +38,7 @@ __all__ = [
     "request_restart",
     "request_set_adaptive",
     "request_set_priority",
+    "request_set_sites",
     "request_set_steps",
     "request_stop",
     "request_submit",
