@@ -57,6 +57,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "aborted": ("aborted-completed",),
     "aborted-completed": ("aborted-archived",),
 }
+_GONE = frozenset({"aborted", "aborted-completed", "aborted-archived", "rejected", "rejected-archived"})
 _ENDED = frozenset({"completed", "closed-out", "announced"})
 
 
@@ -174,7 +175,7 @@ class ReqMgr2:
         present = str(self.request(name).get("RequestStatus"))
         steps = _steps(present, status, _OUR_STEPS if assignment is None else _ASSIGNING | _OUR_STEPS)
         if steps is None:
-            if present in _passed(status):
+            if present in _passed(status) or present in _GONE:
                 return present
             detail = f"{name} is {present}; no steps of the running system lead from there to {status}"
             raise ServiceRejected(SERVICE, "advance_status", detail)
@@ -232,7 +233,7 @@ class ReqMgr2:
         field, key = ("PrepID", "prep_id") if original.get("PrepID") else ("Campaign", "campaign")
         like = self._documents("clone", **{key: str(original.get(field)), "mask": ("RequestName", "Comments")})
         for known, document in like.items():
-            if document.get("Comments") in (mark, [mark]):
+            if mark in str(document.get("Comments")):
                 return known
         path, body = f"/request/clone/{quote(name, safe='')}", {"Comments": mark}
         answer = self._http.send_json("POST", path, operation="clone", body=body)

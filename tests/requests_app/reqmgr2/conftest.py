@@ -68,7 +68,7 @@ def world(outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     adapters_forget()
     made = World(
         tmp_path / "wms2", monkeypatch, REQMGR2_URL=f"{outside.simulators.url}/reqmgr2/data", TEAM=TEAM,
-        REQMGR2_FOLLOW="true", REQMGR2_REPORT="true",
+        REQMGR2_FOLLOW="true", REQMGR2_REPORT="true", EFFECT_MAX_RETRY_SECONDS="259200",
     )  # fmt: skip
     made.furnish()
     yield made
