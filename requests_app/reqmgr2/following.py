@@ -14,6 +14,7 @@ from django.db.models import Q
 
 from requests_app.models import TERMINAL, Lease, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.taking import ACTOR, team_take
+from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
 from requests_app.services.intake import fields_of
 from requests_app.services.verbs import abort_refused, complete_refused, hold_refused, priority_refused
@@ -24,8 +25,6 @@ from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
 
 S = RequestStatus
-#: The row that says when ReqMgr2 was last asked with success.
-POLL = "reqmgr2"
 _UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")
 _ENOUGH = ("force-complete", "completed", "closed-out", "announced", "normal-archived")
 _OVER = {*_UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on

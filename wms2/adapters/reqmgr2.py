@@ -25,7 +25,6 @@ _COUCH = TypeAdapter(wire.CouchRows)
 _NAMES = 40
 _FOLLOWED = ("RequestName", "RequestStatus", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
 _STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
-_NOT_PUT = _STATISTICS | {"RequestStatus"}
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -197,22 +196,6 @@ class ReqMgr2:
             if present not in _ENDED and wanted in _LATER.get(present, ()):
                 return self.set_status(name, wanted)
         return present
-
-    def put(self, name: str, changes: Mapping[str, object]) -> None:
-        """Change keys of a document, e.g. ``RequestPriority``; repeatable. A status goes through ``set_status``.
-
-        Raises:
-            ServiceRejected: refused, or dropped without a word because the request's status does not allow the change.
-        """
-        unfit = sorted(_NOT_PUT & changes.keys())
-        if unfit:
-            raise ValueError(f"{', '.join(unfit)}: a status goes through set_status, statistics through add_statistics")
-        self._put(name, changes, "put", tries=TRIES)
-        document = self.request(name)
-        dropped = [key for key, value in changes.items() if document.get(key) != value]
-        if dropped:
-            detail = f"{name} is {document.get('RequestStatus')}: {', '.join(dropped)} cannot be changed"
-            raise ServiceRejected(SERVICE, "put", detail)
 
     def add_statistics(self, name: str, statistics: Mapping[str, int]) -> None:
         """Add to ``total_jobs``, ``input_lumis``, ``input_events``, ``input_num_files``. Not repeatable: ReqMgr2 adds them up.
