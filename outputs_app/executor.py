@@ -23,7 +23,16 @@ from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.invalidation import TAKING_BACK, manifest_renew
-from outputs_app.models import AFTERWARDS, SETTLED_EFFECT, BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import (
+    AFTERWARDS,
+    REPORTS,
+    SETTLED_EFFECT,
+    BlockStatus,
+    Effect,
+    EffectKind,
+    EffectState,
+    ProcessingBlock,
+)
 from outputs_app.states import blocks_become
 from outputs_app.turns import TURN_SECONDS, TurnOver
 from wms2 import clock
@@ -172,7 +181,7 @@ def _record_success(effect: Effect, result: Result) -> None:
         if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.in_sql(), last_error=""):
             return
         HANDLERS[effect.kind].record(effect, result)
-        if effect.kind not in TAKING_BACK:
+        if effect.kind not in (*TAKING_BACK, *REPORTS):
             manifest_renew(request_id=effect.request_id)
         if not _block_goes_on(effect):
             wake([effect.request_id], "effect done")

@@ -20,6 +20,7 @@ from django.db.models.fields.json import KT
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
+    REPORTS,
     DatasetState,
     Effect,
     EffectKind,
@@ -83,6 +84,8 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
     asked.filter(state=EffectState.DISCARDED).update(state=EffectState.PENDING, done_at=None)  # now it is asked for again
+    # what ReqMgr2 is still to be told stays true
+    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     wishes = []

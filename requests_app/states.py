@@ -24,6 +24,7 @@ from requests_app.models import (
     Workflow,
     WorkflowStatus,
 )
+from requests_app.reqmgr2.reports import report_status
 from wms2 import clock
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics import TRANSITIONS_TOTAL
@@ -198,6 +199,7 @@ def transition(
         )
         if lease_epoch is None:
             wake([request.pk], "status")
+        report_status(request, to)
         if to in TERMINAL:
             names_release(request_id=request.pk)
     for name, value in values.items():
@@ -216,6 +218,7 @@ def record_creation(request: Request, *, actor: str, reason: str) -> None:
     """The first transition row, from nothing, and its lease; in the transaction that creates the request."""
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request)], ignore_conflicts=True)
     wake([request.pk], "created")
+    report_status(request, request.status)
     RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
     Event.objects.create(
         request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason}

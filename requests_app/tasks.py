@@ -15,6 +15,7 @@ from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
+from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST
 
@@ -51,6 +52,12 @@ def pack_dags() -> None:
 def remove_leftovers() -> None:
     """Have files removed that nobody needs any more, and look at the jobs that do it."""
     leftovers_remove()
+
+
+@shared_task(name="requests_app.tasks.poll_reqmgr2", ignore_result=True)
+def poll_reqmgr2() -> None:
+    """Take what ReqMgr2 has for us, and follow what others do to ours there."""
+    reqmgr2_poll()
 
 
 @shared_task(name=EVALUATE_DUE, ignore_result=True)

@@ -26,6 +26,7 @@ from requests_app.services.verbs import (
     MAX_PRIORITY,
     abort_refused,
     compare_refused,
+    complete_refused,
     hold_refused,
     priority_refused,
     submit_refused,
@@ -124,6 +125,22 @@ declare(
     Verb(
         "hold", "Hold", "Put a request aside; a running DAG is stopped first. Completed work stays.", services.request_hold,
         preview.hold, refused=hold_refused, path="hold",
+    ),
+    Verb(
+        "complete", "Complete early",
+        "Plan nothing more: the request completes with what is done, once that is registered. A running DAG is stopped first.",
+        services.request_complete, preview.complete, refused=complete_refused, path="complete", dangerous=True,
+    ),
+    Verb(
+        "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,
+        told_of_each(
+            lambda request: ["Further rounds are planned for these sites; a rescue leaves out those that are not among them."]
+        ),
+        (
+            Field("site_whitelist", Kind.TEXTS, "where it may run, separated by spaces", True, length=100, most_items=500),
+            Field("site_blacklist", Kind.TEXTS, "where it may not run", length=100, most_items=500),
+        ),
+        priority_refused, path="sites", single=True,
     ),
     Verb(
         "priority", "Change priority", "Give a request another priority.", services.request_set_priority,

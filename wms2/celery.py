@@ -17,6 +17,7 @@ app.autodiscover_tasks()
 
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
+_REQMGR2_SECONDS = float(os.environ.get("WMS2_REQMGR2_POLL_SECONDS") or 60)
 _TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
 #: Whoever asks for an effect calls for it at once; this is for those that are tried again.
 _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
@@ -33,6 +34,11 @@ app.conf.beat_schedule = {
     "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
     "leftovers": {"task": "requests_app.tasks.remove_leftovers", "schedule": 60.0, "options": {"expires": 60.0}},
+    "reqmgr2": {
+        "task": "requests_app.tasks.poll_reqmgr2",
+        "schedule": _REQMGR2_SECONDS,
+        "options": {"expires": _REQMGR2_SECONDS},
+    },
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }

@@ -38,6 +38,10 @@ class Conf(BaseModel):
 
     # --- services
     reqmgr2_url: str = Field(pattern=r"^https?://")
+    team: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,100}$", description="ours in ReqMgr2; documents of others are refused")
+    reqmgr2_follow: bool = Field(False, description="takes our team's staged requests, and follows what others do to ours")
+    reqmgr2_report: bool = Field(False, description="tells ReqMgr2 where requests stand that came from there")
+    reqmgr2_poll_seconds: float = Field(60.0, ge=0.5)
     configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")
     configcache_allowed_urls: tuple[str, ...] = Field((), description="empty: /couchdb of ReqMgr2's host")
     dbs_reader_url: str = Field(pattern=r"^https?://")
@@ -249,6 +253,13 @@ class Conf(BaseModel):
         """ConfigCaches that documents may name."""
         host = urlsplit(self.reqmgr2_url)
         return self.configcache_allowed_urls or (f"{host.scheme}://{host.netloc}/couchdb",)
+
+    @model_validator(mode="after")
+    def _somebodys_team(self) -> Self:
+        """Whoever follows ReqMgr2 takes requests away from everybody else there."""
+        if self.reqmgr2_follow and not self.team:
+            raise ValueError("WMS2_TEAM: name the team of ReqMgr2 to take requests of, or do not set WMS2_REQMGR2_FOLLOW")
+        return self
 
     @model_validator(mode="after")
     def _code_comes_encrypted(self) -> Self:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,28 @@ from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.service import BulkblocksMode, DbsService
 from deploy.simulators.httpd import BadRequestBody, Request, Response, json_response, text_response
 from deploy.simulators.reqmgr2.creation import Surroundings
+from deploy.simulators.reqmgr2.others import Habits
 from deploy.simulators.reqmgr2.service import ReqMgr2Service
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """Of WMCore's global work queue, in CouchDB: a document by a request's name."""
+
+    couch: CouchService
+
+    def add(self, name: str) -> None:
+        """As an agent does that takes it in."""
+        self.couch.add("workqueue_inbox", name, {"RequestName": name, "Status": "Negotiating"})
+
+    def __contains__(self, name: object) -> bool:
+        return self.couch.find("workqueue_inbox", str(name)) is not None
 
 
 class Application:
     """The services with their state in ``state_dir`` (one SQLite file each)."""
 
-    def __init__(self, state_dir: Path, bulkblocks_mode: BulkblocksMode = "concurrent") -> None:
+    def __init__(self, state_dir: Path, bulkblocks_mode: BulkblocksMode = "concurrent", habits: Habits | None = None) -> None:
         self.couch = CouchService(state_dir / "couchdb.sqlite")
         self.dbs = DbsService(state_dir / "dbs.sqlite", bulkblocks_mode)
         self.cric = CricService(state_dir / "cric.sqlite")
@@ -27,7 +43,7 @@ class Application:
             has_parents=self.dbs.has_parents,
             data_tiers=self.dbs.data_tiers,
         )
-        self.reqmgr2 = ReqMgr2Service(state_dir / "reqmgr2.sqlite", around)
+        self.reqmgr2 = ReqMgr2Service(state_dir / "reqmgr2.sqlite", around, Inbox(self.couch), habits or Habits())
 
     def handle(self, request: Request) -> Response:
         """Answer one request, whichever service it is for."""
@@ -36,6 +52,7 @@ class Application:
             case ["reqmgr2", "data", *rest]:
                 return self.reqmgr2.handle(request, rest)
             case ["couchdb", *rest]:
+                self.reqmgr2.move_on()
                 return self.couch.handle(request, rest)
             case ["dbs", "prod", "global", "DBSReader", api]:
                 return self.dbs.handle(request, "DBSReader", api)
@@ -51,6 +68,8 @@ class Application:
                 return _admin(request, self._seed)
             case ["admin", "dbs-lock"]:
                 return _admin(request, self._lock)
+            case ["admin", "reqmgr2"]:
+                return _admin(request, self._habits)
             case _:
                 return text_response(f"no simulated service at {request.path}\n", status=404)
 
@@ -73,6 +92,11 @@ class Application:
         locked = wish["locked"] is True
         self.dbs.storage.lock(locked=locked)
         return {"locked": locked}
+
+    def _habits(self, wish: Any) -> dict[str, Any]:
+        """POST /admin/reqmgr2: how others behave from now on (``reqmgr2.others.Habits``)."""
+        self.reqmgr2.habits = self.reqmgr2.habits.changed(wish)
+        return asdict(self.reqmgr2.habits)
 
     def close(self) -> None:
         """Close all databases."""

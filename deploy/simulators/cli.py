@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deploy.simulators import seed
 from deploy.simulators.client import Caller, CallFailed, submit
+from deploy.simulators.reqmgr2.others import Habits
 from deploy.simulators.server import serve
 
 
@@ -35,7 +36,11 @@ def _parser() -> argparse.ArgumentParser:
         default="concurrent",
         help="what DBS does with a block it has already: refuse (as production) or add files",
     )
-    serving.set_defaults(run=lambda o: serve(o.state, o.host, o.port, o.log, o.dbs_bulkblocks))
+    serving.add_argument("--agents-seconds", type=float, help="agents of WMCore take requests that are staged for so long")
+    serving.add_argument("--settle-seconds", type=float, help="aborted and forced requests move on after this by themselves")
+    serving.set_defaults(
+        run=lambda o: serve(o.state, o.host, o.port, o.log, o.dbs_bulkblocks, Habits(o.agents_seconds, o.settle_seconds))
+    )
     seeding = commands.add_parser("seed", help="put documents, datasets and rows into the services; may be repeated")
     seeding.add_argument("--url", required=True)
     seeding.add_argument("--file", type=Path, required=True)

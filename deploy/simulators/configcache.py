@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS attachments (
   db TEXT NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, content_type TEXT NOT NULL, revpos INTEGER NOT NULL,
   content BLOB NOT NULL,
   PRIMARY KEY (db, id, name));
-INSERT OR IGNORE INTO databases VALUES ('reqmgr_config_cache');
+INSERT OR IGNORE INTO databases VALUES ('reqmgr_config_cache'), ('workqueue_inbox');
 """
 DEFAULT_DATABASE = "reqmgr_config_cache"
 
@@ -107,6 +107,11 @@ class CouchService:
             row: dict[str, Any] = {"id": key, "key": key, "value": {"rev": document["_rev"]}}
             rows.append({**row, "doc": document} if query.get("include_docs") == "true" else row)
         return json_response({"total_rows": len(rows), "offset": 0, "rows": rows})
+
+    def add(self, db: str, identifier: str, body: dict[str, Any]) -> None:
+        """Store a document, unless it is there."""
+        if self.find(db, identifier) is None:
+            self._write(db, identifier, None, body=json.dumps(body), deleted=False)
 
     def find(self, db: str, identifier: str) -> dict[str, Any] | None:
         """The document with ``_id``, ``_rev`` and attachment stubs, or None (also when deleted)."""

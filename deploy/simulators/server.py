@@ -10,16 +10,17 @@ from types import FrameType
 from deploy.simulators.app import Application
 from deploy.simulators.dbs.service import BulkblocksMode
 from deploy.simulators.httpd import SimulatorServer
+from deploy.simulators.reqmgr2.others import Habits
 
 STOP_WAIT_SECONDS = 10.0
 
 
-def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkblocks_mode: BulkblocksMode) -> int:
+def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkblocks_mode: BulkblocksMode, habits: Habits) -> int:
     """Serve until SIGTERM or SIGINT; port 0 takes a free one. Prints the URL once it listens. Returns the exit code."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         log = stack.enter_context(log_path.open("a")) if log_path is not None else None
-        application = Application(state_dir, bulkblocks_mode)
+        application = Application(state_dir, bulkblocks_mode, habits)
         stack.callback(application.close)
         server = SimulatorServer((host, port), application.handle, log)
         stack.callback(server.server_close)

@@ -2,7 +2,7 @@
 
 from outputs_app.models.block import BlockStatus, BlockWorkUnit, DatasetState, OutputDataset, ProcessingBlock
 from outputs_app.models.drift import STANDING_DRIFT, Comparison, Drift, DriftKind, DriftState
-from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, SETTLED_EFFECT, Effect, EffectKind, EffectState
+from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, REPORTS, SETTLED_EFFECT, Effect, EffectKind, EffectState
 from outputs_app.models.output_file import OutputFile, Validity
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
 from outputs_app.models.placement import Placement
@@ -10,6 +10,7 @@ from outputs_app.models.placement import Placement
 __all__ = [
     "AFTERWARDS",
     "OPEN_EFFECT",
+    "REPORTS",
     "SETTLED_EFFECT",
     "STANDING_DRIFT",
     "BlockStatus",

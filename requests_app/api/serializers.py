@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from dags_app.api.serializers import JobSuccessSerializer
 from dags_app.models import SizingDecision
-from requests_app.models import Request, RequestTransition, Workflow
+from requests_app.models import ReqMgr2Request, Request, RequestTransition, Workflow
 from requests_app.selectors.requests import RequestPicture
 from requests_app.selectors.rounds import SPREADS
 from wms2.api.shown import shown
@@ -81,6 +82,14 @@ class DagBriefSerializer(serializers.Serializer):
     nodes_held = serializers.IntegerField()
     observed_at = serializers.DateTimeField(source="seen_at", allow_null=True)
     submitted_at = serializers.DateTimeField(allow_null=True)
+
+
+class ReqMgr2Serializer(serializers.ModelSerializer):
+    """A request as ReqMgr2 had it when it was last compared."""
+
+    class Meta:
+        model = ReqMgr2Request
+        fields: tuple[str, ...] = ("name", "status", "compared_at", "elements", "problem")
 
 
 class WorkflowSerializer(serializers.ModelSerializer):
@@ -203,8 +212,15 @@ class RequestSerializer(serializers.Serializer):
     job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")
     ledger = AccountSerializer(source="account", allow_null=True)
     effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
+    reqmgr2 = serializers.SerializerMethodField()
     status_transitions = TransitionSerializer(source="transitions", many=True)
     request_data = serializers.DictField(source="request.request_data", help_text="the ReqMgr2 document as it came")
+
+    @extend_schema_field(ReqMgr2Serializer(allow_null=True))
+    def get_reqmgr2(self, picture: RequestPicture) -> Any:
+        """Null for one that does not come from ReqMgr2."""
+        seen = getattr(picture.request, "reqmgr2", None)
+        return None if seen is None else ReqMgr2Serializer(seen).data
 
     def get_fields(self) -> dict[str, serializers.Field]:
         """The row's own columns first."""

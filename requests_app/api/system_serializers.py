@@ -7,6 +7,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from requests_app.api.serializers import ReqMgr2Serializer
+
 
 class NextInQueueSerializer(serializers.Serializer):
     """Who starts when the next slot is free."""
@@ -149,6 +151,16 @@ class LifecycleSerializer(LifecycleBriefSerializer):
         return ScheddSerializer(self.context["schedds"], many=True).data
 
 
+class ReqMgr2StateSerializer(serializers.Serializer):
+    """How it stands with ReqMgr2."""
+
+    follows = serializers.BooleanField(help_text="staged requests of our team are taken, and followed")
+    reports = serializers.BooleanField()
+    polled_at = serializers.DateTimeField(allow_null=True, help_text="the last poll that succeeded")
+    error = serializers.CharField(allow_blank=True, help_text="of the last poll")
+    problems = ReqMgr2Serializer(many=True, help_text="requests that cannot be taken or followed")
+
+
 class SummarySerializer(serializers.Serializer):
     """The whole installation at a glance."""
 
@@ -164,3 +176,4 @@ class SummarySerializer(serializers.Serializer):
     sites = serializers.DictField(child=serializers.IntegerField(), help_text="by status")
     admission = AdmissionCountsSerializer()
     lifecycle = LifecycleBriefSerializer()
+    reqmgr2 = ReqMgr2StateSerializer()

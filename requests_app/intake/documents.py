@@ -111,6 +111,15 @@ def with_priority(raw: dict[str, object], priority: int) -> dict[str, object]:
     return changed
 
 
+def with_sites(raw: dict[str, object], whitelist: list[str], blacklist: list[str]) -> dict[str, object]:
+    """A copy of ``raw`` (any accepted form) that may run at these sites."""
+    changed = copy.deepcopy(raw)
+    found = _unwrap(changed)
+    target = found.get(_ASSIGN)
+    (target if isinstance(target, dict) else found).update(SiteWhitelist=whitelist, SiteBlacklist=blacklist)
+    return changed
+
+
 def _unwrap(raw: object) -> dict[str, object]:
     if not isinstance(raw, dict):
         raise _refused("document", f"must be a JSON object with a ReqMgr2 request, not {shown(raw)}")

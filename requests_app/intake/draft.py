@@ -31,6 +31,7 @@ class Identity:
     requestor_dn: str
     group: str
     prep_id: str
+    team: str
 
 
 @dataclass(frozen=True, slots=True)

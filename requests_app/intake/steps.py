@@ -50,6 +50,7 @@ def read_identity(document: Part, request_type: str) -> Identity:
         requestor_dn=document.read("RequestorDN", text(500), ""),
         group=document.read("Group", text(100), ""),
         prep_id=document.read("PrepID", text(200), ""),
+        team=document.read("Team", text(100), ""),
     )
 
 

@@ -19,8 +19,8 @@ from dags_app.planning.specs import InputSpec
 from dags_app.selectors import dag_last
 from dags_app.services.failures import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, EffectState, ProcessingBlock
-from outputs_app.selectors import effect_stuck
+from outputs_app.models import OPEN_EFFECT, REPORTS, BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.selectors import STUCK
 from outputs_app.services import datasets_publish
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -74,7 +74,7 @@ def finish(evaluation: Evaluation) -> None:
             round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
     looked = look_for_input(evaluation)
     ledger = _ledger(evaluation, changed=round_ is not None or looked.new_files > 0)
-    if ledger.work_left:
+    if ledger.work_left and not request.complete_early:
         if request.status == S.PLANNING and not looked.new_files:
             if wait_for_locations(evaluation):
                 return
@@ -85,7 +85,7 @@ def finish(evaluation: Evaluation) -> None:
             evidence = _evidence(workflow) | step_evidence(request, step)
             evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", evidence, **step)
         return
-    if wait_for_input(evaluation, looked):
+    if not request.complete_early and wait_for_input(evaluation, looked):
         return
     if workflow.input_imported_at is not None and not ledger.work_done:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
@@ -133,8 +133,9 @@ def _refuse_forgotten_units(round_: Round) -> None:
 
 def _complete_when_registered(evaluation: Evaluation) -> None:
     request = evaluation.request
-    open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT)
-    stuck = effect_stuck(request.pk)  # alerted on already (``alerts.tell_stuck_effects``)
+    open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT).exclude(kind__in=REPORTS)
+    # alerted on already (``alerts.tell_stuck_effects``)
+    stuck = open_effects.filter(state__in=STUCK, epoch=request.epoch).order_by("id").first()
     if stuck is not None:
         evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
         return
@@ -147,7 +148,7 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
         many, one = counted(unfinished.count(), "block"), unfinished[0]
         evaluation.note(waiting_for=f"{many} to be archived, e.g. {one.dbs_block_name}: {one.status}")
         return
-    if hold_over_exclusions(evaluation):
+    if not request.complete_early and hold_over_exclusions(evaluation):
         return
     why, evidence = "all work done,", {**_evidence(request.workflow), "blocks": blocks.count()}
     discarded = Effect.objects.filter(request=request, state=EffectState.DISCARDED, epoch=request.epoch).count()
@@ -156,7 +157,7 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
         evidence["registrations_discarded"] = discarded
         why = f"all work done; {counted(lost, 'block')} and {counted(discarded, 'registration')} given up by operators, the rest"
     with evaluation.fenced():
-        if ledger_of(request.workflow, whole=False).work_left:
+        if ledger_of(request.workflow, whole=False).work_left and not request.complete_early:
             evaluation.note(waiting_for="input files that were let in again just now")
             evaluation.again_in(0)
             return
@@ -188,7 +189,7 @@ class Looked:
 def look_for_input(evaluation: Evaluation) -> Looked:
     """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
     workflow = evaluation.request.workflow
-    wanted = _open_input(workflow)
+    wanted = input_open(workflow)
     if wanted is None or clock.now() < _next_reading(workflow, wanted):
         return Looked()
     try:
@@ -204,7 +205,7 @@ def look_for_input(evaluation: Evaluation) -> Looked:
 def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
     """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
-    wanted = _open_input(workflow)
+    wanted = input_open(workflow)
     if wanted is None:
         return False
     if looked.problem is not None:
@@ -230,7 +231,8 @@ def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: Serv
         evaluation.again_next_cycle()
 
 
-def _open_input(workflow: Workflow) -> InputSpec | None:
+def input_open(workflow: Workflow) -> InputSpec | None:
+    """The input, while files may still come."""
     wanted = spec_of(workflow).input
     if wanted is None or not wanted.open_seconds or workflow.input_closed_at is not None:
         return None
@@ -274,10 +276,10 @@ def handle_partial(evaluation: Evaluation) -> None:
     }
     evidence["failures"] = summary
     few = evaluation.request.adaptive and total * threshold < 1  # each unit of such a round is above the threshold
-    if total and failed / total >= threshold and not (few and not rescues):
+    if total and failed / total >= threshold and not (few and not rescues) and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units failed, the threshold is {threshold:.0%}", summary)
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.THRESHOLD, why))
-    elif rescues >= most:
+    elif rescues >= most and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
     else:

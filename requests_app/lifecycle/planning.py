@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from dags_app.models import DAG
+from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
 from requests_app.admission import admit, schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.finish import finish
+from requests_app.lifecycle.finish import finish, input_open
 from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.lifecycle.pauses import pause, pause_fields
-from requests_app.models import HoldCode, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
+from requests_app.work.ledger import Ledger, ledger_of
 from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
 from wms2 import clock
@@ -68,6 +70,8 @@ def handle_planning(evaluation: Evaluation) -> None:
 
 def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) -> None:
     """The submission and the request's new status, in one transaction."""
+    told = dag.kind == DAGKind.FRESH and reported(evaluation.request)
+    ledger = ledger_of(evaluation.request.workflow) if told else None
     with evaluation.fenced():
         dag_record_submission(dag=dag, submitted=submitted)
         evaluation.transition(
@@ -75,10 +79,22 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
             f"DAGMan job {submitted.cluster} at {dag.schedd_name}" + (" adopted" if submitted.adopted else ""),
             {"dag": str(dag.pk), "cluster": submitted.cluster, "attempt": dag.attempt, "fence": dag.fence},
         )
+        if ledger is not None:
+            _report_round(evaluation.request, dag, ledger)
     crash_point("submit.recorded")
     if submitted.avoided is not None and submitted.avoided.stranded:
         many = counted(len(submitted.avoided.stranded), "work unit")
         alert(evaluation.request, "sites_unavailable", f"{many} without a site: {submitted.avoided}"[:4000])
+
+
+def _report_round(request: Request, dag: DAG, ledger: Ledger) -> None:
+    """What ReqMgr2 is told of a round, and that there is nothing more to plan, unless the input may still grow."""
+    first = dag.round.index == 0
+    totals = {"input_events": ledger.all_events, "input_lumis": ledger.all_lumis, "input_num_files": ledger.all_files}
+    jobs = {"total_jobs": dag.node_counts.get("Processing", dag.total_nodes)}
+    report_round(request, dag.round.index, jobs | {name: number if first else 0 for name, number in totals.items()})
+    if not ledger.work_left and not input_open(request.workflow):
+        report_all_planned(request)
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:

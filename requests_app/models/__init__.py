@@ -5,6 +5,7 @@ from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
+from requests_app.models.reqmgr2 import ReqMgr2Request
 from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
 from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus
 
@@ -27,6 +28,7 @@ __all__ = [
     "LumiFate",
     "PileupBlock",
     "PileupDataset",
+    "ReqMgr2Request",
     "Request",
     "RequestStatus",
     "RequestTransition",

@@ -78,6 +78,7 @@ class HoldCode(models.TextChoices):
     SHORT = "short", "Fewer events than asked after all rounds"
     EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
+    RUN_ELSEWHERE = "run_elsewhere", "Somebody else may run it"
 
 
 class CleanupPolicy(models.TextChoices):
@@ -115,6 +116,9 @@ class Request(models.Model):
     production_steps = models.JSONField(default=list, blank=True)
     adaptive = models.BooleanField(
         default=False, db_default=False, help_text="runs in rounds, each sized by what those before measured (spec 5)"
+    )
+    complete_early = models.BooleanField(
+        default=False, db_default=False, help_text="nothing more is planned: it completes with what is done"
     )
     overrides = models.JSONField(
         default=dict, blank=True, help_text="typed changes of settings for this request (requests_app.work.overrides)"

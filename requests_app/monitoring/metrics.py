@@ -23,6 +23,7 @@ from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
 from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
+from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
@@ -47,6 +48,7 @@ class RowsCollector(Collector):
         yield from _drift()
         yield _leftovers()
         yield from _lifecycle()
+        yield from _reqmgr2()
         yield from _circuits()
 
 
@@ -157,6 +159,14 @@ def _circuits() -> Iterator[Metric]:
     yield _family("wms2_circuit_failures", "Failures in a row of a service, by circuit", "circuit", failures)
     is_open = [(name, float(standing.failures >= FAILURES)) for name, standing in found.items()]
     yield _family("wms2_circuit_open", "Whether a service is left alone but for probes, by circuit", "circuit", is_open)
+
+
+def _reqmgr2() -> Iterator[Metric]:
+    found = reqmgr2_state()
+    told = "Requests in ReqMgr2 that cannot be taken or followed"
+    yield GaugeMetricFamily("wms2_reqmgr2_problems", told, len(found.problems))
+    if found.age_seconds is not None:  # absent where it is not followed
+        yield GaugeMetricFamily("wms2_reqmgr2_poll_age_seconds", "Since ReqMgr2 was last asked with success", found.age_seconds)
 
 
 def _lifecycle() -> Iterator[Metric]:

@@ -16,6 +16,7 @@ from outputs_app.models import Drift, DriftState, Effect
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
+from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
 
@@ -74,6 +75,7 @@ class Attention:
     more: bool
     silent_schedds: tuple[Schedd, ...]
     stray_schedds: tuple[Schedd, ...]
+    reqmgr2: ReqMgr2State
 
     @property
     def request_ids(self) -> list[uuid.UUID]:
@@ -82,7 +84,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Five queries, whatever there is."""
+    """Six queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -95,6 +97,7 @@ def attention() -> Attention:
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
+        reqmgr2=reqmgr2_state(),
     )
 
 

@@ -52,8 +52,8 @@ def requests_listed() -> QuerySet[Any]:
 
 
 def requests_with_workflow() -> QuerySet[Request]:
-    """Requests, whole, with their lease, their account, and their workflow but for its PSets."""
-    return Request.objects.select_related("workflow__kept_account", "lease").defer("workflow__psets")
+    """Requests, whole, with their lease, their account, what ReqMgr2 has of them, and their workflow but for its PSets."""
+    return Request.objects.select_related("workflow__kept_account", "lease", "reqmgr2").defer("workflow__psets")
 
 
 def workflow_of(request: Request) -> Workflow | None:

@@ -15,6 +15,7 @@ from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect
 from requests_app.models import HoldCode, RequestStatus, WorkflowStatus
 from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
+from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from sites_app.models import Site, SiteStatus
 from wms2.row_counts import row_counts
 
@@ -43,6 +44,7 @@ class SystemSummary(KeptCounts):
     sites: dict[str, int]
     admission: AdmissionState
     lifecycle: LifecycleState
+    reqmgr2: ReqMgr2State
 
 
 def kept_counts() -> KeptCounts:
@@ -86,4 +88,5 @@ def system_summary() -> SystemSummary:
         sites=_of_all(SiteStatus.values, dict(sites.annotate(number=Count("*")))),
         admission=admission_state(queued=kept.requests[RequestStatus.QUEUED]),
         lifecycle=lifecycle_state(),
+        reqmgr2=reqmgr2_state(),
     )

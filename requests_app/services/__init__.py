@@ -6,10 +6,12 @@ from requests_app.services.intake import Belonging, request_check, request_fetch
 from requests_app.services.invalidation import request_invalidate, request_invalidate_files
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
+from requests_app.services.sites import request_set_sites
 from requests_app.services.stopping import request_fail, request_stop
 from requests_app.services.verbs import (
     request_abort,
     request_compare,
+    request_complete,
     request_hold,
     request_note,
     request_pin,
@@ -27,6 +29,7 @@ __all__ = [
     "request_abort",
     "request_check",
     "request_compare",
+    "request_complete",
     "request_fail",
     "request_fetch",
     "request_hold",
@@ -40,6 +43,7 @@ __all__ = [
     "request_set_adaptive",
     "request_set_priority",
     "request_set_retries",
+    "request_set_sites",
     "request_set_steps",
     "request_stop",
     "request_submit",

@@ -13,12 +13,13 @@ from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limit_int
-from requests_app.models import Request, RequestStatus
+from requests_app.models import ReqMgr2Request, Request, RequestStatus
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
 from requests_app.work.spec import Prepared, prepared_to_json
 from wms2.adapters import factory
+from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, NotFoundInService, Problem, RequestKnown
@@ -79,6 +80,7 @@ def request_import(
     production_steps: Sequence[Mapping[str, Any]] = (),
     belonging: Belonging | None = None,
     checked: Checked | None = None,
+    seen: Seen | None = None,
 ) -> Request:
     """Store a document as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
 
@@ -86,6 +88,7 @@ def request_import(
         adaptive: whether it runs in rounds sized by what was measured; None: as ``adaptive_default`` says.
         checked: what ``request_check`` has made of this document: it is not read again, here or by the life cycle, unless it
             stays NEW, maybe for long. Without it the document is parsed, and services are asked in SUBMITTED.
+        seen: as which it is in ReqMgr2, under the document's own name, if that is where it comes from.
 
     Raises:
         DocumentRefused: every problem by field, also a dataset that belongs to another request; nothing stored.
@@ -124,6 +127,8 @@ def request_import(
     try:
         with transaction.atomic():
             request.save(force_insert=True)
+            if seen is not None:
+                reqmgr2_seen(name=str(document["RequestName"]), request=request, seen=seen)
             record_creation(request, actor=actor, reason="imported" if submit else "stored as new")
             names_claim(request_id=request.pk, family=request.family, names=outputs)
             told: dict[str, Any] = {"family_of": belongs.family_of} if belongs.family_of else {}
@@ -153,11 +158,25 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
         ServiceUnavailable: ConfigCache did not answer.
     """
     draft = draft_of(document, request_name)
+    team = draft.identity.team
+    if conf().team and team and team != conf().team:
+        raise DocumentRefused([Problem("Team", f"is {team}; this installation runs requests of {conf().team} only")])
     request_known_refuse(request_name=draft.spec.request_name)
     family = (belonging or Belonging()).family
     checked = Checked(draft, draft_prepare(draft))
     names_refuse(family=family, names=checked.outputs)
     return checked
+
+
+def reqmgr2_seen(*, name: str, request: Request, seen: Seen) -> None:
+    """Remember as which a request is in ReqMgr2; in the caller's transaction."""
+    ReqMgr2Request.objects.update_or_create(name=name, defaults={**fields_of(seen), "request": request, "problem": ""})
+
+
+def fields_of(seen: Seen) -> dict[str, Any]:
+    """As columns."""
+    lists = {"site_whitelist": list(seen.site_whitelist), "site_blacklist": list(seen.site_blacklist)}
+    return {"status": seen.status, "priority": seen.priority, **lists}
 
 
 def request_fetch(*, request_name: str) -> dict[str, Any]:
@@ -213,6 +232,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
     if received.request_name:
         request_known_refuse(request_name=received.request_name)
     document = _document(received)
+    seen = Seen.of(document) if received.document is None else None
     if received.priority is not None:
         document = intake.with_priority(document, received.priority)
     steps_read(received.production_steps)
@@ -228,6 +248,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         production_steps=received.production_steps,
         belonging=belonging,
         checked=checked,
+        seen=seen,
     )
 
 

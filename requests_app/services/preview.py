@@ -111,6 +111,10 @@ def _fail(request: Request, facts: Facts) -> list[str]:
     ]
 
 
+def _complete(request: Request, facts: Facts) -> list[str]:
+    return [*_first_stopped(facts), "Nothing more of it is planned; what is done is registered, and it completes. It stays so."]
+
+
 def _restart(request: Request, facts: Facts) -> list[str]:
     if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
         fate = "are invalidated once the new version is complete"
@@ -183,4 +187,4 @@ def priority(request: Request) -> list[str]:
 
 
 hold, release, stop, abort = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_abort)
-fail, restart = with_facts(_fail), with_facts(_restart)
+fail, restart, complete = with_facts(_fail), with_facts(_restart), with_facts(_complete)

@@ -13,6 +13,7 @@ from outputs_app.owning import valid_names
 from requests_app import intake, states
 from requests_app.intake.versions import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
+from requests_app.reqmgr2.reports import report_next_version
 from requests_app.selectors.versions import versions_before
 from requests_app.services.acting import acting, applies, may_run, stop_first
 from requests_app.services.intake import Belonging, request_import
@@ -21,6 +22,7 @@ from requests_app.services.workflow import draft_of
 from requests_app.work.production_steps import before_steps
 from requests_app.work.round_files import round_files_at_rest
 from requests_app.work.spec import spec_of
+from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.verbs import Already
@@ -57,7 +59,8 @@ def request_restart(
         name = request_name or successor_name(request)
         document = document if document is not None else next_version(request.request_data)
         belonging = Belonging(outputs=_outputs(request, document, name), family_of=request.request_name, reason=reason)
-        new = request_import(document=document, request_name=name, actor=actor, submit=False, belonging=belonging)
+        seen = Seen.of(document) if request_name is not None and document.get("RequestName") == request_name else None
+        new = request_import(document=document, request_name=name, actor=actor, submit=False, belonging=belonging, seen=seen)
         Request.objects.filter(pk=new.pk).update(
             previous_version_request=request,
             cleanup_policy=cleanup_policy or request.cleanup_policy,
@@ -66,6 +69,8 @@ def request_restart(
             **before_steps(request),
         )
         new.refresh_from_db()
+        if request_name is None:
+            report_next_version(new, request)
         Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)
         request.superseded_by_request = new.request_name
         if not stop_first(request, StopIntent.RESTART, actor, reason):

@@ -18,7 +18,7 @@ from outputs_app.reconciliation.services import comparisons_ask
 from outputs_app.selectors import datasets_told
 from requests_app import states
 from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
+from requests_app.services.acting import acting, applies, give_up, may_run, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.ledger import ledger_of
@@ -85,6 +85,37 @@ def abort_refused(request: Request) -> str:
         return ""
     told = f"It is {request.get_status_display()}; it has ended."
     return Already(told) if request.status == S.ABORTED else told
+
+
+def request_complete(*, request: Request, actor: str, reason: str) -> None:
+    """Plan nothing more: it completes with what is done, once that is registered. A running DAG is stopped first.
+
+    Raises:
+        InvalidTransition: it has ended, or nothing of it is planned yet: then it is aborted instead.
+    """
+    files = round_files_at_rest(request)
+    with acting(request, actor, "request_complete", reason):
+        if not applies(request, complete_refused):
+            return
+        Request.objects.filter(pk=request.pk).update(complete_early=True)
+        request.complete_early = True
+        if request.status == S.HELD:
+            give_up(request, reason, files)
+            states.transition(request, S.QUEUED, actor=actor, reason=reason)
+        elif may_run(request):
+            states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESUME)
+
+
+def complete_refused(request: Request) -> str:
+    """Why it cannot complete with what is done; empty if it can."""
+    if request.complete_early:
+        return Already("It completes already with what is done.")
+    if request.status in (*_OVER, S.NEW, S.SUBMITTED) or not Workflow.objects.filter(request=request).exists():
+        return f"It is {request.get_status_display()}; it can complete early once it is queued."
+    if request.status == S.STOPPING:
+        intent = StopIntent(request.stop_intent)
+        return "" if intent.goes_on or intent is StopIntent.HOLD else f"It is being stopped already: {intent.label.lower()}."
+    return ""
 
 
 def request_hold(*, request: Request, actor: str, reason: str) -> None:

@@ -105,7 +105,7 @@ def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | No
     request, workflow = evaluation.request, evaluation.request.workflow
     ledger = ledger_of(workflow)
     ledger_check(ledger)
-    if not ledger.work_left:
+    if not ledger.work_left or request.complete_early:
         return None
     sizing, most_units = round_sizing(request)
     spec = sizing.workflow

@@ -95,6 +95,8 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     obstacle = rescue_obstacle(last, rescue_left(last)) if last is not None else "no DAG of the round has run"
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
         obstacle = "no work unit is left"
+    if evaluation.request.complete_early:
+        obstacle = "the request completes early"
     if last is None or obstacle:
         _close(evaluation, round_, last, f"no rescue is possible: {obstacle}")
         return None

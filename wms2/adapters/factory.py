@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from wms2.adapters.configcache import SERVICE as CONFIGCACHE
 from wms2.adapters.configcache import ConfigCache, couch_fault
@@ -27,8 +28,12 @@ from wms2.errors import ConfigurationError
 
 @cache
 def reqmgr2() -> ReqMgr2:
-    """ReqMgr2 at ``reqmgr2_url``."""
-    return ReqMgr2(_http(REQMGR2, conf().reqmgr2_url, reqmgr2_fault))
+    """ReqMgr2 at ``reqmgr2_url``, with the CouchDB of the same host."""
+    host = urlsplit(conf().reqmgr2_url)
+    return ReqMgr2(
+        _http(REQMGR2, conf().reqmgr2_url, reqmgr2_fault),
+        _http(REQMGR2, f"{host.scheme}://{host.netloc}/couchdb", couch_fault),
+    )
 
 
 @cache

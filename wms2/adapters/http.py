@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -34,7 +34,7 @@ _MAX_DETAIL = 500
 # Answers that say "not now" although they are 4xx.
 _TRY_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 
-Params = Mapping[str, str | int] | None
+Params = Mapping[str, str | int | Sequence[str]] | None
 
 
 @dataclass(frozen=True, slots=True)

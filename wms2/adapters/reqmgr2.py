@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -19,8 +20,11 @@ Document = dict[str, Any]
 
 _ANSWER = TypeAdapter(wire.ReqMgr2Answer)
 _CREATED = TypeAdapter(wire.ReqMgr2Created)
+_COUCH = TypeAdapter(wire.CouchRows)
+#: Names in one address, which front ends cut at 8 KB.
+_NAMES = 40
+_FOLLOWED = ("RequestName", "RequestStatus", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
 _STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
-_NOT_PUT = _STATISTICS | {"RequestStatus"}
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -31,8 +35,14 @@ _OUR_STEPS: dict[str, str] = {
     "force-complete": "completed",
     "aborted": "aborted-completed",
 }
-# Where a request may be once it has passed one of our statuses.
+# Steps that people and the transfer service take otherwise: with a clone of ours, whose data is where it was.
+_ASSIGNING = {"new": "assignment-approved", "assignment-approved": "assigned", "assigned": "staging", "staging": "staged"}
+# Where a request may be once it has passed one of these statuses.
 _LATER: dict[str, tuple[str, ...]] = {
+    "new": ("assignment-approved", "rejected"),
+    "assignment-approved": ("assigned", "rejected"),
+    "assigned": ("staging", "aborted"),
+    "staging": ("staged", "aborted"),
     "staged": ("acquired", "aborted", "failed"),
     "acquired": ("running-open", "aborted", "failed"),
     "running-open": ("running-closed", "force-complete", "aborted"),
@@ -46,6 +56,8 @@ _LATER: dict[str, tuple[str, ...]] = {
     "aborted": ("aborted-completed",),
     "aborted-completed": ("aborted-archived",),
 }
+_GONE = frozenset({"aborted", "aborted-completed", "aborted-archived", "rejected", "rejected-archived"})
+_ENDED = frozenset({"completed", "closed-out", "announced"})
 
 
 def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -56,11 +68,29 @@ def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault
     return Fault(": ".join(words), headers.get("X-REST-Status"))
 
 
-class ReqMgr2:
-    """One ReqMgr2 instance; ``http`` has ``…/reqmgr2/data`` as its base and ``reqmgr2_fault`` as its parser."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What others may change of a request that is being run; ``priority`` is None where the document has none."""
 
-    def __init__(self, http: HttpService) -> None:
-        self._http = http
+    status: str
+    priority: int | None
+    site_whitelist: tuple[str, ...]
+    site_blacklist: tuple[str, ...]
+
+    @classmethod
+    def of(cls, document: Document) -> Seen:
+        """As a document says it."""
+        priority, lists = document.get("RequestPriority"), (document.get("SiteWhitelist"), document.get("SiteBlacklist"))
+        white, black = (tuple(sorted([each] if isinstance(each, str) else each or ())) for each in lists)
+        return cls(str(document.get("RequestStatus")), None if priority is None else int(priority), white, black)
+
+
+class ReqMgr2:
+    """One ReqMgr2 instance; ``http`` has ``…/reqmgr2/data`` as its base and ``reqmgr2_fault`` as its parser, ``couch`` has the
+    base ``…/couchdb`` of the same host, where WMCore's work queue is."""
+
+    def __init__(self, http: HttpService, couch: HttpService) -> None:
+        self._http, self._couch = http, couch
 
     def request(self, name: str) -> Document:
         """The raw document.
@@ -68,15 +98,54 @@ class ReqMgr2:
         Raises:
             NotFoundInService: ReqMgr2 has no such request.
         """
-        answer = self._http.get_json("/request", operation="request", params={"name": name})
-        for element in wire.parse(_ANSWER, answer, service=SERVICE, operation="request").result:
-            if isinstance(element, dict) and isinstance(element.get(name), dict):
-                document: Document = element[name]
-                return document
-        raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
+        found = self._documents("request", name=name)
+        if name not in found:
+            raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
+        return found[name]
 
-    def set_status(self, name: str, status: str) -> None:
-        """Take one step of the status table; repeatable.
+    def names_of_team(self, team: str, status: str) -> list[str]:
+        """The requests of a team that are in a status."""
+        params = {"status": status, "team": team, "detail": "false"}
+        answer = self._http.get_json("/request", operation="names_of_team", params=params)
+        return [str(name) for name in wire.parse(_ANSWER, answer, service=SERVICE, operation="names_of_team").result]
+
+    def seen(self, names: Sequence[str]) -> dict[str, Seen]:
+        """What others may have changed; names that ReqMgr2 does not know are left out."""
+        found: dict[str, Seen] = {}
+        for first in range(0, len(names), _NAMES):
+            part = self._documents("seen", name=names[first : first + _NAMES], mask=_FOLLOWED)
+            found |= {name: Seen.of(document) for name, document in part.items()}
+        return found
+
+    def queued_elsewhere(self, names: Sequence[str]) -> set[str]:
+        """Those that WMCore's work queue has taken in: the document of its inbox has the request's name, and is there before the
+        request becomes acquired."""
+        if not names:
+            return set()
+        path, body = "/workqueue_inbox/_all_docs", {"keys": list(names)}
+        answer = self._couch.send_json("POST", path, operation="queued_elsewhere", body=body, tries=TRIES)
+        rows = wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
+        return {row["key"] for row in rows if "id" in row and not (row.get("value") or {}).get("deleted")}
+
+    def acquire(self, name: str) -> tuple[Document, bool]:
+        """Take a staged request, so that nobody else does. Returns it as it is then, and whether the step was refused, because
+        it was not staged any more.
+
+        Raises:
+            ServiceRejected, ServiceUnavailable: it is still staged, or nobody knows.
+        """
+        refusal: ServiceError | None = None
+        try:
+            self._put(name, {"RequestStatus": "acquired"}, "acquire", tries=1)
+        except ServiceError as error:
+            refusal = error
+        document = self.request(name)
+        if document.get("RequestStatus") == "staged":
+            raise refusal or ServiceUnavailable(SERVICE, "acquire", f"{name} is staged still, although it was acquired")
+        return document, isinstance(refusal, ServiceRejected)
+
+    def set_status(self, name: str, status: str, **more: object) -> str:
+        """Take one step of the status table; repeatable. Returns the status it is in, which may be a later one.
 
         ReqMgr2 refuses a step that was already taken, so whatever fails is settled by reading the status back.
 
@@ -84,44 +153,49 @@ class ReqMgr2:
             ServiceRejected: the status table has no such step.
         """
         try:
-            self._put(name, {"RequestStatus": status}, "set_status", tries=1)
+            self._put(name, {"RequestStatus": status, **more}, "set_status", tries=1)
         except ServiceError:
-            if self.request(name).get("RequestStatus") != status:
+            present = str(self.request(name).get("RequestStatus"))
+            if present != status and present not in _passed(status):
                 raise
+            return present
+        return status
 
-    def advance_status(self, name: str, status: str) -> str:
+    def advance_status(self, name: str, status: str, assignment: Mapping[str, object] | None = None) -> str:
         """Take all steps that lead to ``status``; nothing if the request is there or has passed it. Returns the status it is in.
+
+        Args:
+            assignment: of a clone of ours: it is approved and assigned with this, too.
 
         Raises:
             NotFoundInService: no such request.
             ServiceRejected: no steps of ours lead from its present status to ``status``.
         """
         present = str(self.request(name).get("RequestStatus"))
-        steps = _steps(present, status)
+        steps = _steps(present, status, _OUR_STEPS if assignment is None else _ASSIGNING | _OUR_STEPS)
         if steps is None:
-            if present in _passed(status):
+            if present in _passed(status) or present in _GONE:
                 return present
             detail = f"{name} is {present}; no steps of the running system lead from there to {status}"
             raise ServiceRejected(SERVICE, "advance_status", detail)
         for step in steps:
-            self.set_status(name, step)
-        return status
+            present = self.set_status(name, step, **(assignment or {}) if step == "assigned" else {})
+            if present != step:  # somebody has moved it further
+                break
+        return present
 
-    def put(self, name: str, changes: Mapping[str, object]) -> None:
-        """Change keys of a document, e.g. ``RequestPriority``; repeatable. A status goes through ``set_status``.
+    def give_up(self, name: str, status: str) -> str:
+        """Have it ``failed`` or ``aborted``, or rejected while it is not assigned, as its present status allows; one that is at
+        an end stays. Returns the status it is in.
 
         Raises:
-            ServiceRejected: refused, or dropped without a word because the request's status does not allow the change.
+            NotFoundInService: no such request.
         """
-        unfit = sorted(_NOT_PUT & changes.keys())
-        if unfit:
-            raise ValueError(f"{', '.join(unfit)}: a status goes through set_status, statistics through add_statistics")
-        self._put(name, changes, "put", tries=TRIES)
-        document = self.request(name)
-        dropped = [key for key, value in changes.items() if document.get(key) != value]
-        if dropped:
-            detail = f"{name} is {document.get('RequestStatus')}: {', '.join(dropped)} cannot be changed"
-            raise ServiceRejected(SERVICE, "put", detail)
+        present = str(self.request(name).get("RequestStatus"))
+        for wanted in (status, "aborted", "rejected"):
+            if present not in _ENDED and wanted in _LATER.get(present, ()):
+                return self.set_status(name, wanted)
+        return present
 
     def add_statistics(self, name: str, statistics: Mapping[str, int]) -> None:
         """Add to ``total_jobs``, ``input_lumis``, ``input_events``, ``input_num_files``. Not repeatable: ReqMgr2 adds them up.
@@ -132,23 +206,39 @@ class ReqMgr2:
             raise ValueError(f"statistics are {sorted(_STATISTICS)}, all four")
         self._put(name, statistics, "add_statistics", tries=1)
 
-    def clone(self, name: str) -> str:
-        """Clone a request; returns the new name. Not repeated: after ``ServiceUnavailable`` a clone may exist."""
-        answer = self._http.send_json("POST", f"/request/clone/{quote(name, safe='')}", operation="clone", body={})
+    def clone(self, name: str, mark: str) -> str:
+        """Clone a request; returns the new name. Repeatable: a clone with this ``mark`` among its comments is found again.
+
+        Raises:
+            NotFoundInService: no such request.
+        """
+        original = self.request(name)
+        field, key = ("PrepID", "prep_id") if original.get("PrepID") else ("Campaign", "campaign")
+        like = self._documents("clone", **{key: str(original.get(field)), "mask": ("RequestName", "Comments")})
+        for known, document in like.items():
+            if mark in str(document.get("Comments")):
+                return known
+        path, body = f"/request/clone/{quote(name, safe='')}", {"Comments": mark}
+        answer = self._http.send_json("POST", path, operation="clone", body=body)
         result = wire.parse(_ANSWER, answer, service=SERVICE, operation="clone").result
         if len(result) != 1:
-            raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}; look for it before cloning again")
+            raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}")
         return wire.parse(_CREATED, result[0], service=SERVICE, operation="clone").request
+
+    def _documents(self, operation: str, **params: str | Sequence[str]) -> dict[str, Document]:
+        answer = self._http.get_json("/request", operation=operation, params=params)
+        result = wire.parse(_ANSWER, answer, service=SERVICE, operation=operation).result
+        return {name: document for found in result if isinstance(found, dict) for name, document in found.items()}
 
     def _put(self, name: str, changes: Mapping[str, object], operation: str, tries: int) -> None:
         self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes), tries=tries)
 
 
-def _steps(present: str, wanted: str) -> list[str] | None:
+def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | None:
     """Our steps from one status to another; None if they do not lead there."""
     steps: list[str] = []
     while present != wanted:
-        following = _OUR_STEPS.get(present)
+        following = table.get(present)
         if following is None:
             return None
         steps.append(following)

@@ -97,6 +97,12 @@ class ReqMgr2Created(Wire):
 # --- ConfigCache (CouchDB)
 
 
+class CouchRows(Wire):
+    """What CouchDB answers to ``_all_docs``."""
+
+    rows: list[dict[str, Any]]
+
+
 class CouchError(Wire):
     """CouchDB's error body."""
 

@@ -16,9 +16,10 @@ from deploy.simulators.httpd import BadRequestBody, Request, Response
 from deploy.simulators.reqmgr2 import queries
 from deploy.simulators.reqmgr2.checking import InvalidSpec
 from deploy.simulators.reqmgr2.creation import Requestor, Surroundings, clone, create
+from deploy.simulators.reqmgr2.others import Habits, WorkQueue
 from deploy.simulators.reqmgr2.states import REQUEST_TYPES, TRANSITIONS
 from deploy.simulators.reqmgr2.store import Document, RequestStore, UnknownRequest
-from deploy.simulators.reqmgr2.updates import update
+from deploy.simulators.reqmgr2.updates import store_changes, update
 
 DEFAULT_LOGIN = "requester"
 UNKNOWN_DN = "unknown"
@@ -41,13 +42,22 @@ class RestError(Exception):
 class ReqMgr2Service:
     """State and HTTP handling of ReqMgr2."""
 
-    def __init__(self, path: Path, around: Surroundings) -> None:
+    def __init__(self, path: Path, around: Surroundings, queue: WorkQueue, habits: Habits) -> None:
         self.store = RequestStore(path)
-        self._surroundings = around
+        self.habits = habits
+        self._surroundings, self._queue = around, queue
+
+    def move_on(self) -> None:
+        """What others do by now."""
+        for name, before, after in self.habits.due(self.store, self._queue):
+            with self.store.changing(name) as document:
+                if document["RequestStatus"] == before:
+                    store_changes(document, {"RequestStatus": after}, Requestor("agent", UNKNOWN_DN))
 
     def handle(self, request: Request, parts: list[str]) -> Response:
         """Answer ``/<api>[/...]`` (``parts`` without the mount point)."""
         error_id = uuid.uuid4().hex
+        self.move_on()
         try:
             return self._route(request, parts, error_id)
         except InvalidSpec as refusal:
@@ -127,7 +137,12 @@ class ReqMgr2Service:
             arguments = dict(sent)
             if "RequestName" not in arguments:
                 raise InvalidSpec("'RequestName'")
+            if self.habits.forbids(_requestor(request).login, arguments.get("RequestStatus")):
+                raise RestError(403, 102, "You are not allowed to access this resource.")
             answers.append(self._update(arguments.pop("RequestName"), arguments, request, error_id))
+            if self.habits.lost_answers:
+                self.habits = replace(self.habits, lost_answers=self.habits.lost_answers - 1)
+                raise RestError(500, 401, "Server error")
         return answers
 
     def _update(self, name: str, arguments: dict[str, Any], request: Request, error_id: str) -> dict[str, str]:

@@ -49,7 +49,7 @@ def _change_status(
             f" '{before}' to '{after}'\", INFO None, ERR None]"
         )
     if after in STATUS_ONLY:
-        _store(document, {"RequestStatus": after}, requestor)
+        store_changes(document, {"RequestStatus": after}, requestor)
         return "OK"
     if after == "assigned":
         definition = assign_arguments(document["RequestType"])
@@ -66,7 +66,7 @@ def _change_status(
     ):
         raise InvalidSpec(f"There are invalid arguments with this status transition: {sent}")
     sent.pop("cascade", None)
-    _store(document, sent, requestor)
+    store_changes(document, sent, requestor)
     return "OK"
 
 
@@ -83,7 +83,7 @@ def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor
     sent["OutputModulesLFNBases"] = outputs.lfn_bases
     if outputs.parentage:
         sent["ChainParentageMap"] = outputs.parentage
-    _store(document, sent, requestor)
+    store_changes(document, sent, requestor)
 
 
 def _check_trust(document: dict[str, Any], sent: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ def _change_arguments(document: dict[str, Any], sent: dict[str, Any], requestor:
     }:
         _assign(document, changes, requestor, around)
     else:
-        _store(document, changes, requestor)
+        store_changes(document, changes, requestor)
     return "OK"
 
 
@@ -142,7 +142,7 @@ def _add_statistics(document: dict[str, Any], sent: dict[str, Any]) -> None:
         document[key] = (document.get(key) or 0) + int(sent[name])
 
 
-def _store(document: dict[str, Any], changes: dict[str, Any], requestor: Requestor) -> None:
+def store_changes(document: dict[str, Any], changes: dict[str, Any], requestor: Requestor) -> None:
     """Put the changes into the document; status and priority leave a line in their history, maps by step reach the steps."""
     now = int(time.time())
     for key, value in changes.items():

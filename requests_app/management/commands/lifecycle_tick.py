@@ -14,6 +14,7 @@ from outputs_app.executor import effects_run_due
 from requests_app.installation import process_begin
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
+from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.identity import process_name
@@ -54,6 +55,7 @@ class Command(BaseCommand):
 
 def tick(*, force: bool = False) -> None:
     """One pass; with a cycle, due or not."""
+    reqmgr2_poll()
     run_cycle(force=force)
     evaluate_due(seconds=conf().cycle_seconds)
     effects_run_due(owner=process_name())

@@ -10,16 +10,18 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from tests.support.simulators import Fate, Proxy, Simulators
+from wms2.adapters.configcache import couch_fault
 from wms2.adapters.http import HttpService
-from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
+from wms2.adapters.reqmgr2 import ReqMgr2, Seen, reqmgr2_fault
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 Seed = Callable[..., str]
 
 
 def reqmgr2_at(url: str, timeout_seconds: float = 5.0) -> ReqMgr2:
-    http = HttpService("reqmgr2", url, timeout_seconds=timeout_seconds, fault_parser=reqmgr2_fault, sleep=lambda _: None)
-    return ReqMgr2(http)
+    more: dict[str, Any] = {"timeout_seconds": timeout_seconds, "sleep": lambda _: None}
+    couch = HttpService("reqmgr2", f"{url.removesuffix('/reqmgr2/data')}/couchdb", fault_parser=couch_fault, **more)
+    return ReqMgr2(HttpService("reqmgr2", url, fault_parser=reqmgr2_fault, **more), couch)
 
 
 @pytest.fixture
@@ -115,31 +117,74 @@ def test_a_request_that_is_not_ours_to_move_is_refused(reqmgr2: ReqMgr2, seed: S
         reqmgr2.advance_status(seed(status=present), "running-open")
 
 
-def test_a_priority_is_changed_or_the_silence_is_noticed(reqmgr2: ReqMgr2, seed: Seed) -> None:
-    name = seed(status="acquired")
-    reqmgr2.put(name, {"RequestPriority": 5000})
-    assert reqmgr2.request(name)["RequestPriority"] == 5000
-    with pytest.raises(ServiceRejected, match="RequestPriority cannot be changed"):
-        reqmgr2.put(seed(status="completed"), {"RequestPriority": 5000})
-
-
 def test_statistics_are_added_once_even_when_the_answer_is_lost(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
     name = seed(status="acquired")
     proxy.once("PUT", name, Fate.LOSE_ANSWER)
     with pytest.raises(ServiceUnavailable):
         reqmgr2.add_statistics(name, {"total_jobs": 8, "input_lumis": 0, "input_events": 0, "input_num_files": 0})
     assert proxy.sent("PUT", name) == 1
-    with pytest.raises(ValueError, match="add_statistics"):
-        reqmgr2.put(name, {"total_jobs": 8})
+    with pytest.raises(ValueError, match="all four"):
+        reqmgr2.add_statistics(name, {"total_jobs": 8})
 
 
-def test_a_clone_is_asked_for_once(httpserver: HTTPServer) -> None:
-    httpserver.expect_request("/request/clone/old", method="POST").respond_with_json({"result": [{"request": "new"}]})
-    assert reqmgr2_at(httpserver.url_for("")).clone("old") == "new"
-    httpserver.expect_request("/request/clone/lost", method="POST").respond_with_data("", status=502)
+def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer) -> None:
+    old = {"old": {"RequestName": "old", "PrepID": "P-1"}}
+    other = {"other": {"Comments": {"WorkFlowDesc": ["x"]}}}
+    for answer in (old, other):
+        httpserver.expect_ordered_request("/request").respond_with_json({"result": [answer]})
+    httpserver.expect_ordered_request("/request/clone/old", method="POST").respond_with_data("", status=502)
+    for answer in (old, other | {"new": {"Comments": "wms2: v2"}}):
+        httpserver.expect_ordered_request("/request").respond_with_json({"result": [answer]})
+    reqmgr2 = reqmgr2_at(httpserver.url_for(""))
     with pytest.raises(ServiceUnavailable):
-        reqmgr2_at(httpserver.url_for("")).clone("lost")
-    assert len(httpserver.log) == 2
+        reqmgr2.clone("old", "wms2: v2")
+    assert reqmgr2.clone("old", "wms2: v2") == "new", "made although the answer was lost"
+
+
+def test_an_acquired_request_is_read_back_and_a_refusal_is_told(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+    name = seed()
+    proxy.once("PUT", name, Fate.LOSE_ANSWER)
+    document, refused = reqmgr2.acquire(name)
+    assert (document["RequestStatus"], refused) == ("acquired", False)
+    assert reqmgr2.acquire(name)[1], "it was not staged any more"
+    late = seed()
+    proxy.once("PUT", late, Fate.FAIL)
+    with pytest.raises(ServiceUnavailable):
+        reqmgr2.acquire(late)
+
+
+def test_what_others_may_change_is_asked_for_many_at_a_time(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+    names = [seed("acquired", SiteWhitelist=["T2_B", "T1_A"]) for _ in range(45)]
+    seen = reqmgr2.seen([*names, "nobody_knows_it"])
+    assert set(seen) == set(names)
+    assert seen[names[0]] == Seen("acquired", 100, ("T1_A", "T2_B"), ())
+    assert proxy.sent("GET", "/request") == 2
+
+
+def test_the_work_queue_tells_what_agents_have_taken(reqmgr2: ReqMgr2, simulators: Simulators, seed: Seed) -> None:
+    name, other = seed(), seed()
+    simulators.call("PUT", f"/couchdb/workqueue_inbox/{name}", {"RequestName": name})
+    assert reqmgr2.queued_elsewhere([name, other]) == {name}
+    assert reqmgr2.queued_elsewhere([]) == set()
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "then"),
+    [
+        ("acquired", "failed", "failed"),
+        ("running-open", "failed", "aborted"),
+        ("running-closed", "aborted", "aborted"),
+        ("new", "aborted", "rejected"),
+        ("assigned", "failed", "aborted"),
+        ("completed", "aborted", "completed"),
+        ("aborted-completed", "failed", "aborted-completed"),
+        ("force-complete", "aborted", "force-complete"),
+    ],
+)
+def test_an_end_is_set_as_the_table_allows(reqmgr2: ReqMgr2, seed: Seed, present: str, wanted: str, then: str) -> None:
+    name = seed(present)
+    assert reqmgr2.give_up(name, wanted) == then
+    assert reqmgr2.request(name)["RequestStatus"] == then
 
 
 @pytest.mark.parametrize("answer", [{"rows": []}, {"result": {}}, []])

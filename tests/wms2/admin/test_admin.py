@@ -38,6 +38,7 @@ from requests_app.models import (
     Limit,
     PileupBlock,
     PileupDataset,
+    ReqMgr2Request,
     Request,
     RequestStatus,
     Workflow,
@@ -117,6 +118,7 @@ def some(built: Scene) -> Scene:
     SizingDecision.objects.create(dag=dag, what="cores", chosen=4, why="3.5 of 8 cores are kept busy")
     wake([built.active.pk], "test")
     EvaluationLease.objects.create(request=built.active)
+    ReqMgr2Request.objects.create(name="staged_there", status="staged", problem="Memory: is too much")
     KeptAccount.objects.create(
         workflow=workflow, basis="a", numbers={}, summary="all done", counted_at=dag.created_at, took_seconds=1.0
     )

@@ -1,0 +1,67 @@
+"""What moves in ReqMgr2 without the simulator's caller: WMCore's agents, ReqMgr2's own tasks; who may do what; a fault.
+
+Nothing runs on its own: whatever is due by the clock is done before the next call is answered. All of it is off until it is set,
+by ``serve`` or ``POST /admin/reqmgr2``.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from deploy.simulators.reqmgr2.store import RequestStore
+
+#: What a certificate without the role of an administrator may set.
+PEOPLE_SET = ("assignment-approved", "assigned", "force-complete", "closed-out", "announced", "rejected", "aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """``agents_seconds``: agents take a request that was staged for so long, whatever its team; ``settle_seconds``: an aborted or
+    forced one without queue elements moves on; ``admins``: logins that may set every status (None: all); ``lost_answers``: so
+    many changes take effect and are answered 500."""
+
+    agents_seconds: float | None = None
+    settle_seconds: float | None = None
+    admins: tuple[str, ...] | None = None
+    lost_answers: int = 0
+
+    def changed(self, wish: dict[str, Any]) -> "Habits":
+        """With what a POST says.
+
+        Raises:
+            TypeError: it names something else.
+        """
+        admins = wish.get("admins", self.admins)
+        return replace(self, **{**wish, "admins": None if admins is None else tuple(admins)})
+
+    def forbids(self, login: str, status: object) -> bool:
+        """Whether this needs the role that the login does not have."""
+        return self.admins is not None and status is not None and login not in self.admins and status not in PEOPLE_SET
+
+    def due(self, store: RequestStore, queue: "WorkQueue") -> Iterator[tuple[str, str, str]]:
+        """(name, from, to) of what moves now; what agents take is in the work queue first."""
+        for before, after, seconds in (
+            ("staged", "acquired", self.agents_seconds),
+            ("aborted", "aborted-completed", self.settle_seconds),
+            ("force-complete", "completed", self.settle_seconds),
+        ):
+            for name, document in store.by_view("bystatus", [before]).items() if seconds is not None else ():
+                history = document.get("RequestTransition") or [{}]
+                if time.time() - history[-1].get("UpdateTime", 0) < (seconds or 0):
+                    continue
+                if before == "staged":
+                    queue.add(name)
+                elif name in queue:
+                    continue
+                yield name, before, after
+
+
+class WorkQueue(Protocol):
+    """The inbox of WMCore's global work queue."""
+
+    def add(self, name: str) -> None:
+        """Take a request in, once."""
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it was taken in."""

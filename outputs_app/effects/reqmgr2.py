@@ -1,0 +1,64 @@
+"""What ReqMgr2 is told of a request that came from there: status, work of its rounds, its next version (ADR 0080).
+
+Nothing here waits for these. People may have moved the request further: it never goes backwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outputs_app.effects.handler import Result, handles
+from outputs_app.models import Effect, EffectKind, EffectState
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.errors import ServiceUnavailable
+
+#: Ends that are ReqMgr2's own; the other statuses are steps on one way.
+_GIVEN_UP = ("failed", "aborted")
+
+
+def _name(effect: Effect) -> str:
+    name = effect.request.reqmgr2.name
+    if name is None:
+        raise ServiceUnavailable(
+            "reqmgr2", effect.kind, f"{effect.request.request_name} has no name there until its clone is made"
+        )
+    return name
+
+
+def _record_status(effect: Effect, result: Result) -> None:
+    seen = effect.request.reqmgr2
+    type(seen).objects.filter(pk=seen.pk).update(status=result["status"], compared_at=clock.now())
+
+
+@handles(EffectKind.REQMGR2_STATUS, _record_status)
+def _tell_status(effect: Effect) -> Result:
+    """The status it is in there afterwards."""
+    wanted, reqmgr2 = str(effect.payload["status"]), factory.reqmgr2()
+    if wanted in _GIVEN_UP:
+        return {"status": reqmgr2.give_up(_name(effect), wanted)}
+    return {"status": reqmgr2.advance_status(_name(effect), wanted, effect.payload.get("assignment"))}
+
+
+@handles(EffectKind.REQMGR2_TOTALS)
+def _tell_totals(effect: Effect) -> Result:
+    """ReqMgr2 adds up what it is told, so it is asked first what it has: what was told before, or this as well."""
+    totals: dict[str, int] = effect.payload["totals"]
+    told = Effect.objects.filter(request=effect.request_id, kind=EffectKind.REQMGR2_TOTALS, state=EffectState.DONE)
+    before = sum(other["totals"]["total_jobs"] for other in told.values_list("payload", flat=True))
+    there = int(factory.reqmgr2().request(_name(effect)).get("TotalEstimatedJobs") or 0)
+    if there < before + totals["total_jobs"]:
+        factory.reqmgr2().add_statistics(_name(effect), totals)
+    return {"before": there}
+
+
+def _record_clone(effect: Effect, result: Result) -> None:
+    seen = effect.request.reqmgr2
+    type(seen).objects.filter(pk=seen.pk).update(name=result["name"], status="new")
+
+
+@handles(EffectKind.REQMGR2_CLONE, _record_clone)
+def _clone(effect: Effect) -> Result:
+    """Of the request whose next version this one is; found again by a mark that names this one."""
+    payload: dict[str, Any] = effect.payload
+    return {"name": factory.reqmgr2().clone(payload["of"], payload["mark"])}

@@ -1,0 +1,102 @@
+"""What others do in ReqMgr2 to requests that are ours, done here as verbs of the actor ``reqmgr2`` (spec 11; ADR 0080).
+
+One question by names a poll. An end there is an end here, whenever it is seen. A priority and the site lists are taken when they
+have changed there since they were last seen, so that what an operator changes here afterwards stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import structlog
+from django.db.models import Q
+
+from requests_app.models import TERMINAL, Lease, ReqMgr2Request, Request, RequestStatus
+from requests_app.reqmgr2.taking import ACTOR, team_take
+from requests_app.selectors.reqmgr2 import POLL
+from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
+from requests_app.services.intake import fields_of
+from requests_app.services.verbs import abort_refused, complete_refused, hold_refused, priority_refused
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.reqmgr2 import Seen
+from wms2.conf import conf
+from wms2.errors import InvalidTransition, ServiceError, StaleState
+
+S = RequestStatus
+_UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")
+_ENOUGH = ("force-complete", "completed", "closed-out", "announced", "normal-archived")
+_OVER = {*_UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on
+log = structlog.get_logger(__name__)
+
+
+def reqmgr2_poll(*, force: bool = False) -> None:
+    """Take what is staged for us and follow what others did, if that is wanted and due. Done twice at a time it is done once."""
+    began, pause = clock.now(), timedelta(seconds=conf().reqmgr2_poll_seconds / 2)
+    just_now = Lease.objects.filter(name=POLL, heartbeat_at__gt=began - pause)
+    if not conf().reqmgr2_follow or (just_now.exists() and not force):
+        return
+    try:
+        team_take()
+        requests_follow()
+    except ServiceError as error:
+        log.warning("ReqMgr2 cannot be followed, again with the next poll", error=str(error))
+        Lease.objects.update_or_create(name=POLL, defaults={"data": {"error": str(error)}})
+    else:
+        Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {}})
+
+
+def requests_follow() -> None:
+    """Compare all that are not at an end both here and there.
+
+    Raises:
+        ServiceError: ReqMgr2 did not answer; nothing was done.
+    """
+    rows = ReqMgr2Request.objects.filter(over=False, request__isnull=False).exclude(name=None)
+    names, asked_at = [str(name) for name in rows.values_list("name", flat=True)], clock.now()
+    seen = factory.reqmgr2().seen(names)
+    elsewhere = factory.reqmgr2().queued_elsewhere(names)
+    for row in rows.filter(name__in=seen).select_related("request").defer("request__request_data"):
+        if row.request is not None and row.name is not None:
+            _follow(row, row.request, seen[row.name], row.name in elsewhere, asked_at)
+
+
+def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, asked_at: datetime) -> None:
+    problem = row.problem if seen.status == "staged" else ""  # why it is not acquired
+    for verb in _verbs(row, request, seen, elsewhere):
+        try:
+            verb()
+        except (InvalidTransition, StaleState) as error:
+            problem = f"not followed: {error}"
+            log.warning("a change in ReqMgr2 was refused", request_name=request.request_name, error=str(error))
+    request.refresh_from_db(fields=["status"])
+    over = request.status in (*TERMINAL, S.COMPLETED) and seen.status in _OVER
+    older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
+    older.update(**fields_of(seen), compared_at=asked_at, elements=elsewhere, over=over, problem=problem)
+
+
+def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -> Iterator[Callable[[], None]]:
+    """What is to be done here, if it can be."""
+    why = f"ReqMgr2 has it as {seen.status}"
+    if seen.status in _UNWANTED:
+        if not abort_refused(request):
+            yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
+        return
+    if seen.status in _ENOUGH:
+        if not complete_refused(request):
+            yield lambda: request_complete(request=request, actor=ACTOR, reason=why)
+        elif not hasattr(request, "workflow") and not abort_refused(request):  # nothing of it is done
+            yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
+        return
+    if elsewhere and not row.elements and not hold_refused(request):
+        told = "the work queue of WMCore has it too: its work would be done twice"
+        yield lambda: request_hold(request=request, actor=ACTOR, reason=told)
+    if priority_refused(request):
+        return
+    priority = seen.priority
+    if priority is not None and priority not in (row.priority, request.priority):
+        yield lambda: request_set_priority(request=request, priority=priority, actor=ACTOR, reason="changed in ReqMgr2")
+    lists = {"site_whitelist": seen.site_whitelist, "site_blacklist": seen.site_blacklist}
+    if seen.site_whitelist and any(list(value) != getattr(row, name) for name, value in lists.items()):
+        yield lambda: request_set_sites(request=request, actor=ACTOR, reason="changed in ReqMgr2", **lists)

@@ -1,0 +1,81 @@
+"""What ReqMgr2 is told of requests that came from there (spec 11; ADR 0080). Only asks for effects, in the caller's transaction.
+
+Each is told once, in the order in which it came to be: an effect waits for those of its request that are still under way. One
+that was refused waits for an operator and keeps nothing back, since a later status says all that an earlier one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outputs_app.asking import Wish, effect_ask
+from outputs_app.models import REPORTS, Effect, EffectKind, EffectState
+from requests_app.models import ReqMgr2Request, Request, RequestStatus
+from wms2.conf import conf
+from wms2.nudge import RUN_EFFECTS, nudge
+
+S = RequestStatus
+#: HELD, QUEUED and the others are nothing that ReqMgr2 knows.
+_TOLD = {
+    S.SUBMITTED: "acquired",
+    S.ACTIVE: "running-open",
+    S.COMPLETED: "completed",
+    S.FAILED: "failed",
+    S.ABORTED: "aborted",
+}
+#: What the clone of a request is assigned with, beside its team and sites.
+_ASSIGNED_WITH = ("TrustSitelists", "TrustPUSitelists", "MergedLFNBase", "UnmergedLFNBase", "Dashboard")
+
+
+def report_status(request: Request, to: str) -> None:
+    """The request has got this status."""
+    status = _TOLD.get(S(to))
+    if status is not None:
+        _status(request, status)
+
+
+def report_all_planned(request: Request) -> None:
+    """Nothing is left that would have to be planned."""
+    _status(request, "running-closed")
+
+
+def report_round(request: Request, index: int, totals: Mapping[str, int]) -> None:
+    """So much work has a round that was submitted: ``total_jobs``, and with the first round the input's three numbers."""
+    _ask(request, EffectKind.REQMGR2_TOTALS, f"{request.pk}:{index}", {"totals": dict(totals)})
+
+
+def report_next_version(request: Request, old: Request) -> None:
+    """``request`` replaces ``old``: ReqMgr2 gets a clone, which is assigned to us as soon as this one begins."""
+    before = ReqMgr2Request.objects.filter(request=old).exclude(name=None).first()
+    if before is not None and conf().reqmgr2_report:
+        ReqMgr2Request.objects.create(request=request)
+        mark = f"wms2 {conf().instance}: {request.request_name} replaces {old.request_name}"
+        _ask(request, EffectKind.REQMGR2_CLONE, str(request.pk), {"of": before.name, "mark": mark})
+
+
+def reported(request: Request) -> bool:
+    """Whether ReqMgr2 is told of it."""
+    return conf().reqmgr2_report and ReqMgr2Request.objects.filter(request=request).exists()
+
+
+def _status(request: Request, status: str) -> None:
+    seen = ReqMgr2Request.objects.filter(request=request).first()
+    if seen is None or seen.status == status:
+        return
+    payload: dict[str, Any] = {"status": status}
+    if Effect.objects.filter(request=request, kind=EffectKind.REQMGR2_CLONE).exists():
+        document = request.request_data
+        sites = {"SiteWhitelist": document.get("SiteWhitelist"), "SiteBlacklist": document.get("SiteBlacklist") or []}
+        more = {key: document[key] for key in _ASSIGNED_WITH if document.get(key) is not None}
+        payload["assignment"] = {"Team": conf().team or document.get("Team") or "wms2", **sites, **more}
+    _ask(request, EffectKind.REQMGR2_STATUS, f"{request.pk}:{status}", payload)
+
+
+def _ask(request: Request, kind: EffectKind, of: str, payload: dict[str, Any]) -> None:
+    if not reported(request):
+        return
+    under_way = Effect.objects.filter(request=request, kind__in=REPORTS, state__in=(EffectState.PENDING, EffectState.CLAIMED))
+    after = list(under_way.exclude(key=f"{kind}:{of}").values_list("key", flat=True))
+    effect_ask(Wish(kind, of, after, payload=payload), request_id=request.pk, request_epoch=request.epoch)
+    nudge(RUN_EFFECTS)

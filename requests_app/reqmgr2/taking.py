@@ -1,0 +1,108 @@
+"""How staged requests of our team become ours (spec 11; ADR 0080): checked, acquired, read back, imported.
+
+Whoever finds a staged request may run it, WMCore's agents too; so it is acquired before it is imported, and what is read back
+afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed anywhere, the next poll
+goes on: the claim is committed before the call, and acquired requests of our team that nobody imported are found again. Where it
+is not certain that nobody else runs it, it is imported HELD.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+from django.db import transaction
+from structlog.contextvars import bound_contextvars
+
+from requests_app.models import TERMINAL, HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.services.intake import reqmgr2_seen, request_check, request_import
+from requests_app.states import hold_changes, transition
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.reqmgr2 import Document, Seen
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import DocumentRefused, Problem, RequestKnown, ServiceRejected, ServiceUnavailable
+
+S = RequestStatus
+ACTOR = "reqmgr2"
+#: A document that was refused is looked at again after this.
+REFUSED_AGAIN = timedelta(minutes=10)
+_LATE = "somebody else acquired it at the same moment"
+_FOREIGN = "it is acquired, but not by this installation"
+_QUEUED = "the work queue of WMCore has it too"
+log = structlog.get_logger(__name__)
+
+
+def team_take() -> None:
+    """One look at what is staged for our team, and at what was acquired and never imported.
+
+    Raises:
+        ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
+    """
+    reqmgr2, team = factory.reqmgr2(), conf().team
+    staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
+    here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
+    for name in [*staged, *(name for name in acquired if name not in here)]:
+        with bound_contextvars(request_name=name):
+            _take(name, acquired=name in acquired)
+    # neither ours nor to be had any more
+    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *acquired]).delete()
+
+
+def _take(name: str, *, acquired: bool) -> None:
+    row, _ = ReqMgr2Request.objects.get_or_create(name=name, defaults={"status": "acquired" if acquired else "staged"})
+    if row.request is None and row.problem and row.compared_at and row.compared_at > clock.now() - REFUSED_AGAIN:
+        return
+    try:
+        request = row.request or Request.objects.filter(request_name=name).first()
+        if request is not None:
+            _take_known(name, request)
+        elif acquired:
+            _import(name, factory.reqmgr2().request(name), _FOREIGN if row.claimed_at is None else "")
+        else:
+            _take_staged(row, name)
+    except (DocumentRefused, RequestKnown, ServiceRejected) as error:
+        _tell(row, str(error), clock.now())
+    except ServiceUnavailable as error:  # again with the next poll
+        _tell(row, f"not yet: {error}", None)
+
+
+def _take_staged(row: ReqMgr2Request, name: str) -> None:
+    first = row.claimed_at is None
+    if first:
+        request_check(document=factory.reqmgr2().request(name), request_name=name)
+        ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
+        crash_point("reqmgr2_take.claimed")
+    document, refused = factory.reqmgr2().acquire(name)
+    crash_point("reqmgr2_take.called")
+    _import(name, document, _LATE if refused and first else "")
+
+
+def _take_known(name: str, request: Request) -> None:
+    """It was imported before it was staged, or is the clone of one of ours."""
+    if request.status in (*TERMINAL, S.COMPLETED):
+        detail = f"WMS2 has a request of this name that is {request.get_status_display()}; clone it in ReqMgr2 instead"
+        raise DocumentRefused([Problem("RequestName", detail)])
+    document, _ = factory.reqmgr2().acquire(name)
+    reqmgr2_seen(name=name, request=request, seen=Seen.of(document))
+
+
+def _import(name: str, document: Document, doubt: str) -> None:
+    elsewhere = name in factory.reqmgr2().queued_elsewhere([name])
+    checked = request_check(document=document, request_name=name)
+    why = _QUEUED if elsewhere else doubt
+    with transaction.atomic():
+        request = request_import(document=document, request_name=name, actor=ACTOR, checked=checked, seen=Seen.of(document))
+        ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, problem="", compared_at=clock.now())
+        if why:
+            told = f"{why}; release it once nobody else runs it, otherwise abort it here: its work would be done twice"
+            transition(request, S.HELD, actor=ACTOR, reason=told, **hold_changes(HoldCode.RUN_ELSEWHERE, told))
+    crash_point("reqmgr2_take.recorded")
+    log.info("taken from ReqMgr2", held=why)
+
+
+def _tell(row: ReqMgr2Request, problem: str, looked_at: datetime | None) -> None:
+    if row.problem != problem:
+        log.error("a request of our team cannot be taken", problem=problem)
+    ReqMgr2Request.objects.filter(pk=row.pk).update(problem=problem, compared_at=looked_at)

@@ -1,0 +1,44 @@
+"""How it stands with ReqMgr2: when it was last asked, and what of it an operator must look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from requests_app.models import Lease, ReqMgr2Request
+from wms2 import clock
+from wms2.conf import conf
+
+#: The row that says when ReqMgr2 was last asked with success.
+POLL = "reqmgr2"
+#: Problems that are shown; with more, something larger is wrong.
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ReqMgr2State:
+    """``polled_at``: the last poll that succeeded; ``age_seconds`` since then, None before the first or when not followed."""
+
+    follows: bool
+    reports: bool
+    polled_at: datetime | None
+    age_seconds: float | None
+    error: str
+    problems: tuple[ReqMgr2Request, ...]
+
+
+def reqmgr2_state() -> ReqMgr2State:
+    """Two queries."""
+    row = Lease.objects.filter(name=POLL).first()
+    polled = row.heartbeat_at if row else None
+    known = conf().reqmgr2_follow and polled is not None
+    return ReqMgr2State(
+        follows=conf().reqmgr2_follow,
+        reports=conf().reqmgr2_report,
+        polled_at=polled,
+        age_seconds=max(0.0, (clock.now() - polled).total_seconds()) if known and polled else None,
+        error=str(row.data.get("error", "")) if row else "",
+        problems=tuple(
+            ReqMgr2Request.objects.exclude(problem="").select_related("request").defer("request__request_data")[:MOST]
+        ),
+    )

@@ -1,0 +1,255 @@
+"""What others do in ReqMgr2 to requests of ours happens here, once, in the name of ``reqmgr2``; what operators do here stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dags_app.models import WorkUnit, WorkUnitState
+from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset
+from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus, RequestTransition
+from requests_app.reqmgr2.following import POLL, reqmgr2_poll
+from requests_app.services import (
+    request_abort,
+    request_fail,
+    request_hold,
+    request_release,
+    request_restart,
+    request_set_priority,
+)
+from requests_app.work.spec import spec_of
+from sites_app.bans import bans_active
+from tests.requests_app.reqmgr2.conftest import Outside, taken
+from tests.support.scripted import documents
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import cycles, fresh, run_on
+from tests.support.scripted.world import World
+from wms2.circuits import circuits
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
+
+
+def running(world: World, outside: Outside, events: int = 300) -> Request:
+    """Its DAG runs, three units of it."""
+    request = taken(outside.stage(events=events))
+    world.cycle()
+    assert fresh(request).status == S.ACTIVE
+    world.effects()
+    return request
+
+
+def poll() -> None:
+    reqmgr2_poll(force=True)
+
+
+def test_what_is_aborted_there_stops_here_and_is_left_to_move_on(world: World, outside: Outside) -> None:
+    request = running(world, outside)
+    outside.put(request.request_name, RequestStatus="aborted")
+    poll()
+    assert fresh(request).status == S.STOPPING
+    cycles(world, 3)
+    assert fresh(request).status == S.ABORTED
+    last = RequestTransition.objects.filter(request=request, to_status=S.STOPPING).get()
+    assert (last.actor, last.reason) == ("reqmgr2", "ReqMgr2 has it as aborted")
+    outside.habits(settle_seconds=0.0)
+    poll()
+    assert outside.status(request.request_name) == "aborted-completed"
+    assert ReqMgr2Request.objects.get().over
+
+
+@pytest.mark.parametrize("end", ["aborted-completed", "rejected", "aborted-archived"])
+def test_an_end_that_was_not_seen_as_it_came_is_an_end(world: World, outside: Outside, end: str) -> None:
+    name = outside.stage()
+    request = taken(name)
+    outside.simulators.application.reqmgr2.store.put({**outside.simulators.request(name), "RequestStatus": end})
+    poll()
+    assert fresh(request).status == S.ABORTED
+
+
+def test_force_complete_completes_with_what_is_done(world: World, outside: Outside) -> None:
+    request = running(world, outside)
+    job = world.job_of(request)
+    world.schedd.unit_done(job, "mg_000000")
+    world.cycle()
+    outside.put(request.request_name, RequestStatus="force-complete")
+    poll()
+    assert fresh(request).complete_early
+    for _ in range(8):
+        world.cycle()
+        check(world)
+        world.clock.advance(60)
+    assert fresh(request).status == S.COMPLETED
+    states = WorkUnit.objects.filter(workflow__request=request).values_list("name", "state")
+    assert sorted(name for name, state in states if state == WorkUnitState.DONE) == ["mg_000000"]
+    assert not world.schedd.live
+    assert outside.steps(request.request_name)[-2:] == ["force-complete", "completed"]
+    assert not OutputDataset.objects.exclude(workflow__request=request).exists()
+
+
+def test_a_held_request_that_is_forced_completes_and_one_without_work_is_aborted(world: World, outside: Outside) -> None:
+    request, fresh_one = running(world, outside), taken(outside.stage())
+    request_hold(request=request, **BY)
+    cycles(world, 3)
+    assert fresh(request).status == S.HELD
+    for name in (request.request_name, fresh_one.request_name):
+        document = outside.simulators.request(name)
+        outside.simulators.application.reqmgr2.store.put({**document, "RequestStatus": "completed"})
+    world.clock.advance(60)
+    poll()
+    run_on(world, request)
+    assert fresh(request).status == S.COMPLETED
+
+
+def test_priority_and_site_lists_are_taken_as_they_change_and_operators_changes_stand(world: World, outside: Outside) -> None:
+    request = running(world, outside, events=600)  # more than one round: it is running-open
+    name = request.request_name
+    outside.put(name, RequestPriority=222_222, SiteWhitelist=["T1_US_FNAL"], SiteBlacklist=["T2_US_Purdue"])
+    poll()
+    assert fresh(request).priority == 222_222
+    workflow = type(request.workflow).objects.get(request=request)
+    assert spec_of(workflow).site_whitelist == ("T1_US_FNAL",)
+    assert {ban.site_id for ban in bans_active()} == {"T2_CH_CERN", "T2_US_Purdue"}
+    assert AuditEntry.objects.filter(action="request_set_sites", actor="reqmgr2").count() == 1
+    request_set_priority(request=request, priority=5, **BY)
+    poll()
+    assert fresh(request).priority == 5, "what an operator did later stands"
+    outside.put(name, SiteWhitelist=["T1_US_FNAL", "T2_CH_CERN"], RequestPriority=333_333)
+    poll()
+    assert (fresh(request).priority, {ban.site_id for ban in bans_active()}) == (333_333, {"T2_US_Purdue"})
+    entries = AuditEntry.objects.count()
+    poll()
+    assert AuditEntry.objects.count() == entries, "nothing has changed"
+
+
+def test_a_change_that_cannot_be_followed_is_told(world: World, outside: Outside) -> None:
+    request = running(world, outside, events=600)
+    outside.put(request.request_name, SiteWhitelist=["T2_XX_Nowhere"])
+    poll()
+    assert "T2_XX_Nowhere is not a site of CRIC" in ReqMgr2Request.objects.get().problem
+    assert fresh(request).status == S.ACTIVE
+
+
+def test_a_poll_costs_the_same_with_many_requests(world: World, outside: Outside) -> None:
+    for _ in range(5):
+        outside.stage()
+    poll()
+    calls: list[str] = []
+    handle = outside.simulators.application.reqmgr2.handle
+
+    def counted(request: Any, parts: list[str]) -> Any:
+        calls.append(request.raw_target)
+        return handle(request, parts)
+
+    outside.simulators.application.reqmgr2.handle = counted  # type: ignore[method-assign]
+    poll()
+    assert len(calls) == 3, calls
+
+
+def test_reqmgr2_may_be_away_for_a_day_and_is_told_everything_in_order(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    request = taken(name)
+    handle = outside.simulators.application.reqmgr2.handle
+
+    def away(request: Any, parts: list[str]) -> Any:
+        raise BrokenPipeError
+
+    outside.simulators.application.reqmgr2.handle = away  # type: ignore[method-assign]
+    assert run_on(world, request) == S.COMPLETED, "nothing here waits for it"
+    poll()
+    assert "error" in Lease.objects.get(name=POLL).data
+    for _ in range(10):
+        world.clock.advance(8600)
+        world.effects()
+    outside.simulators.application.reqmgr2.handle = handle  # type: ignore[method-assign]
+    circuits().clear()
+    for _ in range(6):
+        world.clock.advance(30_000)
+        world.effects()
+    assert outside.steps(name) == ["staged", "acquired", "running-open", "running-closed", "completed"]
+    assert outside.simulators.request(name)["TotalEstimatedJobs"] == 3
+
+
+def test_totals_are_added_once_although_the_answer_is_lost(world: World, outside: Outside) -> None:
+    request = taken(outside.stage())
+    world.cycle()
+    outside.habits(lost_answers=4)
+    for _ in range(4):
+        world.clock.advance(8000)
+        world.effects()
+    document = outside.simulators.request(request.request_name)
+    assert (document["TotalEstimatedJobs"], document["TotalInputEvents"]) == (3, 300)
+    assert outside.status(request.request_name) == "running-closed"
+
+
+@pytest.mark.parametrize("further", ["aborted", "force-complete"])
+def test_what_people_moved_further_never_goes_backwards(world: World, outside: Outside, further: str) -> None:
+    request = running(world, outside)
+    outside.put(request.request_name, RequestStatus=further)
+    assert run_on(world, request) == S.COMPLETED, "it was not polled"
+    world.effects()
+    assert outside.status(request.request_name) == {"aborted": "aborted", "force-complete": "completed"}[further]
+    assert not Effect.objects.exclude(state=EffectState.DONE).exists()
+
+
+def test_ends_here_are_told_as_reqmgr2s_table_allows(world: World, outside: Outside) -> None:
+    waiting, active = taken(outside.stage()), running(world, outside)
+    request_abort(request=fresh(waiting), **BY)
+    request_fail(request=active, **BY)
+    cycles(world, 4)
+    assert (fresh(waiting).status, fresh(active).status) == (S.ABORTED, S.FAILED)
+    assert outside.status(waiting.request_name) == "aborted"
+    assert outside.status(active.request_name) == "aborted", "one that runs cannot become failed there"
+    poll()
+    assert fresh(active).status == S.FAILED
+
+
+def test_a_report_that_is_refused_waits_for_an_operator_and_keeps_nothing_back(world: World, outside: Outside) -> None:
+    request = running(world, outside)
+    outside.habits(admins=())
+    assert run_on(world, request) == S.COMPLETED
+    world.effects()
+    refused = Effect.objects.get(kind=EffectKind.REQMGR2_STATUS, payload__status="completed")
+    assert (refused.state, "not allowed" in refused.last_error) == (EffectState.REFUSED, True)
+    outside.habits(admins=None)
+    world.retry_effects()
+    world.effects()
+    assert outside.status(request.request_name) == "completed"
+
+
+def test_a_request_that_is_held_elsewhere_goes_on_after_its_release(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    outside.agents_take(name)
+    request = taken(name)
+    assert request.hold_code == HoldCode.RUN_ELSEWHERE
+    request_release(request=request, **BY)
+    assert run_on(world, request) == S.COMPLETED
+
+
+def test_a_restart_clones_in_reqmgr2_and_the_clone_is_ours_alone(world: World, outside: Outside) -> None:
+    from tests.support.simulator_world import put_config
+
+    document = documents.generation()
+    steps = {key: {**document[key], "GlobalTag": "140X_v1"} for key in ("Step1", "Step2")}
+    old = outside.stage(RequestString="scripted", **steps)
+    request = taken(old)
+    for identifier, module, tier in (("1", "RAWSIMoutput", "GEN-SIM"), ("2", "AODSIMoutput", "AODSIM")):
+        put_config(outside.simulators, identifier * 32, **{module: (tier, "")})
+    for tier in ("GEN-SIM", "AODSIM"):
+        outside.simulators.dbs("POST", "datatiers", {"data_tier_name": tier})
+    world.cycle()
+    new = request_restart(request=fresh(request), **BY)
+    for _ in range(4):
+        world.cycle()
+        poll()
+    row = ReqMgr2Request.objects.get(request=new)
+    assert row.name is not None, Effect.objects.filter(kind=EffectKind.REQMGR2_CLONE).values_list("last_error")[0][0][-900:]
+    assert run_on(world, new) == S.COMPLETED
+    world.effects()
+    assert outside.status(old) == "aborted"
+    assert outside.status(row.name) == "completed", Effect.objects.exclude(state=EffectState.DONE).values("key", "last_error")
+    assert outside.simulators.request(row.name)["Team"] == "wms2"
+    assert Request.objects.count() == 2

@@ -1,0 +1,157 @@
+"""Staged requests of our team become ours, once, whatever happens in between; nobody else finds them staged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.reqmgr2.following import reqmgr2_poll
+from requests_app.services import request_abort, request_release
+from requests_app.services.intake import Received, request_receive
+from tests.requests_app.reqmgr2.conftest import Outside, taken
+from tests.support.scripted.progress import fresh, run_on
+from tests.support.scripted.world import World
+from wms2.conf import conf
+from wms2.errors import DocumentRefused
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+
+
+def test_a_staged_request_of_our_team_runs_to_its_end_and_reqmgr2_is_told_every_step(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    request = taken(name)
+    assert (request.status, outside.status(name)) == (S.SUBMITTED, "acquired")
+    assert run_on(world, request) == S.COMPLETED
+    world.effects()
+    assert outside.steps(name) == ["staged", "acquired", "running-open", "running-closed", "completed"]
+    document = outside.simulators.request(name)
+    assert (document["TotalEstimatedJobs"], document["TotalInputEvents"]) == (3, 300)
+    reqmgr2_poll(force=True)
+    assert ReqMgr2Request.objects.get(name=name).over
+
+
+def test_agents_find_none_of_ours_staged(world: World, outside: Outside) -> None:
+    name, other = outside.stage(), outside.stage(Team="production")
+    taken(name)
+    outside.habits(agents_seconds=0.0)
+    staged = outside.simulators.reqmgr2("GET", "request?status=staged&detail=false").json()["result"]
+    assert staged == [], "the agents have taken the other one"
+    assert outside.steps(other) == ["staged", "acquired"]
+    assert outside.steps(name) == ["staged", "acquired"]
+    queue = outside.simulators.couch("GET", "workqueue_inbox/_all_docs").json()["rows"]
+    assert [row["id"] for row in queue] == [other]
+    reqmgr2_poll(force=True)
+    assert list(Request.objects.values_list("request_name", flat=True)) == [name]
+
+
+@pytest.mark.parametrize("point", ["claimed", "called", "recorded"])
+def test_a_worker_that_is_killed_while_it_takes_one_loses_nothing_and_doubles_nothing(
+    world: World, outside: Outside, point: str
+) -> None:
+    name = outside.stage()
+    world.crash_at = f"reqmgr2_take.{point}"
+    with world.process():
+        reqmgr2_poll(force=True)
+    assert world.deaths == 1
+    assert Request.objects.filter(request_name=name).exists() is (point == "recorded")
+    request = taken(name)
+    assert (request.status, outside.steps(name)) == (S.SUBMITTED, ["staged", "acquired"])
+    reqmgr2_poll(force=True)
+    assert Request.objects.count() == 1
+
+
+def test_an_answer_that_is_lost_after_it_was_acquired_is_read_back(world: World, outside: Outside) -> None:
+    outside.habits(lost_answers=1)
+    name = outside.stage()
+    assert taken(name).status == S.SUBMITTED
+    assert outside.steps(name) == ["staged", "acquired"]
+
+
+def test_what_the_work_queue_has_too_is_imported_held(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    outside.agents_take(name)
+    request = taken(name)
+    assert (request.status, request.hold_code) == (S.HELD, HoldCode.RUN_ELSEWHERE)
+    assert "work queue of WMCore has it too" in request.hold_reason
+    for _ in range(3):
+        world.cycle()
+        reqmgr2_poll(force=True)
+    assert fresh(request).status == S.HELD
+
+
+def test_what_agents_begin_to_run_later_is_held_once(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    request = taken(name)
+    outside.agents_take(name)
+    reqmgr2_poll(force=True)
+    assert fresh(request).status == S.HELD
+    request_release(request=request, actor="olga", reason="their element is gone")
+    reqmgr2_poll(force=True)
+    assert fresh(request).status == S.SUBMITTED
+
+
+def test_what_somebody_else_acquired_for_our_team_is_imported_held(world: World, outside: Outside) -> None:
+    name = outside.stage("acquired")
+    request = taken(name)
+    assert (request.status, request.hold_code) == (S.HELD, HoldCode.RUN_ELSEWHERE)
+    assert "not by this installation" in request.hold_reason
+
+
+def test_a_document_that_cannot_be_run_is_not_acquired_and_is_told(world: World, outside: Outside) -> None:
+    name = outside.stage(Memory=900_000)
+    reqmgr2_poll(force=True)
+    row = ReqMgr2Request.objects.get(name=name)
+    assert (row.request, outside.status(name)) == (None, "staged")
+    assert "Memory" in row.problem
+    outside.put(name, RequestStatus="aborted")
+    reqmgr2_poll(force=True)
+    assert not ReqMgr2Request.objects.exists(), "nobody waits for it any more"
+
+
+def test_without_the_role_the_refusal_is_told_and_the_next_poll_takes_it(world: World, outside: Outside) -> None:
+    outside.habits(admins=())
+    name = outside.stage()
+    reqmgr2_poll(force=True)
+    assert "not allowed" in ReqMgr2Request.objects.get(name=name).problem
+    outside.habits(admins=None)
+    world.clock.advance(900)
+    assert taken(name).status == S.SUBMITTED
+    assert ReqMgr2Request.objects.get(name=name).problem == ""
+
+
+def test_a_name_that_has_ended_here_is_not_run_again(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    request = taken(name)
+    request_abort(request=request, actor="olga", reason="because")
+    outside.simulators.application.reqmgr2.store.put({**outside.simulators.request(name), "RequestStatus": "staged"})
+    reqmgr2_poll(force=True)
+    assert "clone it in ReqMgr2 instead" in ReqMgr2Request.objects.get(name=name).problem
+    assert Request.objects.count() == 1
+
+
+def test_requests_of_other_teams_are_refused_at_every_door(world: World, outside: Outside) -> None:
+    name = outside.stage(Team="production")
+    with pytest.raises(DocumentRefused, match="Team"):
+        request_receive(received=Received(request_name=name), actor="olga")
+
+
+def test_one_that_was_imported_by_hand_is_acquired_and_followed(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    received: Any = Received(request_name=name)
+    request = request_receive(received=received, actor="olga")
+    world.effects()
+    assert outside.status(name) == "acquired"
+    outside.put(name, RequestPriority=777)
+    reqmgr2_poll(force=True)
+    assert fresh(request).priority == 777
+
+
+def test_nothing_is_taken_unless_it_is_wanted(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "false")
+    conf.cache_clear()
+    name = outside.stage()
+    reqmgr2_poll(force=True)
+    assert (Request.objects.count(), outside.status(name)) == (0, "staged")
