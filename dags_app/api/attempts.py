@@ -65,7 +65,7 @@ class AttemptAdsSerializer(serializers.Serializer):
     content = AdsSerializer()
 
 
-class LogFileSerializer(serializers.Serializer):
+class PackedFileSerializer(serializers.Serializer):
     """A file in packed logs."""
 
     number = serializers.IntegerField()
@@ -81,7 +81,7 @@ class AttemptLogsSerializer(serializers.Serializer):
     problem = serializers.CharField(allow_blank=True, help_text="why there is nothing to show")
     size_bytes = serializers.IntegerField()
     archive = serializers.URLField(help_text="tar.gz")
-    files = LogFileSerializer(many=True)
+    files = PackedFileSerializer(many=True)
 
 
 class KeptLogsSerializer(serializers.Serializer):
@@ -165,7 +165,7 @@ class AttemptLogsView(ApiView):
 class AttemptLogView(ApiView):
     """One file of an attempt's packed logs."""
 
-    @extend_schema(responses={(200, "text/plain"): OpenApiTypes.STR})
+    @extend_schema(operation_id="attempt_log", responses={(200, "text/plain"): OpenApiTypes.STR})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str, number: int) -> HttpResponse:
         """As plain text."""
         files = _logs(pk, unit, node, attempt, job_id).files
