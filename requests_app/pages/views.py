@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 from dags_app.attempts import logs_kept
 from dags_app.models import DAG
 from dags_app.packs import is_there
+from dags_app.selectors import dags_shown
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.logs import logs_on_page
@@ -65,7 +66,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
 @login_required
 def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> HttpResponse:
     """What a job packed of its logs."""
-    dag = get_object_or_404(DAG.objects.select_related("workflow"), pk=pk)
+    dag = get_object_or_404(dags_shown(), pk=pk)
     try:
         logs = logs_on_page(dag, (unit, node, attempt, job_id), request.GET)
     except ValueError as error:
@@ -77,7 +78,7 @@ def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt:
 @login_required
 def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """All packed logs that a DAG keeps."""
-    dag = get_object_or_404(DAG.objects.select_related("workflow"), pk=pk)
+    dag = get_object_or_404(dags_shown(), pk=pk)
     context = {"dag": dag, "kept": logs_kept(dag), "readable": is_there(dag.submit_dir)}
     return _page(request, "requests/kept_logs", context)
 

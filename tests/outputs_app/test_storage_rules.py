@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from outputs_app import turns
-from outputs_app.effects import taking_back
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.effects import taking_back
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.values import Membership, MergedFile, UnitOutputs
