@@ -1,4 +1,4 @@
-"""What one attempt left in its unit's directory: its record, report, ads and events. Reads files, writes and concludes nothing.
+"""What one attempt left in its unit's directory: its record, report, packed logs, ads and events. Reads files, concludes nothing.
 
 Every name that comes from outside is checked against the form that WMS2 itself gives, and a file is read only when it lies
 inside the DAG's directory: no address leads anywhere else.
@@ -17,10 +17,11 @@ from typing import Any
 
 from dags_app.live import UNIT_NAME
 from dags_app.models import DAG
-from dags_app.packs import files_of
+from dags_app.packs import files_of, is_there, size_of
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.files import tail_text
-from dags_app.payload.contract.layout import CLUSTER_LOG, attempts_name, logs_name, report_name
+from dags_app.payload.contract.layout import CLUSTER_LOG, KEPT_LOGS_FILE, attempts_name, logs_name, report_name
+from dags_app.payload.contract.packed import KeptLogs, LogFile
 from dags_app.payload.post import eventlog
 
 NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
@@ -29,6 +30,7 @@ JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")
 MOST_BYTES = 4 * 1024 * 1024
 MOST_ATTEMPTS = 200
 MOST_EVENTS = 500
+_ENDINGS = ("exit_signal", "hold_reason", "removed_reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +92,70 @@ def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> At
         ValueError: a name is none that WMS2 gives.
     """
     wanted = _checked_job(job_id)
-    name = logs_name(_checked_node(node), attempt)
+    name = logs_name(_checked_node(node), attempt, wanted)
     with _files(dag, unit, name, CLUSTER_LOG) as (logs, event_log):
-        members = packed.read_members(logs) if logs else {}
+        members = {each.name: each.text for each in packed.read_logs(logs)} if logs else {}
         events = [event for event in eventlog.read_events(event_log) if event.job_id == wanted] if event_log else []
-    own = packed.job_of(members.get(packed.JOB_AD, "")) == wanted
     content = {
-        "job_ad": members[packed.JOB_AD] if own else "",
-        "machine_ad": members.get(packed.MACHINE_AD, "") if own else "",
+        "job_ad": members.get(packed.JOB_AD, ""),
+        "machine_ad": members.get(packed.MACHINE_AD, ""),
         "events": [{"number": e.number, "at": e.at.isoformat(), "title": e.title, "body": e.body} for e in events[-MOST_EVENTS:]],
     }
-    problem = "" if own else "the job's ads did not come back: it was killed, held or removed, or a later job replaced its logs"
+    problem = "" if content["job_ad"] else _why_no_logs(dag, unit, node, wanted)
     return AttemptFile(str(Path(dag.submit_dir) / unit / (name if logs else "")), content, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLogs:
+    """The packed logs of a job: the archive as it is, what is in it, or why there is nothing."""
+
+    path: str
+    archive: bytes
+    files: tuple[LogFile, ...]
+    problem: str
+
+
+def attempt_logs(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> AttemptLogs:
+    """The packed logs of one job.
+
+    Raises:
+        ValueError: a name is none that WMS2 gives.
+    """
+    name = logs_name(_checked_node(node), attempt, _checked_job(job_id))
+    with _files(dag, unit, name) as (path,):
+        archive = path.read_bytes() if path and path.stat().st_size <= packed.MOST_PACKED_BYTES else b""
+        found = packed.read_logs(path) if path else ()
+    problem = "" if found else "the archive is damaged, or larger than any that a job writes: nothing in it can be shown"
+    if path is None:
+        problem = _why_no_logs(dag, unit, node, job_id)
+    return AttemptLogs(str(Path(dag.submit_dir) / unit / name), archive, found, problem)
+
+
+def logs_size(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> int | None:
+    """Bytes of the packed logs of one job; None when there are none."""
+    return size_of(dag.submit_dir, f"{unit}/{logs_name(node, attempt, job_id)}")
+
+
+def logs_kept(dag: DAG) -> list[KeptLogs]:
+    """The packed logs that the DAG's directory keeps, the newest first; empty when it cannot be read from here."""
+    with files_of(dag.submit_dir, KEPT_LOGS_FILE) as directory:
+        return packed.read_kept(directory)[::-1]
+
+
+def _why_no_logs(dag: DAG, unit: str, node: str, job_id: str) -> str:
+    """In words, from what the POST script recorded of the job."""
+    if job_id.startswith("-"):
+        return "there was no job: it could not be submitted"
+    if not is_there(dag.submit_dir):
+        return f"the DAG's directory {dag.submit_dir} (of {dag.schedd_name or 'its schedd'}) cannot be read from this host"
+    record = next((each for each in reversed(node_attempts(dag, unit, node)) if each.get("job_id") == job_id), None)
+    if record is None:
+        return "nothing is known of its end yet: no POST script has judged it"
+    if record.get("logs"):
+        return "its logs came back and were removed since: other attempts' are kept (see Retention in docs/configuration.md)"
+    job = record.get("job")
+    known = [f"{name}: {value}" for name, value in job.items() if name in _ENDINGS and value] if isinstance(job, dict) else []
+    return "; ".join(["nothing came back of this job: it was killed, held or removed before it could pack its logs", *known])
 
 
 @contextmanager

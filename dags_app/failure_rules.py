@@ -14,7 +14,7 @@ from django.db import transaction
 
 from dags_app.models import FailureRule
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Limits, Rule, RuleBook, rule_from, rules_document
+from dags_app.payload.contract.rules import Limits, LogLimits, Rule, RuleBook, rule_from, rules_document
 from wms2.conf import Conf
 
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
@@ -96,10 +96,16 @@ def rules_shipped(settings: Conf | None) -> RuleBook:
 def rule_limits(settings: Conf | None) -> Limits:
     """The limits that a DAG's rules carry."""
 
-    def value(name: str) -> int:
-        return int(getattr(settings, name) if settings is not None else Conf.model_fields[name].default)
+    def value(name: str) -> Any:
+        return getattr(settings, name) if settings is not None else Conf.model_fields[name].default
 
-    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"))
+    logs = LogLimits(
+        per_unit=value("kept_logs_per_unit"),
+        per_dag=value("kept_logs_per_dag"),
+        bytes_per_dag=value("kept_logs_mb_per_dag") * 10**6,
+        share_of_successes=value("kept_logs_of_successes"),
+    )
+    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"), logs)
 
 
 def rules_json(book: RuleBook) -> bytes:

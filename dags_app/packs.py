@@ -91,6 +91,22 @@ def files_of(submit_dir: str, *names: str) -> Iterator[Path]:
         yield Path(place)
 
 
+def is_there(submit_dir: str) -> bool:
+    """Whether the DAG's directory, or its pack, can be read from this host."""
+    return Path(submit_dir).is_dir() or pack_path(Path(submit_dir)).is_file()
+
+
+def size_of(submit_dir: str, name: str) -> int | None:
+    """Bytes of one file (``unit/file``) of the DAG's directory or its pack; None when it is not there."""
+    directory = Path(submit_dir)
+    try:
+        if directory.is_dir():
+            return (directory / name).stat().st_size
+        return _archive(directory).getinfo(name).file_size
+    except (KeyError, OSError, zipfile.BadZipFile):
+        return None
+
+
 def files_like(submit_dir: str, *patterns: str) -> list[PackedFile]:
     """Files at the top of the DAG's directory, by name; empty when it is neither there nor packed."""
     directory = Path(submit_dir)

@@ -204,6 +204,10 @@ class Conf(BaseModel):
     pack_dags_after_days: float = Field(
         7.0, ge=0, description="from a request's end until its DAG directories are packed; 0: never"
     )
+    kept_logs_per_unit: int = Field(20, ge=1, le=1000, description="attempts whose packed logs a work unit keeps")
+    kept_logs_per_dag: int = Field(1000, ge=1, le=10_000, description="the same for a DAG")
+    kept_logs_mb_per_dag: int = Field(2000, ge=1, le=10**6, description="what they may take in all, in MB")
+    kept_logs_of_successes: float = Field(0.0, ge=0, le=1, description="share of the nodes that did well whose logs are kept")
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from dags_app import attempts
-from dags_app.attempts import AttemptFile
+from dags_app.attempts import AttemptFile, AttemptLogs
 from dags_app.models import DAG
+from dags_app.packs import is_there
 from wms2.api.views import ApiView
 
 
@@ -61,6 +65,48 @@ class AttemptAdsSerializer(serializers.Serializer):
     content = AdsSerializer()
 
 
+class PackedFileSerializer(serializers.Serializer):
+    """A file in packed logs."""
+
+    number = serializers.IntegerField()
+    name = serializers.CharField()
+    size_bytes = serializers.IntegerField()
+    text = serializers.URLField(help_text="it as plain text, up to 1 MB")
+
+
+class AttemptLogsSerializer(serializers.Serializer):
+    """The packed logs of one job."""
+
+    path = serializers.CharField(help_text="on the submit host")
+    problem = serializers.CharField(allow_blank=True, help_text="why there is nothing to show")
+    size_bytes = serializers.IntegerField()
+    archive = serializers.URLField(help_text="tar.gz")
+    files = PackedFileSerializer(many=True)
+
+
+class KeptLogsSerializer(serializers.Serializer):
+    """Packed logs that are kept of one job."""
+
+    unit = serializers.CharField()
+    node = serializers.CharField()
+    attempt = serializers.IntegerField()
+    job_id = serializers.CharField()
+    name = serializers.CharField()
+    size_bytes = serializers.IntegerField()
+    at = serializers.CharField()
+    code = serializers.IntegerField(help_text="exit code; 0: it did well")
+    step = serializers.CharField(allow_blank=True)
+    logs = serializers.URLField()
+
+
+class DagKeptLogsSerializer(serializers.Serializer):
+    """All packed logs that a DAG keeps."""
+
+    dag_id = serializers.UUIDField()
+    problem = serializers.CharField(allow_blank=True, help_text="why none can be listed")
+    results = KeptLogsSerializer(many=True)
+
+
 class NodeAttemptsView(ApiView):
     """All attempts of a node."""
 
@@ -95,6 +141,71 @@ class AttemptJobAdView(ApiView):
         """The job's and the machine's ad as the job saw them, and the job's events."""
         found: AttemptFile = _checked(attempts.attempt_ads, get_object_or_404(DAG, pk=pk), unit, node, attempt, job_id)
         return Response(self.get_serializer(found).data)
+
+
+class AttemptLogsView(ApiView):
+    """The packed logs of an attempt."""
+
+    serializer_class = AttemptLogsSerializer
+
+    @extend_schema(responses={200: AttemptLogsSerializer})
+    def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
+        """What is in them; ``problem`` says why nothing is."""
+        job = (pk, unit, node, attempt, job_id)
+        found = _logs(*job)
+        files = [
+            {**each._asdict(), "number": number, "text": reverse("attempt-log", (*job, number), request=request)}
+            for number, each in enumerate(found.files)
+        ]
+        archive = reverse("attempt-archive", job, request=request)
+        body = {"path": found.path, "problem": found.problem, "size_bytes": len(found.archive), "archive": archive}
+        return Response(self.get_serializer({**body, "files": files}).data)
+
+
+class AttemptLogView(ApiView):
+    """One file of an attempt's packed logs."""
+
+    @extend_schema(operation_id="attempt_log", responses={(200, "text/plain"): OpenApiTypes.STR})
+    def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str, number: int) -> HttpResponse:
+        """As plain text."""
+        files = _logs(pk, unit, node, attempt, job_id).files
+        if number >= len(files):
+            raise Http404("there is no such file in the archive")
+        return HttpResponse(files[number].text, content_type="text/plain; charset=utf-8")
+
+
+class AttemptArchiveView(ApiView):
+    """An attempt's packed logs as they are."""
+
+    @extend_schema(responses={(200, "application/gzip"): OpenApiTypes.BINARY})
+    def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> HttpResponse:
+        """The whole archive (tar.gz)."""
+        found = _logs(pk, unit, node, attempt, job_id)
+        if not found.archive:
+            raise Http404(found.problem)
+        named = f'attachment; filename="{unit}.{found.path.rpartition("/")[2]}"'
+        return HttpResponse(found.archive, content_type="application/gzip", headers={"Content-Disposition": named})
+
+
+class DagKeptLogsView(ApiView):
+    """All packed logs that a DAG keeps."""
+
+    serializer_class = DagKeptLogsSerializer
+
+    def get(self, request: Request, pk: uuid.UUID) -> Response:
+        """The newest first; of all submissions of the same directory."""
+        dag = get_object_or_404(DAG, pk=pk)
+        rows = [
+            {**asdict(each), "name": each.name, "logs": reverse("attempt-logs", (pk, *each.job), request=request)}
+            for each in attempts.logs_kept(dag)
+        ]
+        problem = "" if is_there(dag.submit_dir) else f"{dag.submit_dir} cannot be read from this host"
+        return Response(self.get_serializer({"dag_id": pk, "problem": problem, "results": rows}).data)
+
+
+def _logs(pk: uuid.UUID, *job: object) -> AttemptLogs:
+    found: AttemptLogs = _checked(attempts.attempt_logs, get_object_or_404(DAG, pk=pk), *job)
+    return found
 
 
 def _checked(read: Callable[..., Any], *names: object) -> Any:

@@ -22,6 +22,7 @@ class AttemptLinksSerializer(serializers.Serializer):
 
     attempts = serializers.URLField(help_text="all attempts of the node")
     report = serializers.URLField()
+    logs = serializers.URLField(help_text="what is in its packed logs, or why there are none")
     job_ad = serializers.URLField(help_text="ads of job and machine, and HTCondor's events")
 
 
@@ -46,6 +47,7 @@ class FailureSampleSerializer(serializers.ModelSerializer):
         return {
             "attempts": reverse("node-attempts", node, request=http),
             "report": reverse("attempt-report", job, request=http),
+            "logs": reverse("attempt-logs", job, request=http),
             "job_ad": reverse("attempt-job-ad", job, request=http),
         }
 

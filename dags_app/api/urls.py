@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from django.urls import path
 
-from dags_app.api.attempts import AttemptJobAdView, AttemptReportView, NodeAttemptsView
+from dags_app.api.attempts import (
+    AttemptArchiveView,
+    AttemptJobAdView,
+    AttemptLogsView,
+    AttemptLogView,
+    AttemptReportView,
+    DagKeptLogsView,
+    NodeAttemptsView,
+)
 from dags_app.api.schedds import VERBS, ScheddLossView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.verbs import verb_urls
 
 _NODE = "dags/<uuid:pk>/units/<slug:unit>/nodes/<slug:node>"
-_JOB = f"{_NODE}/attempts/<int:attempt>/jobs/<str:job_id>"
+#: Address of one attempt, of the pages too.
+JOB = f"{_NODE}/attempts/<int:attempt>/jobs/<str:job_id>"
 
 urlpatterns = [
     path("dags", DagViewSet.as_view({"get": "list"}), name="dag-list"),
@@ -19,8 +28,12 @@ urlpatterns = [
     path("dags/<uuid:pk>/nodes", DagNodesView.as_view(), name="dag-nodes"),
     path("dags/<uuid:pk>/logs", DagLogsView.as_view(), name="dag-logs"),
     path(f"{_NODE}/attempts", NodeAttemptsView.as_view(), name="node-attempts"),
-    path(f"{_JOB}/report", AttemptReportView.as_view(), name="attempt-report"),
-    path(f"{_JOB}/job-ad", AttemptJobAdView.as_view(), name="attempt-job-ad"),
+    path(f"{JOB}/report", AttemptReportView.as_view(), name="attempt-report"),
+    path(f"{JOB}/job-ad", AttemptJobAdView.as_view(), name="attempt-job-ad"),
+    path(f"{JOB}/logs", AttemptLogsView.as_view(), name="attempt-logs"),
+    path(f"{JOB}/logs/<int:number>", AttemptLogView.as_view(), name="attempt-log"),
+    path(f"{JOB}/logs.tar.gz", AttemptArchiveView.as_view(), name="attempt-archive"),
+    path("dags/<uuid:pk>/kept-logs", DagKeptLogsView.as_view(), name="dag-kept-logs"),
     path("schedds/<schedd:name>/loss", ScheddLossView.as_view(), name="schedd-loss"),
     *verb_urls(DAGS),
     *VERBS,

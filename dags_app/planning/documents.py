@@ -56,12 +56,19 @@ def _transients(workflow: WorkflowSpec) -> tuple[Transient, ...]:
     kept = {(output.step, output.module) for output in workflow.outputs}
     read = dict.fromkeys((task.input_step or "", task.input_module or "") for task in later_tasks(workflow))
     return tuple(
-        Transient(step, module, _transient_base(workflow, module)) for step, module in read if (step, module) not in kept
+        Transient(step, module, _transient_base(workflow, step, module)) for step, module in read if (step, module) not in kept
     )
 
 
-def _transient_base(workflow: WorkflowSpec, module: str) -> str:
-    """Beside the unmerged files of the first kept output; nobody catalogues these files, so the module stands for the tier."""
+def _transient_base(workflow: WorkflowSpec, step: str, module: str) -> str:
+    """As ReqMgr2 has it, which protects the folders that it names from cleaners of unmerged files.
+
+    Where the specification does not know it: beside those of the first kept output, the module standing for the tier.
+    """
+    writer = next(each for each in workflow.steps if each.name == step)
+    known = dict(zip(writer.output_modules, writer.unmerged_lfn_bases, strict=False))
+    if module in known:
+        return known[module]
     head, _tier, processing = workflow.outputs[0].unmerged_lfn_base.rsplit("/", 2)
     return f"{head}/{module}/{processing}"
 

@@ -122,6 +122,7 @@ class StepSpec:
     input_module: str | None = None
     keep_output: bool = True
     output_modules: tuple[str, ...] = ()  # every module of the PSet, kept or not
+    unmerged_lfn_bases: tuple[str, ...] = ()  # theirs, in the same order; empty in specifications of before they were kept
     filter_efficiency: float = 1.0
     seeding: str = "AutomaticSeeding"
     pset_hash: str = ""

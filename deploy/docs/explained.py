@@ -183,6 +183,11 @@ SETTINGS: dict[str, dict[str, str]] = {
         "keep_audit_days": "Entries of the audit that are older than so many days go, whatever they are about.",
         "pack_dags_after_days": "The directories of a request's DAGs become one file each when it has been at an end for so many"
         " days; 0: never. The pages go on showing what is in them.",
+        "kept_logs_per_unit": "Attempts whose packed logs a work unit keeps at most: the first of each kind of error, then the"
+        " newest of each node. This and the next three are written into each DAG when it is planned.",
+        "kept_logs_per_dag": "The same for a whole DAG.",
+        "kept_logs_mb_per_dag": "What the packed logs of a DAG may take in all, in MB; the newest one stays whatever it takes.",
+        "kept_logs_of_successes": "Share of the nodes whose packed logs are kept although they did well: 0 is none, 1 is all.",
     },
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",

@@ -57,7 +57,7 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
     _check_distinct(draft, outputs, findings)
     _check_declared(draft, outputs, findings)
     findings.refuse_if_any()
-    steps = tuple(_complete_step(step, modules[step.spec.name], configs) for step in draft.steps)
+    steps = tuple(_complete_step(draft, step, modules[step.spec.name], configs) for step in draft.steps)
     return replace(draft.spec, steps=steps, outputs=outputs)
 
 
@@ -79,9 +79,24 @@ def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _complete_step(step: StepDraft, modules: Sequence[OutputModule], configs: Mapping[str, ConfigDocument]) -> StepSpec:
-    labels = tuple(module.label for module in modules)
-    return replace(step.spec, output_modules=labels, pset_hash=configs[step.spec.config_cache_id].pset_hash)
+def _complete_step(
+    draft: Draft, step: StepDraft, modules: Sequence[OutputModule], configs: Mapping[str, ConfigDocument]
+) -> StepSpec:
+    return replace(
+        step.spec,
+        output_modules=tuple(module.label for module in modules),
+        unmerged_lfn_bases=tuple(f"{draft.unmerged_lfn_base}/{_folder(step, module)}" for module in modules),
+        pset_hash=configs[step.spec.config_cache_id].pset_hash,
+    )
+
+
+def _version(step: StepDraft, module: OutputModule) -> str:
+    filtered = f"{module.filter_name}-" if module.filter_name else ""
+    return f"{filtered}{step.processing_string}-v{step.processing_version}"
+
+
+def _folder(step: StepDraft, module: OutputModule) -> str:
+    return f"{step.acquisition_era}/{step.primary_dataset}/{module.data_tier}/{_version(step, module)}"
 
 
 def _modules(
@@ -179,10 +194,7 @@ def _outputs(
     findings: Findings,
 ) -> Iterator[OutputSpec]:
     for module in modules:
-        filtered = f"{module.filter_name}-" if module.filter_name else ""
-        version = f"{filtered}{step.processing_string}-v{step.processing_version}"
-        processed = f"{step.acquisition_era}-{version}"
-        folder = f"{step.acquisition_era}/{step.primary_dataset}/{module.data_tier}/{version}"
+        processed, folder = f"{step.acquisition_era}-{_version(step, module)}", _folder(step, module)
         output = OutputSpec(
             step=step.spec.name,
             module=module.label,

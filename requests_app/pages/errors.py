@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dags_app.attempts import logs_size
 from dags_app.errors import Count, RequestErrors, request_errors
-from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule
+from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule, FailureSample
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from wms2.words import counted
@@ -39,9 +40,13 @@ _NO_FILE = "No report names the input file: read the logs, find the file, then r
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Failures that are alike. ``meaning`` by today's rule, ``done`` as recorded, ``todo`` only if jobs were given up."""
+    """Failures that are alike. ``meaning`` by today's rule, ``done`` as recorded, ``todo`` only if jobs were given up.
+
+    ``samples``: example jobs, each with the bytes of its packed logs, None when there are none.
+    """
 
     group: FailureGroup
+    samples: tuple[tuple[FailureSample, int | None], ...]
     meaning: str
     done: str
     todo: str
@@ -88,6 +93,7 @@ def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
         rule = rules.get(group.rule)
         yield Kind(
             group=group,
+            samples=tuple((s, logs_size(s.dag, s.unit, s.node, s.attempt, s.job_id)) for s in group.samples.all()),
             meaning=rule.note if rule else "",
             done="; ".join(_done(group)),
             todo=_todo(group) if group.given_up else "",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
+from dags_app.api.urls import JOB
 from requests_app.pages import views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
     path("", views.board, name="board"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
+    path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
+    path(f"{JOB}/logs/", views.job_logs, name="logs-page"),
 ]

@@ -5,18 +5,23 @@ A page fetches itself again every few seconds with the header ``X-Wms2-Part: liv
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from dags_app.attempts import logs_kept
 from dags_app.models import DAG
+from dags_app.packs import is_there
+from dags_app.selectors import dags_shown
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
+from requests_app.pages.logs import logs_on_page
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
@@ -55,6 +60,27 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
         "dag_verbs": _dag_buttons(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }
     return _page(request, "requests/request", context)
+
+
+@require_safe
+@login_required
+def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> HttpResponse:
+    """What a job packed of its logs."""
+    dag = get_object_or_404(dags_shown(), pk=pk)
+    try:
+        logs = logs_on_page(dag, (unit, node, attempt, job_id), request.GET)
+    except ValueError as error:
+        raise Http404(str(error)) from error
+    return _page(request, "requests/logs", {"logs": logs})
+
+
+@require_safe
+@login_required
+def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+    """All packed logs that a DAG keeps."""
+    dag = get_object_or_404(dags_shown(), pk=pk)
+    context = {"dag": dag, "kept": logs_kept(dag), "readable": is_there(dag.submit_dir)}
+    return _page(request, "requests/kept_logs", context)
 
 
 def _dag_buttons(dag: DAG, back: str) -> list[Button]:

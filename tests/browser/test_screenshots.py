@@ -87,6 +87,11 @@ def _rounds(_: scene.Scene) -> str:
     return reverse("request-page", args=[request.request_name])
 
 
+def _logs(built: scene.Scene) -> str:
+    dag = DAG.objects.get(workflow__request=built.held)
+    return reverse("logs-page", args=[dag.pk, "mg_000087", "proc_000000", 0, "5300.0"])
+
+
 def _retry(_: scene.Scene) -> str:
     effect = Effect.objects.get(state=EffectState.REFUSED)
     return verb_url(Effect, "retry", [effect.pk])
@@ -103,6 +108,7 @@ SHOTS = (
     Shot("board-narrow", lambda _: "/", width=PHONE),
     Shot("request", _page("active")),
     Shot("request-held", _page("held"), opens="#part-errors td summary"),
+    Shot("logs", _logs),
     Shot("request-dark", _page("refused"), dark=True),
     Shot("request-narrow", _page("completed"), width=PHONE),
     Shot("admin", _admin("index"), kept=False),

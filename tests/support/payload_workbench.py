@@ -18,7 +18,7 @@ import uproot
 
 from dags_app.payload.contract.codes import POST_CALL_AGAIN
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Limits, Rule, rule_from, rules_document
+from dags_app.payload.contract.rules import Limits, LogLimits, Rule, rule_from, rules_document
 from tests.support.payload_psets import GENERATE, READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.places import ROOT
@@ -35,7 +35,8 @@ TERMINATE_EVENT = (
     "\t\tUsr 0 00:00:02, Sys 0 00:00:01  -  Run Remote Usage\n"
     "\tPartitionable Resources :    Usage  Request Allocated\n\t   Memory (MB)          :       44       64        64\n...\n"
 )
-LIMITS = Limits(cooloff_seconds=60, max_memory_per_core_mb=3000, same_error_units=0)
+#: With the logs of every job kept, for tests to look into.
+LIMITS = Limits(60, 3000, 0, LogLimits(share_of_successes=1.0))
 
 
 def shipped_rules() -> tuple[Rule, ...]:
@@ -278,6 +279,10 @@ class Workbench:
             if status != POST_CALL_AGAIN:
                 return status
         raise AssertionError("deferred for ever")
+
+    def logs(self, node: str, attempt: int = 0) -> Path:
+        """The packed logs of the newest job of an attempt."""
+        return max(self.place.glob(f"{node}.{attempt}.*.logs.tar.gz"), key=lambda path: path.stat().st_mtime_ns)
 
     def read(self, name: str) -> dict[str, Any]:
         """A JSON side file of the unit."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailedInputFile, FailureCategory, FailureGroup, FailureSample
+from dags_app.payload.contract.layout import logs_name
+from dags_app.payload.contract.packed import write_logs
 from requests_app.models import Request
 from tests.support.payload_schemas import validate
 
@@ -42,10 +47,26 @@ def failures(request: Request, now: datetime) -> None:
                 bad_files=[_BAD_FILE] if category == C.DATA else [],
                 log_tail=f"Begin processing the 101st record.\n{message}\nend of the log",
             )  # fmt: skip
+    packed_logs(dag, "mg_000087", "proc_000000", 0, "5300.0", f"Begin processing the 101st record.\n{_KINDS[0][-1]}\n")
     FailedInputFile.objects.create(
         workflow=dag.workflow, lfn=_BAD_FILE, attempts=31,
         site="T2_CH_CERN", code=8021, last_at=now - timedelta(hours=3, minutes=20),
     )  # fmt: skip
+
+
+def packed_logs(dag: DAG, unit: str, node: str, attempt: int, job_id: str, stderr: str) -> None:
+    """The archive of a job whose one step wrote this."""
+    place = Path(dag.submit_dir) / unit
+    step = place / "steps" / "step1_DIGIRaw"
+    step.mkdir(parents=True)
+    (step / "PSet.py").write_text("import FWCore.ParameterSet.Config as cms\nprocess = cms.Process('DIGI')\n")
+    (step / "cmsRun.stdout").write_text("Initializing\n")
+    (step / "cmsRun.stderr").write_text(stderr)
+    for path in step.iterdir():
+        os.utime(path, (0, 0))
+    ad = "ClusterId = {}\nProcId = {}\n".format(*job_id.split(".")).encode()
+    write_logs(place / logs_name(node, attempt, job_id), [("job.ad", ad), ("environment.txt", b"host: wn1\n")], place / "steps")
+    shutil.rmtree(place / "steps")
 
 
 def line(**changes: Any) -> dict[str, Any]:

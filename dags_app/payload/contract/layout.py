@@ -70,6 +70,7 @@ SCRIPTS_LOG = "scripts.log"
 ORPHANS_FILE = "orphans.jsonl"
 FAILURES_FILE = "failures.jsonl"
 SUCCEEDED_FILE = "succeeded.fence"
+KEPT_LOGS_FILE = "kept_logs.jsonl"
 
 # Of a job at a site that is no node of a DAG, in a directory of its own.
 SITE_TASK_FILE, SITE_RESULT_FILE, SITE_STDERR = "task.json", "result.json", "site.err"
@@ -107,9 +108,9 @@ def report_name(node: str, attempt: int) -> str:
     return f"{node}.{attempt}.report.json"
 
 
-def logs_name(node: str, attempt: int) -> str:
-    """File name of an attempt's packed logs."""
-    return f"{node}.{attempt}.logs.tar.gz"
+def logs_name(node: str, attempt: int, job_id: str) -> str:
+    """File name of a job's packed logs: attempt numbers repeat after a rescue, and an older job's are not to be overwritten."""
+    return f"{node}.{attempt}.{job_id}.logs.tar.gz"
 
 
 def stderr_name(node: str, attempt: int | str) -> str:

@@ -1,7 +1,8 @@
-"""An attempt's packed logs (``<node>.<attempt>.logs.tar.gz``): ads, configurations, framework reports, ends of logs.
+"""A job's packed logs (``<node>.<attempt>.<job id>.logs.tar.gz``), and ``kept_logs.jsonl``, the list of those that a DAG keeps.
 
-An attempt number repeats after a rescue, so the job ad inside says whose they are.
-Everything read is bounded; an archive that is missing or torn has nothing in it.
+Packed are facts about the job and, of every step, its configurations, framework reports and logs; a long one loses its middle,
+which is said in its place, and what looks like a secret is replaced. Everything read is bounded; an archive that is missing or
+torn has nothing in it, or what came before.
 """
 
 from __future__ import annotations
@@ -12,41 +13,96 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, NamedTuple
 
-from .layout import logs_name
+from . import convert, files
+from .codes import PayloadError
+from .layout import KEPT_LOGS_FILE, logs_name
+from .reading import Value, json_lines
 
 JOB_AD, MACHINE_AD = "job.ad", "machine.ad"
 
-_LOG_BYTES = 256 * 1024
+_LOG_BYTES = 512 * 1024
 _LOGS_BYTES = 8 * 1024 * 1024
+_PACKED = (".py", ".json", ".xml", ".stdout", ".stderr")
 
 #: Several times what ``write_logs`` packs at most.
-_MOST_PACKED_BYTES = 32 * 1024 * 1024
+MOST_PACKED_BYTES = 32 * 1024 * 1024
 _MOST_UNPACKED_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024
-_MOST_MEMBERS = 500
+_MOST_MEMBERS = 2000
 #: Of a step's directory; several cmsRun side by side have one each, ``step1_Gen.0`` and on.
 _REPORT = re.compile(r"step(\d+)_(\w+)(?:\.\d+)?/FrameworkJobReport\.xml")
 _STDERR = re.compile(r"[\w.]+/[\w.-]+\.stderr")
-_CLUSTER = re.compile(r"^ClusterId = (\d+)$", re.MULTILINE)
-_PROC = re.compile(r"^ProcId = (\d+)$", re.MULTILINE)
+#: Keys and certificates, also one that the cut went through; signed tokens; what follows "Bearer"; passwords of URLs.
+_SECRET = re.compile(
+    rb"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)|\A[A-Za-z0-9+/=\s]*-----END [A-Z ]+-----"
+    rb"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=bearer)(?:\s|%20)+[\w.~+/=-]{16,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
-def write_logs(target: Path, ads: Iterable[tuple[str, bytes]], steps_directory: Path) -> None:
-    """Pack the ads of job and machine, configurations, framework reports and the ends of the logs of every step; bounded."""
-    total = 0
+class LogFile(NamedTuple):
+    """A file of an archive; of a larger one than WMS2 packs the beginning."""
+
+    name: str
+    size_bytes: int
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """What of it is text."""
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class KeptLogs:
+    """One archive that is kept. ``code`` is 0 of an attempt that did well."""
+
+    unit: str
+    node: str
+    attempt: int
+    job_id: str
+    at: str
+    code: int
+    step: str
+    size_bytes: int
+
+    @property
+    def job(self) -> tuple[str, str, int, str]:
+        """What names it within the DAG."""
+        return (self.unit, self.node, self.attempt, self.job_id)
+
+    @property
+    def name(self) -> str:
+        """In its unit's directory."""
+        return logs_name(self.node, self.attempt, self.job_id)
+
+
+def read_kept(dag_directory: Path) -> list[KeptLogs]:
+    """The archives that are kept, oldest first; a line that is none is left out."""
+    found = []
+    for line in json_lines(files.read_text(dag_directory / KEPT_LOGS_FILE)):
+        try:
+            found.append(convert.read(Value(line, KEPT_LOGS_FILE), KeptLogs))
+        except PayloadError:
+            continue
+    return found
+
+
+def write_logs(target: Path, facts: Iterable[tuple[str, bytes]], steps_directory: Path) -> None:
+    """Pack facts by name, and the files of the steps, among which the room is divided."""
+    paths = [path for path in sorted(steps_directory.glob("*/*")) if path.suffix in _PACKED and not path.is_symlink()]
+    paths = [path for path in paths if path.is_file()]
+    most = min(_LOG_BYTES, _LOGS_BYTES // max(len(paths), 1))
     with tarfile.open(target, "w:gz") as archive:
-        for name, data in ads:
-            _add(archive, name, data)
-        for path in sorted(steps_directory.glob("*/*")):
-            if path.suffix not in (".py", ".json", ".xml", ".stdout", ".stderr") or not path.is_file() or path.is_symlink():
-                continue
-            data = _end_of(path)
-            total += len(data)
-            if total > _LOGS_BYTES:
-                break
-            _add(archive, str(path.relative_to(steps_directory)), data, int(path.stat().st_mtime))
+        for name, data in facts:
+            _add(archive, name, _cut(io.BytesIO(data), _LOG_BYTES))
+        for path in paths:
+            with path.open("rb") as stream:
+                _add(archive, str(path.relative_to(steps_directory)), _cut(stream, most), int(path.stat().st_mtime))
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes, modified: int = 0) -> None:
@@ -55,56 +111,61 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, modified: int = 0) ->
     archive.addfile(entry, io.BytesIO(data))
 
 
-def _end_of(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        stream.seek(0, io.SEEK_END)
-        stream.seek(max(0, stream.tell() - _LOG_BYTES))
-        return stream.read()
+def _cut(stream: IO[bytes], most: int) -> bytes:
+    """A file whole, or its beginning and its end."""
+    size, half = stream.seek(0, io.SEEK_END), most // 2
+    stream.seek(0)
+    if size <= most:
+        return without_secrets(stream.read(most))
+    head = stream.read(half)
+    stream.seek(size - half)
+    gap = f"\n[... WMS2 left out {size - 2 * half} bytes here ...]\n".encode()
+    return without_secrets(head) + gap + without_secrets(stream.read(half))
+
+
+def without_secrets(data: bytes) -> bytes:
+    """With keys, tokens and passwords replaced."""
+    return _SECRET.sub(b"[left out: a secret]", data)
 
 
 def framework_reports(directory: Path, node: str, attempt: int, job_id: str) -> Iterator[tuple[str, str]]:
-    """(step, text) of the framework reports in this job's logs, the last step first; none when the logs are another job's."""
-    members = read_members(directory / logs_name(node, attempt))
-    if job_of(members.get(JOB_AD, "")) != job_id:
-        return
-    found = [(match, text) for name, text in members.items() if (match := _REPORT.fullmatch(name))]
+    """(step, text) of the framework reports in this job's logs, the last step first."""
+    packed = read_logs(directory / logs_name(node, attempt, job_id))
+    found = [(match, each.text) for each in packed if (match := _REPORT.fullmatch(each.name))]
     for match, text in sorted(found, key=lambda pair: int(pair[0].group(1)), reverse=True):
         yield match.group(2), text
 
 
 def last_stderr(directory: Path, node: str, attempt: int, job_id: str, lines: int) -> str:
     """The end of the stderr that the last program of this job wrote; empty when there is none."""
-    members = read_members(directory / logs_name(node, attempt))
-    if job_of(members.get(JOB_AD, "")) != job_id:
-        return ""
-    texts = [text for name, text in members.items() if _STDERR.fullmatch(name) and text.strip()]
-    return "\n".join(texts[-1].splitlines()[-lines:]) if texts else ""
+    found = telling(read_logs(directory / logs_name(node, attempt, job_id)))
+    return "\n".join(found.text.splitlines()[-lines:]) if found else ""
 
 
-def job_of(ad: str) -> str:
-    """``<cluster>.<proc>`` of a job ad in HTCondor's line form; empty when it has none."""
-    cluster, proc = _CLUSTER.search(ad), _PROC.search(ad)
-    return f"{cluster.group(1)}.{proc.group(1)}" if cluster and proc else ""
+def telling(packed: Iterable[LogFile]) -> LogFile | None:
+    """The stderr of the last program that wrote any: what tells most of a failure."""
+    return next((each for each in reversed([*packed]) if _STDERR.fullmatch(each.name) and each.data.strip()), None)
 
 
-def read_members(path: Path) -> dict[str, str]:
-    """Text of the archive's files by name, each up to 1 MB; what comes before damage, or before a bound, is kept.
+def read_logs(path: Path) -> tuple[LogFile, ...]:
+    """The plain files of an archive in its order, each up to 1 MB; what comes before damage, or before a bound.
 
     Bounded before anything is unpacked: an archive that is larger than any that a job writes is not opened, and one that unpacks
-    to more than such a job packs is read no further.
+    to more than such a job packs is read no further. Nothing is written anywhere, and links lead nowhere.
     """
-    found: dict[str, str] = {}
+    found: list[LogFile] = []
     try:
-        if path.stat().st_size > _MOST_PACKED_BYTES:
-            return found
+        if path.stat().st_size > MOST_PACKED_BYTES:
+            return ()
         with gzip.open(path) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
             for member in archive:
                 stream = archive.extractfile(member) if member.isfile() else None
                 if stream is not None and len(found) < _MOST_MEMBERS:
-                    found[member.name] = stream.read(_MOST_BYTES).decode("utf-8", "replace")
-    except (OSError, EOFError, tarfile.TarError, zlib.error):
-        return found
-    return found
+                    name = member.name.encode("utf-8", "replace").decode()
+                    found.append(LogFile(name, member.size, stream.read(_MOST_BYTES)))
+    except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error):
+        pass
+    return tuple(found)
 
 
 class _Bounded(io.BufferedIOBase):

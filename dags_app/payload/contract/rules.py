@@ -96,6 +96,19 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class LogLimits:
+    """How many attempts' packed logs a work unit and the DAG keep, and how much they may take in all.
+
+    ``share_of_successes``: of the nodes that did well, those whose logs are kept.
+    """
+
+    per_unit: int = 20
+    per_dag: int = 1000
+    bytes_per_dag: int = 2 * 10**9
+    share_of_successes: float = 0.0
+
+
+@dataclass(frozen=True)
 class Limits:
     """Numbers that hold for all rules of a DAG.
 
@@ -106,6 +119,7 @@ class Limits:
     cooloff_seconds: int
     max_memory_per_core_mb: int
     same_error_units: int
+    logs: LogLimits = LogLimits()
 
 
 @dataclass(frozen=True)

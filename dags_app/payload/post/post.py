@@ -24,6 +24,7 @@ from ..contract.layout import (
     RULES_FILE,
     SITE_ATTRIBUTE,
     attempts_name,
+    logs_name,
     post_name,
     report_name,
     stderr_name,
@@ -32,7 +33,7 @@ from ..contract.layout import (
 from ..contract.reading import Value, json_lines, load_document
 from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, Evidence, RuleBook, load_rules
 from ..contract.step_profile import read_step_profile
-from . import attempts, cooloff, eventlog, resources
+from . import attempts, cooloff, eventlog, kept_logs, resources
 from .attempts import AttemptFacts, PostCall
 from .classify import SUCCESS, Classification, Situation, classify
 
@@ -64,6 +65,7 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
     if evidence is None:
         failure_log.note_success(directory.parent, fence)
         whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
+        kept_logs.settle(directory, whole)
         files.write_json(directory / post_name(call.node), whole)
         return codes.POST_DONE
     book = load_rules(directory.parent / RULES_FILE)
@@ -76,6 +78,7 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
         record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
     whole = _note(directory, record, evidence)
     _prepare_retry(directory, call, verdict, site)
+    kept_logs.settle(directory, whole)
     files.write_json(directory / post_name(call.node), whole)
     if verdict.exit_status != codes.POST_RETRY or record["final"]:
         return verdict.exit_status
@@ -164,6 +167,7 @@ def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, sit
 def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
     report, history, verdict = judged.facts.report, judged.facts.history, judged.verdict
     whole: dict[str, Any] = report.raw if report is not None else {}
+    logs = logs_name(call.node, call.retry, call.job_id)
     return {
         "schema": POST_SCHEMA,
         "node_name": call.node,
@@ -176,6 +180,7 @@ def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
         "fence": whole.get("fence", scripts.submission_fence(directory)),
         "job_id": call.job_id,
         "report": report_name(call.node, call.retry) if report is not None else None,
+        "logs": logs if (directory / logs).is_file() else None,
         "job": {
             "exit_code": whole.get("exit_code", call.return_value),
             "return_value": call.return_value,

@@ -6,10 +6,7 @@ asked for by default may be a macro of the DAG's ``sizes.inc``.
 
 from __future__ import annotations
 
-import fcntl
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +47,7 @@ def asked_by(directory: Path, node: str) -> Asked | None:
 def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
     """Let the node's next submission ask for ``memory_mb``."""
     path = directory / MEMORY_INCLUDE
-    with _locked(directory):
+    with files.locked(directory / ".memory.lock"):
         kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"MEMORY_{node} ")]
         files.write_atomic(path, "\n".join([*kept, f"MEMORY_{node} = {memory_mb}"]) + "\n")
 
@@ -75,10 +72,3 @@ def _whole(found: re.Match[str] | None, variables: dict[str, str]) -> int | None
         return None
     text = _MACRO.sub(lambda macro: variables.get(macro.group(1), ""), found.group(1)).strip()
     return int(text) if text.isdigit() else None
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    with (directory / ".memory.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

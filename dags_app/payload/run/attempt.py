@@ -5,6 +5,9 @@ A report is written for every attempt that gets to run, also for a failed or sto
 
 from __future__ import annotations
 
+import json
+import sys
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -13,11 +16,12 @@ from typing import Any
 from ..contract import codes, files, packed
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
-from ..contract.layout import REPORT_SCHEMA, logs_name, report_name, utc_now
+from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
 from . import slot
 
 _MESSAGE_CHARACTERS = 4000
+_WRAPPER_LINES = 2000
 
 
 @dataclass
@@ -50,12 +54,26 @@ class AttemptReport:
             self.exit_code, self.error_message = error.code, error.message
         elif error is not None:
             self.exit_code, self.error_message = codes.UNEXPECTED, f"unexpected {type(error).__name__}: {error}"
-        self._write()
+        self._write("".join(traceback.format_exception(kind, error, trace)) if error is not None else "")
         return isinstance(error, PayloadError)
 
-    def _write(self) -> None:
-        packed.write_logs(self.directory / logs_name(self.node, self.attempt), slot.ads(), self.steps_directory)
-        files.write_json(self.directory / report_name(self.node, self.attempt), self.document())
+    def _write(self, failure: str) -> None:
+        """The report first: it is what counts. A cleanup that did well leaves no logs, since no script would judge them."""
+        document = self.document()
+        files.write_json(self.directory / report_name(self.node, self.attempt), document)
+        if self.role == CLEANUP and self.exit_code == codes.SUCCESS:
+            return
+        own = [files.tail_text(self.directory / name, _WRAPPER_LINES) for name in ("_condor_stdout", "_condor_stderr")]
+        facts = {
+            "environment.txt": slot.environment(),
+            "report.json": json.dumps(document, indent=1),
+            "wrapper.log": "\n".join(part for part in (*own, failure) if part),
+        }
+        target = self.directory / logs_name(self.node, self.attempt, self.slot.job_id)
+        try:
+            packed.write_logs(target, [*slot.ads(), *((n, text.encode()) for n, text in facts.items())], self.steps_directory)
+        except OSError as error:
+            print(f"wms2_payload: the logs could not be packed: {error}", file=sys.stderr)
 
     def document(self) -> dict[str, Any]:
         """The report as JSON."""

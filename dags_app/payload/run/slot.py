@@ -6,8 +6,11 @@ HTCondor writes both ads as text files and names them in ``_CONDOR_JOB_AD`` and 
 from __future__ import annotations
 
 import os
+import platform
 import re
+import shutil
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +21,11 @@ from ..contract.layout import FENCE_ATTRIBUTE, SITE_ATTRIBUTE, UNIT_ATTRIBUTE
 from ..contract.packed import JOB_AD, MACHINE_AD
 from ..contract.reports import Slot
 
+_TELLING = re.compile(
+    r"(CMS|SCRAM|SITECONF|VO_CMS|GLIDEIN|OSG|SINGULARITY|APPTAINER|WMS2|XRD|OMP|LC)_?[A-Z_]*|LANG|PATH|(PYTHON|LD_LIBRARY_)PATH"
+    r"|TMPDIR|HOME|X509_CERT_DIR|_CONDOR_(SLOT|SCRATCH_DIR)"
+)
+_SECRET = re.compile("TOKEN|SECRET|PASS|KEY|CRED|PROXY|AUTH")
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
@@ -59,6 +67,21 @@ def read_granted() -> Granted:
 def _least(*texts: str | None) -> int | None:
     """The smallest of those that are whole numbers; a job may ask by an expression."""
     return min((int(text) for text in texts if text and text.isdigit()), default=None)
+
+
+def environment() -> str:
+    """What explains failures about this host and process. Of the variables only known ones, and none that may hold a secret."""
+    disk = shutil.disk_usage(".")
+    telling = {name: value for name, value in sorted(os.environ.items()) if _TELLING.fullmatch(name) and not _SECRET.search(name)}
+    facts = {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "cpus": os.cpu_count(),
+        "disk free": f"{disk.free // 2**20} of {disk.total // 2**20} MB",
+        "user": f"{os.getuid()}:{os.getgid()}",
+    }
+    return "".join(f"{name}: {value}\n" for name, value in facts.items()) + "".join(f"{n}={v}\n" for n, v in telling.items())
 
 
 def ads() -> list[tuple[str, bytes]]:

@@ -13,6 +13,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, FailureLog
+from dags_app.packs import pack
 from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
 from tests.support.problems import problem
@@ -86,6 +87,9 @@ def test_it_costs_the_same_for_many_failures(reader: APIClient, dag: DAG, kinds:
     assert not any('"psets"' in query["sql"] for query in captured.captured_queries)
 
 
+LOGS = {"../../x<b>": "out of place", "step1_Gen/cmsRun.stderr": "<script>alert(1)</script>\nFatal Exception é\n"}
+
+
 @pytest.fixture
 def attempt(dag: DAG) -> DAG:
     """A unit's directory with one attempt of job 7.0."""
@@ -94,10 +98,11 @@ def attempt(dag: DAG) -> DAG:
     record = {"node_name": "proc_000000", "attempt": 0, "job_id": "7.0"}
     (place / "proc_000000.attempts.jsonl").write_text(json.dumps(record) + "\n" + '{"cut off')
     (place / "proc_000000.0.report.json").write_text(json.dumps({"schema": "wms2.report/1", "job_id": "7.0", "exit_code": 8001}))
-    with tarfile.open(place / "proc_000000.0.logs.tar.gz", "w:gz") as archive:
-        for name, text in (("job.ad", "ClusterId = 7\nProcId = 0\n"), ("machine.ad", 'GLIDEIN_CMSSite = "T1_US_FNAL"\n')):
+    with tarfile.open(place / "proc_000000.0.7.0.logs.tar.gz", "w:gz") as archive:
+        logs = {"job.ad": "ClusterId = 7\nProcId = 0\n", "machine.ad": 'GLIDEIN_CMSSite = "T1_US_FNAL"\n', **LOGS}
+        for name, text in logs.items():
             entry = tarfile.TarInfo(name)
-            entry.size = len(text)
+            entry.size = len(text.encode())
             archive.addfile(entry, io.BytesIO(text.encode()))
     event = "001 ({c}.000.000) 2026-11-21 10:00:00 Job executing on host: <x>\n...\n"
     (place / "cluster.log").write_text(event.format(c="007") + event.format(c="008"))
@@ -129,7 +134,80 @@ def test_a_later_job_with_the_same_attempt_number_is_not_taken_for_the_one_asked
     assert report["content"] is None and "replaced" in report["problem"]
     ads = reader.get(address(attempt, "job-ad", job="8.0")).json()
     assert (ads["content"]["job_ad"], len(ads["content"]["events"])) == ("", 1)
-    assert "did not come back" in ads["problem"]
+    assert "no POST script has judged it" in ads["problem"]
+
+
+@pytest.mark.parametrize("in_a_pack", [False, True])
+def test_the_logs_of_an_attempt_are_listed_read_and_downloaded(reader: APIClient, attempt: DAG, in_a_pack: bool) -> None:
+    whole = (Path(attempt.submit_dir) / "mg_000000/proc_000000.0.7.0.logs.tar.gz").read_bytes()
+    if in_a_pack:
+        pack(Path(attempt.submit_dir))
+    logs = reader.get(address(attempt, "logs")).json()
+    assert [file["name"] for file in logs["files"]] == ["job.ad", "machine.ad", *LOGS]
+    assert (logs["problem"], logs["size_bytes"]) == ("", len(whole))
+    last = reader.get(logs["files"][3]["text"])
+    assert (last.content.decode(), last["Content-Type"]) == (LOGS["step1_Gen/cmsRun.stderr"], "text/plain; charset=utf-8")
+    assert last["X-Content-Type-Options"] == "nosniff" and "default-src 'self'" in last["Content-Security-Policy"]
+    archive = reader.get(logs["archive"])
+    assert archive.content == whole
+    assert archive["Content-Disposition"] == 'attachment; filename="mg_000000.proc_000000.0.7.0.logs.tar.gz"'
+    problem(reader.get(address(attempt, "logs/4")), 404, "not_found")
+
+
+KEPT = {"unit": "mg_000000", "node": "proc_000000", "job_id": "7.0", "at": "2026-11-21T10:00:00Z", "step": "Gen"}
+
+
+@pytest.mark.parametrize("in_a_pack", [False, True])
+def test_the_logs_that_a_dag_keeps_are_listed(reader: APIClient, attempt: DAG, in_a_pack: bool) -> None:
+    lines = [json.dumps({**KEPT, "attempt": number, "code": 8001, "size_bytes": 9}) for number in range(2)]
+    (Path(attempt.submit_dir) / "kept_logs.jsonl").write_text("\n".join([*lines, "{cut"]))
+    if in_a_pack:
+        pack(Path(attempt.submit_dir))
+    body = reader.get(f"/api/v1/dags/{attempt.pk}/kept-logs").json()
+    assert [(row["attempt"], row["name"]) for row in body["results"]] == [
+        (1, "proc_000000.1.7.0.logs.tar.gz"),
+        (0, "proc_000000.0.7.0.logs.tar.gz"),
+    ]
+    assert len(reader.get(body["results"][1]["logs"]).json()["files"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("record", "job", "told"),
+    [
+        ({"logs": None, "job": {"hold_reason": "WMS2: ran longer than 9 s", "exit_signal": None}}, "9.0", "ran longer than 9 s"),
+        ({"logs": None}, "9.0", "nothing came back of this job"),
+        ({"logs": "proc_000000.0.9.0.logs.tar.gz"}, "9.0", "were removed since"),
+        ({}, "-1.-1", "could not be submitted"),
+    ],
+)
+def test_where_there_are_no_logs_it_is_said_why(reader: APIClient, attempt: DAG, record: Any, job: str, told: str) -> None:
+    with (Path(attempt.submit_dir) / "mg_000000/proc_000000.attempts.jsonl").open("a") as stream:
+        stream.write("\n" + json.dumps({"node_name": "proc_000000", "attempt": 0, "job_id": job, **record}) + "\n")
+    body = reader.get(address(attempt, "logs", job=job)).json()
+    assert (body["files"], body["size_bytes"]) == ([], 0) and told in body["problem"]
+    problem(reader.get(address(attempt, "logs.tar.gz", job=job)), 404, "not_found")
+
+
+def test_a_directory_that_cannot_be_read_from_here_is_called_so(reader: APIClient, attempt: DAG) -> None:
+    DAG.objects.update(submit_dir="/nowhere/at/all", schedd_name="schedd9")
+    told = "the DAG's directory /nowhere/at/all (of schedd9) cannot be read from this host"
+    assert reader.get(address(attempt, "logs")).json()["problem"] == told
+    assert "cannot be read" in reader.get(f"/api/v1/dags/{attempt.pk}/kept-logs").json()["problem"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", b"\x1f\x8b" + b"0" * 99], ids=["empty", "text", "gzip cut"])
+def test_a_damaged_archive_is_told_and_can_be_downloaded(reader: APIClient, attempt: DAG, damage: bytes) -> None:
+    (Path(attempt.submit_dir) / "mg_000000/proc_000000.0.7.0.logs.tar.gz").write_bytes(damage)
+    body = reader.get(address(attempt, "logs")).json()
+    assert body["files"] == [] and "damaged" in body["problem"] and body["size_bytes"] == len(damage)
+
+
+def test_an_archive_that_is_a_link_out_of_the_directory_is_not_read(reader: APIClient, attempt: DAG, tmp_path: Path) -> None:
+    path = Path(attempt.submit_dir) / "mg_000000/proc_000000.0.7.0.logs.tar.gz"
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.tar.gz"
+    path.rename(outside)
+    path.symlink_to(outside)
+    assert reader.get(address(attempt, "logs")).json()["files"] == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00"])
@@ -152,7 +230,7 @@ def test_a_damaged_report_is_told(reader: APIClient, attempt: DAG, content: str)
     ],
 )
 def test_names_that_wms2_does_not_give_lead_nowhere(reader: APIClient, attempt: DAG, unit: str, node: str, job: str) -> None:
-    for what in ("report", "job-ad"):
+    for what in ("report", "job-ad", "logs", "logs/0", "logs.tar.gz"):
         assert reader.get(address(attempt, what, unit, node, 0, job)).status_code == 404
 
 

@@ -85,13 +85,13 @@ def test_a_repeated_attempt_makes_the_same_events_in_a_file_of_its_own(one_step:
 
 def test_only_the_report_and_the_logs_come_back(one_step: Workbench) -> None:
     before = {path.name for path in one_step.place.iterdir()}
-    one_step.run("job", "proc_000000")
+    done = one_step.run("job", "proc_000000")
     new = {path.name for path in one_step.place.iterdir()} - before
-    assert new == {f"proc_000000.0.{end}" for end in ("err", "report.json", "logs.tar.gz")} | {
+    assert new == {f"proc_000000.0.{end}" for end in ("err", "report.json", f"{done.cluster}.0.logs.tar.gz")} | {
         "cluster.log",
         "group.dag.nodes.log",
     }
-    with tarfile.open(one_step.place / "proc_000000.0.logs.tar.gz") as archive:
+    with tarfile.open(one_step.logs("proc_000000")) as archive:
         names = {Path(name).name for name in archive.getnames()}
     assert {"FrameworkJobReport.xml", "original.py", "tweak.json", "cmsRun.stdout", "cmsRun.stderr"} <= names
 
@@ -117,7 +117,7 @@ def test_a_step_that_fails_is_reported_with_its_whole_code(one_step: Workbench, 
 
 def test_the_configuration_decides_nothing_that_the_job_decides(one_step: Workbench) -> None:
     one_step.run("job", "proc_000001")
-    with tarfile.open(one_step.place / "proc_000001.0.logs.tar.gz") as archive:
+    with tarfile.open(one_step.logs("proc_000001")) as archive:
         member = archive.extractfile("step1_Gen/tweak.json")
         assert member is not None
         tweak = json.load(member)

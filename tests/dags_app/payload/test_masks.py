@@ -124,7 +124,7 @@ def test_the_tweak_names_masks_and_parents_as_cmsrun_takes_them(site: Site) -> N
     node = reading_node(0, files, {"1": [[1, 2], [8, 8]]})
     site.bench.prepare(job, [node], {"step1_Reco.py": pset("RECO", READ, {"RECOoutput": "RECO"})})
     done = site.bench.run("job", "proc_000000")
-    with tarfile.open(next(site.bench.place.glob("proc_000000.0.logs.tar.gz"))) as logs:
+    with tarfile.open(site.bench.logs("proc_000000")) as logs:
         (name,) = [member for member in logs.getnames() if member.endswith("tweak.json")]
         tweak = json.loads(logs.extractfile(name).read())  # type: ignore[union-attr]
     assert done.report["exit_code"] == 8001

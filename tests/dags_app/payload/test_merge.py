@@ -46,7 +46,7 @@ def instead(bench: Workbench, program: str, script: str) -> None:
 
 def merge_report(bench: Workbench) -> str:
     """The framework report of the merge, out of its logs."""
-    with tarfile.open(bench.place / "merge.0.logs.tar.gz") as logs:
+    with tarfile.open(bench.logs("merge")) as logs:
         (name,) = (name for name in logs.getnames() if name.endswith("FrameworkJobReport.xml"))
         stream = logs.extractfile(name)
         assert stream is not None

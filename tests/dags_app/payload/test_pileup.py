@@ -53,14 +53,14 @@ class Mixer:
         return list(self.tweak(node, attempt)["pileup"][0]["files"])
 
     def tweak(self, node: str, attempt: int = 0) -> dict[str, Any]:
-        with tarfile.open(self.bench.place / f"{node}.{attempt}.logs.tar.gz") as archive:
+        with tarfile.open(self.bench.logs(node, attempt)) as archive:
             member = archive.extractfile("step2_Digi/tweak.json")
             assert member is not None
             found: dict[str, Any] = json.loads(member.read())
             return found
 
     def framework_report(self, node: str) -> str:
-        with tarfile.open(self.bench.place / f"{node}.0.logs.tar.gz") as archive:
+        with tarfile.open(self.bench.logs(node)) as archive:
             member = archive.extractfile("step2_Digi/FrameworkJobReport.xml")
             assert member is not None
             return member.read().decode()

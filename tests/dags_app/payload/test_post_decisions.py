@@ -159,7 +159,7 @@ def test_of_a_report_that_was_cut_off_the_8_bits_count_where_stderr_names_an_inp
 def test_packed_logs_that_unpack_to_more_than_a_job_packs_are_read_no_further(dag: Dag) -> None:
     place = dag.unit()
     packed_logs(place, "7.0", {"bomb": "0" * 48 * 1024 * 1024, "step1_Gen/FrameworkJobReport.xml": REPORT})
-    assert (place / "proc_000000.0.logs.tar.gz").stat().st_size < 1024 * 1024
+    assert (place / "proc_000000.0.7.0.logs.tar.gz").stat().st_size < 1024 * 1024
     assert dag.post(place, "proc_000000", 73, 0, "7.0") == [44, 1]
     assert dag.record()["classification"]["code"] == codes.REPORT_LOST, "as if the archive ended there"
 
@@ -410,7 +410,7 @@ def test_failures_of_an_earlier_submission_do_not_abort_the_next(dag: Dag) -> No
 def packed_logs(place: Path, job_id: str, members: dict[str, str]) -> None:
     cluster, proc = job_id.split(".")
     members = {"job.ad": f"ClusterId = {cluster}\nProcId = {proc}\n", **members}
-    with tarfile.open(place / "proc_000000.0.logs.tar.gz", "w:gz") as archive:
+    with tarfile.open(place / f"proc_000000.0.{job_id}.logs.tar.gz", "w:gz") as archive:
         for name, text in members.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(text.encode())

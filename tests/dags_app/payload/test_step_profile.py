@@ -46,7 +46,7 @@ def records(bench: Workbench, node: str) -> dict[str, dict[str, Any]]:
 
 
 def log(bench: Workbench, node: str, member: str) -> Any:
-    with tarfile.open(bench.place / f"{node}.0.logs.tar.gz") as archive:
+    with tarfile.open(bench.logs(node)) as archive:
         found = archive.extractfile(member)
         assert found is not None
         return json.load(found)

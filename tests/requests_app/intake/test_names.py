@@ -84,7 +84,9 @@ def test_an_illegal_input_dataset_is_refused(dataset: Any) -> None:
     assert "InputDataset" in problems(reprocessing(InputDataset=dataset))
 
 
-@pytest.mark.parametrize("base", ["/store/mc", "/store/data", "/store/backfill/1", "/store/hidata", "/store/relval"])
+@pytest.mark.parametrize(
+    "base", ["/store/mc", "/store/data", "/store/backfill/1", "/store/hidata", "/store/relval", "/store/test/wms2"]
+)
 def test_legal_lfn_bases_are_accepted(base: str) -> None:
     assert read(chain(MergedLFNBase=base)).merged_lfn_base == base
 

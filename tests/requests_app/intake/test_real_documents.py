@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from dags_app.planning.documents import job_document
 from dags_app.planning.specs import InputFileSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters import split
 from requests_app.intake import Draft, complete, known, merge_document, parse
 from requests_app.intake.parse import SUPPORTED_TYPES
 from tests.support.intake import SITES, WINDOW, Config, Document, Module, filled, problems, read, real_document
 from tests.support.places import ROOT
+from tests.support.planning import dag_spec
 from wms2.errors import DocumentRefused
 
 _GOLDEN = Path(__file__).parent / "golden" / "real_requests.json"
@@ -230,9 +232,38 @@ def test_output_names_of_tasks_are_those_that_reqmgr2_made() -> None:
     spec = complete(read(document), configs)
 
     assert sorted(output.dataset for output in spec.outputs) == sorted(document["OutputDatasets"])
-    bases = {output.unmerged_lfn_base for output in spec.outputs}
-    assert bases == {base for base in document["OutputModulesLFNBases"] if "/RAW/" not in base}
+    (transient,) = json.loads(job_document(dag_spec(workflow=spec)))["transient"]
+    handed_on = {transient["unmerged_lfn_base"]}
+    bases = {output.unmerged_lfn_base for output in spec.outputs} | handed_on
+    assert bases == set(document["OutputModulesLFNBases"])
+    assert {output.merged_lfn_base.partition("/CMSSW")[0] for output in spec.outputs} == {document["MergedLFNBase"]}
     assert [(task.name, task.input_module) for task in spec.tasks] == [("HLTD", None), ("RECODreHLT", "RAWoutput")]
+
+
+def test_every_document_that_lists_output_datasets_is_compared_with_its_list() -> None:
+    listing = {name for name in NAMES if merge_document(real_document(name)).get("OutputDatasets")}
+    assert listing == {"StepChainRequestDump.json", "ReRecoRequestDump.json", "TaskChainRequestDump.json"}
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("StepChain_MCStatic.json", ["Static_Test-StepChain_MCStatic_TEST_WMCore-v33"]),
+        ("SC_6Tasks_PU.json", ["Integ_Test-Test_WMS2-v19"]),
+    ],
+    ids=["a version for each step", "maps of the assignment"],
+)
+def test_eras_strings_and_versions_are_each_steps_own(name: str, names: list[str]) -> None:
+    draft = parse(filled(real_document(name)), request_name=None, window=WINDOW, known_sites=None)
+    last = draft.steps[-1]
+    configs = {}
+    for number, step in enumerate(draft.steps):
+        read_later = {each.spec.input_module for each in draft.steps if each.spec.input_step == step.spec.name}
+        (label,) = read_later or {"output"}
+        configs[step.spec.config_cache_id] = Config((Module(str(label), f"TIER-{'ABCDEF'[number]}"),))
+    spec = complete(draft, configs)  # type: ignore[arg-type]
+    assert {each.processed_dataset for each in spec.outputs if each.step == last.spec.name} == set(names)
+    assert all(each.merged_lfn_base.startswith("/store/backfill/1/") for each in spec.outputs)
 
 
 def _outputs_match(document: Document, configs: dict[str, Config]) -> None:

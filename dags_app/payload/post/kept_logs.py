@@ -1,0 +1,86 @@
+"""Which attempts' packed logs stay in a DAG's directory (ADR 0076). Owns ``kept_logs.jsonl`` there, oldest first.
+
+Of failed attempts the first of each kind of error and the newest of each node, within the DAG's bounds; of those that did well a
+share. What goes is removed once the list no longer has it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..contract import files
+from ..contract.codes import PayloadError
+from ..contract.convert import to_json
+from ..contract.layout import KEPT_LOGS_FILE, RULES_FILE
+from ..contract.packed import KeptLogs, read_kept
+from ..contract.rules import LogLimits, load_rules
+
+#: Of each kind of error (code and step), so many of the DAG's first are kept.
+FIRST_OF_A_KIND = 3
+
+
+def settle(unit: Path, record: dict[str, Any]) -> None:
+    """Keep the packed logs of the attempt that was just judged, or remove them, and older ones that they replace."""
+    if record["logs"] is None:
+        return
+    dag, verdict = unit.parent, record["classification"]
+    new = KeptLogs(
+        unit=unit.name,
+        node=record["node_name"],
+        attempt=record["attempt"],
+        job_id=record["job_id"],
+        at=record["timestamp"],
+        code=verdict["code"],
+        step=verdict["step"],
+        size_bytes=(unit / record["logs"]).stat().st_size,
+    )
+    limits = _limits(dag)
+    if new.code == 0 and not _is_of_share(new, limits.share_of_successes):
+        (unit / new.name).unlink(missing_ok=True)
+        return
+    with files.locked(dag / ".kept_logs.lock"):
+        known = [each for each in read_kept(dag) if (each.unit, each.name) != (new.unit, new.name)] + [new]
+        kept = choose(known, limits)
+        files.write_atomic(dag / KEPT_LOGS_FILE, "".join(json.dumps(to_json(each)) + "\n" for each in kept))
+        for gone in set(known).difference(kept):
+            (dag / gone.unit / gone.name).unlink(missing_ok=True)
+
+
+def choose(known: Sequence[KeptLogs], limits: LogLimits) -> list[KeptLogs]:
+    """Those that are kept, in their order (oldest first). The newest is always among them: its script may run again."""
+    kinds: Counter[tuple[int, str]] = Counter()
+    first, newest = [], {}
+    for each in known:
+        kinds[each.code, each.step] += 1
+        if kinds[each.code, each.step] <= FIRST_OF_A_KIND:
+            first.append(each)
+        newest[each.unit, each.node, each.code == 0] = each
+    last = set(newest.values())
+    ranked = dict.fromkeys([*known[-1:], *first, *(each for each in reversed(known) if each in last)])
+    kept: set[KeptLogs] = set()
+    units: Counter[str] = Counter()
+    size_bytes = 0
+    for each in ranked:
+        fits = units[each.unit] < limits.per_unit and len(kept) < limits.per_dag
+        if not kept or (fits and size_bytes + each.size_bytes <= limits.bytes_per_dag):
+            kept.add(each)
+            units[each.unit] += 1
+            size_bytes += each.size_bytes
+    return [each for each in known if each in kept]
+
+
+def _is_of_share(logs: KeptLogs, share: float) -> bool:
+    """The same answer whenever it is asked."""
+    return zlib.crc32(f"{logs.unit}/{logs.node}".encode()) < share * 2**32
+
+
+def _limits(dag: Path) -> LogLimits:
+    try:
+        return load_rules(dag / RULES_FILE).limits.logs
+    except PayloadError:  # a success needs no rules, and stays one
+        return LogLimits()
