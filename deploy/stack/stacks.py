@@ -33,7 +33,7 @@ PORTS_REGISTER = "ports.json"
 JOBS_PER_CORE = 3
 WATCH_SECONDS = 0.5
 #: Jobs of mere seconds try again, and give a storage up, within some too.
-IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "5", "XRD_CONNECTIONRETRY": "1"}
+IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "15", "XRD_CONNECTIONRETRY": "2"}
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 

@@ -1,10 +1,11 @@
-"""A small input dataset of its own for each test that needs one: in DBS, in Rucio, and as ROOT files at three sites."""
+"""A small input dataset of its own for each test that needs one: in DBS, in Rucio, and as ROOT files at its sites."""
 
 from __future__ import annotations
 
 import json
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ RSES = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
 EVENTS_PER_LUMI = 5
 
 
-def seeded_input(directory: Path, *, files_per_site: int = 2, events: int = 10) -> str:
+def seeded_input(directory: Path, *, files_per_site: int = 2, events: int = 10, rses: Sequence[str] = RSES) -> str:
     """Make it; returns the dataset's name."""
     tag = uuid.uuid4().hex[:8]
     dataset = f"/TestInput{tag}/TestRun2026-v1/RAW"
     blocks, first_event, lumi = [], 1, 1
-    for rse in RSES:
+    for rse in rses:
         files = []
         for _ in range(files_per_site):
             lumis = [

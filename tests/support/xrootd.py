@@ -1,4 +1,4 @@
-"""A real XRootD server of a test's own, which it may pause, kill and start again. Its programs are those of the stack."""
+"""Real XRootD servers: one of a test's own, which it may pause, kill and start again, and the stack's, behind a site."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from deploy.prefix import installed_version
-from deploy.stack import tools
+from deploy.stack import ports, tools
 from deploy.stack.paths import layout
 from deploy.xrootd.server import Server
 
@@ -63,10 +63,7 @@ class OwnServer:
             self._process = subprocess.Popen(
                 [str(word) for word in self.described.argv], stdout=log, stderr=log, env={**os.environ}
             )
-        deadline = time.monotonic() + SERVE_SECONDS
-        while self.described.problem() is not None:
-            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
-            time.sleep(0.1)
+        _await(self.described, lambda: self.log.read_text()[-2000:])
 
     def kill(self) -> None:
         """It is gone, and connections are refused."""
@@ -83,6 +80,31 @@ class OwnServer:
     def resume(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+
+def of_the_stack() -> Server:
+    """The server of the test stack; its files are those of ``T2_DE_DESY``."""
+    state = Path(os.environ["WMS2_STATE_DIR"])
+    return Server(prefix(), state / "xrootd", state / "storage/T2_DE_DESY", ports.read(state)["xrootd"])
+
+
+@contextmanager
+def away(server: Server) -> Iterator[None]:
+    """The stack's server is gone while the block runs; its supervisor brings it back."""
+    server.away.touch()
+    try:
+        os.kill(int((server.directory / "xrootd.pid").read_text()), signal.SIGKILL)
+        yield
+    finally:
+        server.away.unlink()
+        _await(server, lambda: f"see {server.directory.parent}/logs/xrootd.log")
+
+
+def _await(server: Server, explained: Callable[[], str]) -> None:
+    deadline = time.monotonic() + SERVE_SECONDS
+    while server.problem() is not None:
+        assert time.monotonic() < deadline, explained()
+        time.sleep(0.1)
 
 
 @contextmanager

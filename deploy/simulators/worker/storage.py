@@ -23,7 +23,7 @@ _SITE = re.compile(r'^GLIDEIN_CMSSite\s*=\s*"([^"]+)"', re.MULTILINE)
 _ROOT = re.compile(r"(root://[^/]+/)(/.*)")
 _PROTOCOLS = ("file", "XRootD")
 #: What XRootD's clients wait for by themselves would be minutes.
-_PATIENCE = {"XRD_CONNECTIONWINDOW": "10", "XRD_CONNECTIONRETRY": "2", "XRD_REQUESTTIMEOUT": "60"}
+_PATIENCE = {"XRD_CONNECTIONWINDOW": "30", "XRD_CONNECTIONRETRY": "2", "XRD_REQUESTTIMEOUT": "60"}
 _CLIENT_SECONDS = 600
 
 
