@@ -180,7 +180,8 @@ class Run:
                 yield from in_dbs(block, known, files)
 
     def _in_rucio(self, blocks: Sequence[BelievedBlock]) -> Iterator[Finding]:
-        held = factory.rucio().blocks_held([block.name for block in blocks]) if blocks else {}
+        places = {block.name: {file.rse for file in block.files.values() if file.rule_id} for block in blocks}
+        held = factory.rucio().blocks_held(places) if places else {}
         for block in blocks:
             yield from in_rucio(block, held.get(block.name), self._rule)
 

@@ -105,9 +105,9 @@ def test_one_old_file_refuses_the_whole_attachment(place: Place) -> None:
     place.raw(lambda client: client.add_replicas(place.disk, entries[1:]))
     with pytest.raises(FileAlreadyExists):
         place.raw(lambda client: client.attach_dids(place.scope, name, entries))
-    assert set(place.rucio.blocks_held([name])[name].files) == {file.lfn for file in files}
+    assert set(place.rucio.blocks_held({name: ()})[name].files) == {file.lfn for file in files}
     place.rucio.register_files(place.disk, name, [*files, new])
-    assert new.lfn in place.rucio.blocks_held([name])[name].files
+    assert new.lfn in place.rucio.blocks_held({name: ()})[name].files
 
 
 def test_another_size_is_taken_for_a_replica_and_refused_in_a_block(place: Place) -> None:
@@ -117,7 +117,7 @@ def test_another_size_is_taken_for_a_replica_and_refused_in_a_block(place: Place
     second, _ = place.block(files=1)
     with pytest.raises(FileConsistencyMismatch):
         place.raw(lambda client: client.attach_dids(place.scope, second, [other]))
-    assert place.rucio.blocks_held([name])[name].files[files[0].lfn].size_bytes == files[0].size_bytes
+    assert place.rucio.blocks_held({name: ()})[name].files[files[0].lfn].size_bytes == files[0].size_bytes
     with pytest.raises(ServiceRejected, match="mismatch"):
         place.rucio.register_files(place.disk, name, [RucioFile(files[0].lfn, 7, files[0].adler32)])
 
@@ -126,7 +126,7 @@ def test_a_closed_block_takes_no_file(place: Place) -> None:
     name, _ = place.block(files=1)
     for _ in range(2):
         place.rucio.close_block(name)
-    assert not place.rucio.blocks_held([name])[name].is_open
+    assert not place.rucio.blocks_held({name: ()})[name].is_open
     entry = {**place.did(Area().lfn()), "bytes": 5, "adler32": "0000000f"}
     place.raw(lambda client: client.add_replicas(place.disk, [entry]))
     with pytest.raises(UnsupportedOperation):
@@ -181,8 +181,9 @@ def test_rules_are_listed_by_comment_and_by_when_they_were_made(place: Place) ->
 
 def test_replicas_of_blocks_are_told_in_one_answer_and_unknown_blocks_are_left_out(place: Place) -> None:
     (first, files), (second, _), unknown = place.block(), place.block(files=1), Area().block_name()
-    held = place.rucio.blocks_held([first, second, unknown])
+    held = place.rucio.blocks_held({first: (), second: ["T9_XX_Elsewhere"], unknown: ()})
     assert held.keys() == {first, second}
+    assert {dict(file.copies)[place.disk] for file in held[second].files.values()} == {"AVAILABLE"}
     assert {lfn: dict(file.copies) for lfn, file in held[first].files.items()} == {
         f.lfn: {place.disk: "AVAILABLE"} for f in files
     }

@@ -116,6 +116,11 @@ def test_everything_that_differs_in_rucio_is_a_row(block: ProcessingBlock, admin
     assert f"BAD at {DISK}" in drift(K.REPLICA_UNAVAILABLE).found
 
 
+def test_one_bad_copy_in_a_block_is_seen(block: ProcessingBlock, admin: Any) -> None:
+    admin.declare_bad_file_replicas([{"scope": SCOPE, "name": lfns(block)[1], "rse": DISK}], "for a test")
+    assert compared(block) == [(K.REPLICA_UNAVAILABLE, lfns(block)[1], DriftState.UNSETTLED)]
+
+
 def test_a_block_that_dbs_does_not_have_is_registered_again(block: ProcessingBlock) -> None:
     other = made_block()
     name = f"{block.dataset_name}#{uuid.uuid4()}"
