@@ -87,6 +87,7 @@ def _registered(number: int) -> Any:
     """A dataset with so many files, told of everywhere, and nothing owed for it."""
     from django.utils import timezone
 
+    from dags_app.models import DAGStatus
     from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
     from requests_app.models import RequestStatus
     from tests.support.rows import dag_row, generation_spec, output_spec, request_row, unit_row, workflow_row
@@ -96,7 +97,8 @@ def _registered(number: int) -> Any:
     tag = uuid.uuid4().hex[:8]
     output = output_spec(tag)
     workflow = workflow_row(request_row(RequestStatus.ACTIVE, request_name=f"bench_{tag}"), generation_spec(outputs=(output,)))
-    dataset, unit, rucio, now = workflow.output_datasets.get(), unit_row(dag_row(workflow)), factory.rucio(), timezone.now()
+    dataset, unit = workflow.output_datasets.get(), unit_row(dag_row(workflow, DAGStatus.READY))
+    rucio, now = factory.rucio(), timezone.now()
     kinds = (
         EffectKind.RUCIO_BLOCK,
         EffectKind.RUCIO_FILES,

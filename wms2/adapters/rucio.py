@@ -139,8 +139,8 @@ class RucioAdapter(RucioRules):
     def blocks_held(self, blocks: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
         """What Rucio has of these blocks, those that it does not know left out.
 
-        Two calls a block and one for all; copies are listed, in one more call, only of blocks that are not whole where they should
-        be: for that Rucio makes up addresses of each.
+        Two calls a block and one for all; copies are listed, in one more call, only of blocks that are not whole where they
+        should be: for that Rucio makes up addresses of each.
 
         Args:
             blocks: name -> RSEs at which files of it should be; none: anywhere.
