@@ -10,7 +10,19 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import accounting, adaptive, api_load, dag_shapes, engine, input_scale, job_counts, list_plans, sizing, splitters
+from bench import (
+    accounting,
+    adaptive,
+    api_load,
+    dag_shapes,
+    engine,
+    input_scale,
+    job_counts,
+    list_plans,
+    reconcile,
+    sizing,
+    splitters,
+)
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
@@ -23,6 +35,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "sizing": sizing.main,
     "adaptive": adaptive.main,
     "job_counts": job_counts.main,
+    "reconcile": reconcile.main,
 }
 
 

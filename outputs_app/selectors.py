@@ -78,7 +78,7 @@ def drift_shown() -> QuerySet[Drift]:
     """Differences with their request's name, dataset and block."""
     return Drift.objects.select_related("request", "dataset", "block").only(
         *(field.name for field in Drift._meta.concrete_fields), "request__request_name", "dataset__name", "dataset__state",
-        "block__dbs_block_name", "block__status", "block__tape_rule_id",
+        "block__dbs_block_name", "block__status", "block__tape_rule_id", "block__source_rule_id",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +75,19 @@ def command_test(layout: Layout) -> int:
     arguments = _arguments()
     with _test_stack(layout) as (_, run_parts):
         return run_parts([arguments] if arguments else suite.everything(layout.source), {})
+
+
+def command_contract(layout: Layout) -> int:
+    """Run the adapters against the servers that DBS_URL, RUCIO_URL and REQMGR2_URL name; without any, on the test stack."""
+    tests = ["tests/contract", *_arguments()]
+    if not any(os.environ.get(f"WMS2_CONTRACT_{name}_URL") for name in ("DBS", "RUCIO", "REQMGR2")):
+        with _test_stack(layout) as (_, run_parts):
+            return run_parts([tests], {})
+    layout.state_root.mkdir(parents=True, exist_ok=True)
+    venv.ensure(layout)
+    settings = {**os.environ, "DJANGO_SETTINGS_MODULE": "wms2.check_settings"}
+    argv = [str(layout.python), "-m", "pytest", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(argv, cwd=layout.source, env=settings, check=False).returncode
 
 
 def command_faults(layout: Layout) -> int:
@@ -211,8 +225,8 @@ def command_manage(layout: Layout) -> int:
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     function.__name__.removeprefix("command_").replace("_", "-"): function
     for function in (
-        command_setup, command_demo, command_demo_check, command_test, command_faults, command_bench, command_check,
-        command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
+        command_setup, command_demo, command_demo_check, command_test, command_contract, command_faults, command_bench,
+        command_check, command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
     )
 }  # fmt: skip
 

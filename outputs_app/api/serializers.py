@@ -85,15 +85,19 @@ class EffectSerializer(EffectListSerializer):
         )  # fmt: skip
 
 
+#: Of what need not be there.
+_OR_NULL: dict[str, Any] = {"default": None, "allow_null": True}
+
+
 class DatasetSerializer(serializers.ModelSerializer):
     """One output dataset, and how far its comparison with DBS and Rucio is."""
 
     request_name = serializers.CharField(source="workflow.request_id")
-    compared_at = serializers.DateTimeField(source="comparison.ended_at", default=None, help_text="end of the last comparison")
-    comparison_due_at = serializers.DateTimeField(source="comparison.due_at", default=None)
-    comparison_begun_at = serializers.DateTimeField(source="comparison.begun_at", default=None, help_text="of the one under way")
-    compared = serializers.JSONField(source="comparison.result", default=None, help_text="numbers of blocks and files so far")
-    comparison_error = serializers.CharField(source="comparison.last_error", default="")
+    compared_at = serializers.DateTimeField(source="comparison.ended_at", **_OR_NULL, help_text="end of the last comparison")
+    comparison_due_at = serializers.DateTimeField(source="comparison.due_at", **_OR_NULL)
+    comparison_begun_at = serializers.DateTimeField(source="comparison.begun_at", **_OR_NULL, help_text="of the one under way")
+    compared = serializers.JSONField(source="comparison.result", **_OR_NULL, help_text="numbers of blocks and files so far")
+    comparison_error = serializers.CharField(source="comparison.last_error", **_OR_NULL)
 
     class Meta:
         model = OutputDataset
@@ -106,8 +110,8 @@ class DatasetSerializer(serializers.ModelSerializer):
 class DriftSerializer(serializers.ModelSerializer):
     """One difference between what WMS2 believes and what DBS or Rucio hold."""
 
-    request_name = serializers.CharField(source="request.request_name", default=None, allow_null=True)
-    dataset_name = serializers.CharField(source="dataset.name", default=None, allow_null=True)
+    request_name = serializers.CharField(source="request.request_name", **_OR_NULL)
+    dataset_name = serializers.CharField(source="dataset.name", **_OR_NULL)
     block_id = serializers.UUIDField(allow_null=True)
 
     class Meta:

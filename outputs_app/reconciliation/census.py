@@ -39,12 +39,12 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a rule protects, as our rows have it; ``rule_id``: the one that they know."""
+    """What a rule protects, as our rows have it; ``rules``: those that they know, a block's on tape first."""
 
     request_id: uuid.UUID | None = None
     dataset_id: int | None = None
     block_id: uuid.UUID | None = None
-    rule_id: str = ""
+    rules: tuple[str, ...] = ()
 
     def finding(self, kind: DriftKind, rule: RuleInfo, expected: str, found: str) -> Finding:
         where = (self.request_id, self.dataset_id, self.block_id)
@@ -75,9 +75,9 @@ def census(since: str | None) -> Census:
     unknown = []
     for rule in made:
         place = places[rule.rule_id]
-        if rule.expires_at is None and place.rule_id != rule.rule_id and place.request_id not in busy:
+        if rule.expires_at is None and rule.rule_id not in place.rules and place.request_id not in busy:
             found = f"{rule.state} at {rule.rse_expression}"
-            unknown.append(place.finding(K.RULE_UNKNOWN, rule, f"rule {place.rule_id or 'none'}", found))
+            unknown.append(place.finding(K.RULE_UNKNOWN, rule, f"rule {' or '.join(filter(None, place.rules)) or 'none'}", found))
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
     seen = Q(kind=K.RULE_TROUBLE) | Q(kind=K.RULE_UNKNOWN) & ~Q(request_id__in=busy)
     # that a rule is there again is seen by the comparison of its dataset
@@ -107,11 +107,17 @@ def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
         some = names[start : start + _NAMES_AT_ONCE]
         files = OutputFile.objects.filter(lfn__in=some)
         blocks = ProcessingBlock.objects.filter(dbs_block_name__in=some)
-        for name, *place in (
+        for name, request_id, dataset_id, block_id, *known in (
             *files.values_list("lfn", f"block__{owner}", "dataset_id", "block_id", "rule_id"),
-            *blocks.values_list("dbs_block_name", owner, "dataset_id", "pk", "tape_rule_id"),
+            *blocks.values_list("dbs_block_name", owner, "dataset_id", "pk", "tape_rule_id", "source_rule_id"),
         ):
-            by_name[name] = _Place(*place)
+            by_name[name] = _Place(request_id, dataset_id, block_id, tuple(known))
+        # requests of a family write into one dataset, and share its rule on disk
+        for name, request_id, dataset_id, known in OutputDataset.objects.filter(name__in=some).values_list(
+            "name", owner, "pk", "disk_rule_id"
+        ):
+            before = by_name.get(name, _Place()).rules
+            by_name[name] = _Place(request_id, dataset_id, None, (*before, known))
     strangers = {rule.comment.removeprefix(prefix) for rule in rules if rule.name not in by_name}
     owners = dict(OutputDataset.objects.filter(workflow__request_id__in=strangers).values_list("workflow__request_id", owner))
     return {rule.rule_id: by_name.get(rule.name) or _Place(owners.get(rule.comment.removeprefix(prefix))) for rule in rules}

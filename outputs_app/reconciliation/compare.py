@@ -53,7 +53,9 @@ class BelievedFile:
 
 @dataclass(frozen=True, slots=True)
 class BelievedBlock:
-    """A block of ours for which nothing is under way. ``is_whole``: it takes no more files, and is closed in Rucio."""
+    """A block of ours for which nothing is under way. ``is_whole``: it takes no more files, and is closed in Rucio.
+    ``source_rule_id``: of the rule at its origin that has replaced those of its files.
+    """
 
     pk: uuid.UUID
     dataset_id: int
@@ -63,7 +65,13 @@ class BelievedBlock:
     is_whole: bool
     tape_rule_id: str
     tape_rse: str
+    source_rule_id: str
+    origin_rse: str
     files: Mapping[str, BelievedFile]
+
+    def place_of(self, file: BelievedFile) -> str:
+        """The RSE at which a rule of ours keeps the file; empty once it is released."""
+        return file.rse if file.rule_id else self.origin_rse if self.source_rule_id else ""
 
     def differs(self, kind: DriftKind, expected: str, found: str, name: str = "", rule_id: str = "") -> Finding:
         """A finding in this block, about the block itself unless another name is given."""
@@ -121,8 +129,9 @@ def in_rucio(block: BelievedBlock, held: HeldBlock | None, rule: Callable[[str],
             yield from _replica(block, file, has)
         if file.rule_id:
             yield from _rule(block, lfn, file.rule_id, file.rse, rule(file.rule_id))
-    if block.tape_rule_id:
-        yield from _rule(block, block.name, block.tape_rule_id, block.tape_rse, rule(block.tape_rule_id))
+    for rule_id, rse in ((block.tape_rule_id, block.tape_rse), (block.source_rule_id, block.origin_rse)):
+        if rule_id:
+            yield from _rule(block, block.name, rule_id, rse, rule(rule_id))
 
 
 def _replica(block: BelievedBlock, file: BelievedFile, has: HeldFile) -> Iterator[Finding]:
@@ -132,12 +141,13 @@ def _replica(block: BelievedBlock, file: BelievedFile, has: HeldFile) -> Iterato
     if (size, adler32) != (file.size_bytes, file.adler32.lower()):
         told = f"{size} bytes, adler32 {adler32}"
         yield block.differs(K.RUCIO_FILE_DIFFERS, f"{file.size_bytes} bytes, adler32 {file.adler32}", told, file.lfn)
-    state = has.copies.get(file.rse) if file.rule_id else (AVAILABLE if AVAILABLE in has.copies.values() else None)
+    place = block.place_of(file)
+    state = has.copies.get(place) if place else (AVAILABLE if AVAILABLE in has.copies.values() else None)
     if state == AVAILABLE:
         return
     kind = K.REPLICA_MISSING if state is None else K.REPLICA_UNAVAILABLE
     elsewhere = ", ".join(f"{state} at {rse}" for rse, state in sorted(has.copies.items())) or "none at all"
-    yield block.differs(kind, f"at {file.rse}" if file.rule_id else "a copy that is available", elsewhere, file.lfn)
+    yield block.differs(kind, f"at {place}" if place else "a copy that is available", elsewhere, file.lfn)
 
 
 def _rule(block: BelievedBlock, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:

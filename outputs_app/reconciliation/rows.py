@@ -5,11 +5,15 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
 from outputs_app.models import (
+    AFTERWARDS,
+    REPORTS,
+    SETTLED_EFFECT,
     STANDING_DRIFT,
     BlockStatus,
     Drift,
@@ -25,15 +29,20 @@ from outputs_app.reconciliation.compare import BelievedBlock, BelievedFile, Find
 from wms2 import clock
 
 _WHOLE = (BlockStatus.COMPLETE, BlockStatus.ARCHIVED)
-#: Everything that an effect changes, and every effect that was made, done or done again; those for the dataset are the request's.
+#: What of the request's own effects changes blocks.
+_OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+#: What an effect changes, and every effect that was made, claimed, done or done again. What comes after the registration may
+#: wait for weeks, and has changed nothing before it has told anything.
 _STANDING = """
-SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.dbs_block_closed, dataset.state, request.epoch,
-  count(effect), max(effect.done_at)),
-  dataset.state <> 'invalidated' AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
-    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> %(done)s)
+SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_rule_id, block.dbs_block_closed, dataset.state,
+  request.epoch, count(effect), sum(effect.claim_epoch), max(effect.done_at)),
+  dataset.state <> 'invalidated' AND block.status <> 'invalidated'
+    AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
+    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s)
+      AND (effect.kind <> ALL(%(after)s) OR effect.state = %(claimed)s OR effect.result <> '{}'))
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
 JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
-JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.block_id IS NULL)
+JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.kind = ANY(%(of_all)s))
 WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
 """
 
@@ -41,14 +50,20 @@ WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
 def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Those of the blocks for which nothing is under way, and of which anything was ever told outside; each with what changes
     as soon as an effect does something for it. One statement."""
+    values: dict[str, Any] = {
+        "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
+        "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL),
+    }  # fmt: skip
     with connection.cursor() as cursor:
-        cursor.execute(_STANDING, {"blocks": list(block_ids), "done": EffectState.DONE, "begun": EffectKind.RUCIO_BLOCK})
+        cursor.execute(_STANDING, values)
         return {pk: stamp for pk, stamp, stands in cursor.fetchall() if stands}
 
 
 def requests_busy() -> set[uuid.UUID]:
     """Requests for which a registration is under way, or waits for a person."""
-    return set(Effect.objects.exclude(state=EffectState.DONE).values_list("request_id", flat=True).distinct())
+    rows = Effect.objects.exclude(state__in=SETTLED_EFFECT).exclude(kind__in=REPORTS)
+    rows = rows.exclude(Q(kind__in=AFTERWARDS) & ~Q(state=EffectState.CLAIMED))
+    return set(rows.values_list("request_id", flat=True).distinct())
 
 
 def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
@@ -67,6 +82,8 @@ def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
             is_whole=block.status in _WHOLE,
             tape_rule_id=block.tape_rule_id,
             tape_rse=block.dataset.tape_rse,
+            source_rule_id=block.source_rule_id,
+            origin_rse=block.origin_rse,
             files=files[block.pk],
         )
         for block in blocks

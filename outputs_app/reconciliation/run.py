@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from outputs_app.asking import Wish
-from outputs_app.effects.handler import comment_prefix
+from outputs_app.effects.handler import comment_of
 from outputs_app.models import (
     Comparison,
     DatasetState,
@@ -180,7 +180,8 @@ class Run:
                 yield from in_dbs(block, known, files)
 
     def _in_rucio(self, blocks: Sequence[BelievedBlock]) -> Iterator[Finding]:
-        held = factory.rucio().blocks_held([block.name for block in blocks]) if blocks else {}
+        places = {block.name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}
+        held = factory.rucio().blocks_held(places) if places else {}
         for block in blocks:
             yield from in_rucio(block, held.get(block.name), self._rule)
 
@@ -192,7 +193,7 @@ class Run:
     @cached_property
     def _rules(self) -> dict[str, RuleInfo]:
         """Of the request, by the comment of its rules: one call."""
-        comment = comment_prefix() + self._dataset.workflow.request.request_name
+        comment = comment_of(self._dataset.workflow.request.request_name)
         return {rule.rule_id: rule for rule in factory.rucio().rules_with_comment(comment)}
 
     def _rule(self, rule_id: str) -> RuleInfo | None:

@@ -116,6 +116,8 @@ def _unsafe(drift: Drift) -> str:
         return "Its block is closed in Rucio and takes no file."
     if drift.kind == K.REPLICA_MISSING and (file is None or not file.rule_id):
         return "No rule of ours says any more where it lies."
+    if drift.block is not None and drift.rule_id and drift.rule_id == drift.block.source_rule_id:
+        return "It is the rule that has replaced those of the block's files; accept it once they are protected otherwise."
     known = file.rule_id if file is not None else drift.block.tape_rule_id if drift.block is not None else ""
     if drift.kind == K.RULE_UNKNOWN and known:
         return f"Our rows know another rule, {known}."

@@ -132,12 +132,10 @@ def _drift() -> Iterator[Metric]:
     text = "Differences from what DBS and Rucio hold that wait for a person"
     yield _family("wms2_drift_open", text, "kind", [(kind, found.get(kind, 0)) for kind in DriftKind.values])
     result, ended = Comparison.objects.filter(dataset=None).values_list("result", "ended_at").first() or ({}, None)
-    if ended is not None:  # absent until the first census: an alert on absent() sees that
-        rules = result.get("rules", {})
-        yield _family(
-            "wms2_rules", "Our rules in Rucio in trouble, at the last census", "state", [(n, rules.get(n, 0)) for n in COUNTED]
-        )
-        yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended", _age(ended, now))
+    rules = result.get("rules", {})
+    counted = [(name, rules.get(name, 0)) for name in COUNTED]
+    yield _family("wms2_rules", "Our rules in Rucio in trouble, by what it is, at the last census", "state", counted)
+    yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; 0 before", _age(ended, now))
     due = Comparison.objects.filter(due_at__isnull=False).aggregate(first=Min("due_at"))["first"]
     yield GaugeMetricFamily(
         "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)

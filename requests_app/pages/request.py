@@ -169,6 +169,7 @@ def request_page(request: Request) -> RequestPage:
     workflow = workflow_of(request)
     effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
     unsettled = drift_unsettled(request.pk)
+    drift = list(unsettled[: MOST_DRIFT + 1])
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
@@ -180,8 +181,8 @@ def request_page(request: Request) -> RequestPage:
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
         effects_by_state=_effects_by_state(request),
-        drift=tuple(unsettled[:MOST_DRIFT]),
-        drift_number=unsettled.count(),
+        drift=tuple(drift[:MOST_DRIFT]),
+        drift_number=unsettled.count() if len(drift) > MOST_DRIFT else len(drift),
         work=_work(request, workflow) if workflow else None,
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)

@@ -20,7 +20,17 @@ from dags_app.planning.specs import (
     StepSpec,
     WorkflowSpec,
 )
-from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    BlockWorkUnit,
+    Drift,
+    DriftKind,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 from outputs_app.services import datasets_ensure, units_register
 from outputs_app.values import DatasetRecord, UnitOutputs
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
@@ -199,6 +209,14 @@ def new_effect(state: EffectState = EffectState.PENDING, **fields: Any) -> Effec
         values["claim_expires_at"] = timezone.now() + timedelta(minutes=5)
     request = fields.pop("request", None) or request_row(RequestStatus.ACTIVE)
     return Effect.objects.create(request=request, **values | fields)
+
+
+def drift_row(block: ProcessingBlock, kind: DriftKind = DriftKind.DBS_FILE_INVALID, /, **fields: Any) -> Drift:
+    """A difference in a block."""
+    now = timezone.now()
+    values: dict[str, Any] = {"name": f"/store/{next(_numbers)}.root", "expected": "valid", "found": "invalid", "since": now}
+    place = {"request": block.workflow.request, "dataset": block.dataset, "block": block, "last_seen": now}
+    return Drift.objects.create(kind=kind, **values | place | fields)
 
 
 def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> None:

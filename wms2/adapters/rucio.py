@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -136,22 +136,29 @@ class RucioAdapter(RucioRules):
         rows = self._session.call(operation, lambda client: list(client.list_content(self.scope, block)))
         return {row.name: row for row in parse(CONTENT, rows, service=SERVICE, operation=operation)}
 
-    def blocks_held(self, blocks: Sequence[str]) -> dict[str, HeldBlock]:
-        """What Rucio has of these blocks, those that it does not know left out. A call for each block, and two for all."""
+    def blocks_held(self, blocks: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
+        """What Rucio has of these blocks, those that it does not know left out.
+
+        Two calls a block and one for all; copies are listed, in one more call, only of blocks that are not whole where they
+        should be: for that Rucio makes up addresses of each.
+
+        Args:
+            blocks: name -> RSEs at which files of it should be; none: anywhere.
+        """
         operation, dids = "blocks_held", [self._did(block) for block in blocks]
         known = self._session.call(operation, lambda client: list(client.get_metadata_bulk(dids)))
         is_open = {row.name: row.is_open for row in parse(BLOCKS, known, service=SERVICE, operation=operation)}
         content = {block: self._content(operation, block) for block in blocks if block in is_open}
-        copies: dict[str, dict[str, str]] = {}
-        if content:
-            copies = {row.name: row.states for row in self._replicas(list(content), operation, all_states=True)}
-        return {
-            block: HeldBlock(
-                is_open[block],
-                {name: HeldFile(row.bytes, row.adler32 or "", copies.get(name, {})) for name, row in files.items()},
-            )
-            for block, files in content.items()
-        }
+        whole = {block: {rse for rse, all_ in self._locations(block).items() if all_} for block in content}
+        unclear = [block for block in content if not whole[block] or not whole[block].issuperset(blocks[block])]
+        rows = self._replicas(unclear, operation, all_states=True) if unclear else ()
+        copies = {row.name: row.states for row in rows}
+        held: dict[str, HeldBlock] = {}
+        for block, files in content.items():
+            usual = {} if block in unclear else dict.fromkeys(whole[block], AVAILABLE)
+            there = {lfn: HeldFile(row.bytes, row.adler32 or "", copies.get(lfn, usual)) for lfn, row in files.items()}
+            held[block] = HeldBlock(is_open[block], there)
+        return held
 
     def close_block(self, block: str) -> None:
         """The block takes no more files. A closed one stays closed.

@@ -40,7 +40,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """A file of a block as Rucio has it; ``copies``: RSE -> state, whatever it is."""
+    """A file of a block as Rucio has it. ``copies``: RSE -> state; where the block is whole as it should be, those alone."""
 
     size_bytes: int | None
     adler32: str

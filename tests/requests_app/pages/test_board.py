@@ -12,17 +12,17 @@ from django.test import Client
 from django.utils import timezone
 
 from dags_app.models import WorkUnitState
-from outputs_app.models import Effect, EffectKind, EffectState
+from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
 from requests_app.models import HoldCode, Lease, Request, RequestStatus
 from tests.support.html import links, text
-from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; counts; slots in use (2), limit; lease; needing, their effects, units, schedds; the page, its units
-BOARD_QUERIES = 13
+#: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, units, schedds; the page, its units
+BOARD_QUERIES = 14
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
@@ -178,6 +178,14 @@ def test_it_costs_the_same_however_many_rows(reader: Client, many: int, django_a
     for query in captured.captured_queries:
         for column in ('"request_data"', '"config_data"', '"psets"', '"payload"'):
             assert column not in query["sql"]
+
+
+def test_differences_from_dbs_and_rucio_need_somebody_until_they_are_accepted(reader: Client) -> None:
+    block = new_block()
+    drift_row(block), drift_row(block)
+    assert "2 differences from what DBS and Rucio hold." in shown(reader, part="part-needs")
+    Drift.objects.update(state=DriftState.ACCEPTED)
+    assert "Nothing needs you." in shown(reader)
 
 
 def test_the_live_part_is_the_page_without_its_frame_and_is_not_kept(reader: Client, built: Scene) -> None:

@@ -11,17 +11,17 @@ import pytest
 from django.test import Client
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
-from outputs_app.models import Effect, EffectKind, EffectState
+from outputs_app.models import Comparison, Effect, EffectKind, EffectState
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.pages.request import MOST_UNITS, request_page
+from requests_app.pages.request import MOST_DRIFT, MOST_UNITS, request_page
 from tests.support.html import links, text
-from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2), versions;
-#: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
+#: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
+#: differences, versions; the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
 PAGE_QUERIES = 21
 
 
@@ -48,6 +48,26 @@ def test_a_request_without_a_workflow_has_no_progress(reader: Client, built: Sce
     said = page(reader, built.new)
     assert "There is no workflow yet" in said
     assert "Ledger" not in said
+
+
+def test_differences_from_dbs_and_rucio_are_listed_with_what_can_be_done(reader: Client, staff: Client) -> None:
+    block = new_block()
+    request = block.workflow.request
+    assert "part-drift" not in reader.get(f"/requests/{request.request_name}/").content.decode()
+    comparison = Comparison.objects.create(
+        dataset=block.dataset, ended_at=request.created_at, result={"files": 1200, "blocks": 3}
+    )
+    assert "as they should be" in page(reader, request, "part-drift")
+    row = drift_row(block)
+    said = page(reader, request, "part-drift")
+    assert "1 difference open" in said and "1,200 files in 3 blocks" in said
+    assert row.name in said and "Repair" not in said
+    Comparison.objects.filter(pk=comparison.pk).update(begun_at=request.created_at, last_error="rucio is silent")
+    said = page(staff, request, "part-drift")
+    assert "is being compared, 1,200 files so far" in said and "rucio is silent" in said
+    for _ in range(MOST_DRIFT):
+        drift_row(block)
+    assert f"The oldest {MOST_DRIFT} are shown" in page(staff, request, "part-drift")
 
 
 def test_units_are_drawn_as_rows_and_dagman_have_them(reader: Client, built: Scene) -> None:

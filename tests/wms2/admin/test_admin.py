@@ -28,7 +28,7 @@ from dags_app.models import (
     UnreadableInput,
     WorkUnit,
 )
-from outputs_app.models import DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
+from outputs_app.models import Comparison, DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
 from requests_app.models import (
     EvaluationLease,
     InputFile,
@@ -46,7 +46,7 @@ from requests_app.models import (
 from sites_app.models import Schedd, SiteBan, SiteRse
 from tests.support import many
 from tests.support.html import links, text
-from tests.support.rows import dag_row, request_row, workflow_row
+from tests.support.rows import dag_row, drift_row, request_row, workflow_row
 from tests.support.scene import Scene
 from wms2.admin import readonly
 from wms2.models import AuditEntry
@@ -131,6 +131,8 @@ def some(built: Scene) -> Scene:
     job = SiteJob.objects.create(site="T1_US_FNAL", purpose=SiteJobPurpose.REMOVE, schedd=Schedd.objects.first())
     Leftover.objects.create(unit=unit, site=job.site, job=job, next_try_at=job.created_at)
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
+    drift_row(block)
+    Comparison.objects.create(dataset=block.dataset)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
     return built

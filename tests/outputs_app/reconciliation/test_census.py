@@ -1,0 +1,145 @@
+"""The census: what the real Rucio says of all our rules, in a few calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from outputs_app.models import (
+    Comparison,
+    Drift,
+    DriftKind,
+    DriftState,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputFile,
+    ProcessingBlock,
+)
+from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
+from outputs_app.reconciliation.services import drift_accept, drift_repair
+from tests.support.adapters import adapters_forget
+from tests.support.registered import made_block, run_effects
+from tests.support.rucio import plain_client, rucio_home
+from wms2.adapters import factory
+from wms2.errors import InvalidTransition
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
+K = DriftKind
+
+
+@pytest.fixture(name="admin", scope="module")
+def _admin() -> Any:
+    return plain_client(rucio_home().parent / "admin")
+
+
+@pytest.fixture(autouse=True)
+def _an_installation_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rules of other tests have other comments."""
+    monkeypatch.setenv("WMS2_INSTANCE", f"census-{uuid.uuid4().hex[:8]}")
+    adapters_forget()
+    yield
+    adapters_forget()
+
+
+@pytest.fixture(name="block")
+def _block() -> ProcessingBlock:
+    return made_block()
+
+
+def counted() -> dict[str, int]:
+    """What a census tells, other than zeros."""
+    comparisons_begin()
+    Comparison.objects.filter(dataset=None).update(due_at=timezone.now())
+    comparisons_run()
+    row = Comparison.objects.get(dataset=None)
+    assert row.last_error == ""
+    return {name: number for name, number in row.result["rules"].items() if number}
+
+
+def standing() -> list[tuple[str, str, str]]:
+    rows = Drift.objects.filter(ended_at=None).order_by("kind", "name")
+    return list(rows.values_list("kind", "name", "found"))
+
+
+def test_where_all_is_well_nothing_is_told(block: ProcessingBlock) -> None:
+    assert counted() == {}
+    assert standing() == []
+
+
+def test_rules_in_trouble_are_told_once_each(block: ProcessingBlock, admin: Any) -> None:
+    admin.update_replication_rule(block.tape_rule_id, {"state": "SUSPENDED"})
+    assert counted() == {"SUSPENDED": 1}
+    ((kind, name, found),) = standing()
+    assert (kind, name) == (K.RULE_TROUBLE, block.dbs_block_name) and found.startswith("SUSPENDED at ")
+    assert Drift.objects.get().request == block.workflow.request
+    counted()
+    assert Drift.objects.count() == 1
+    admin.update_replication_rule(block.tape_rule_id, {"state": "STUCK"})
+    assert counted() == {"STUCK": 1}
+    assert [found.split()[0] for _, _, found in standing()] == ["STUCK"]
+
+
+def test_a_rule_on_a_block_that_is_gone_is_told(block: ProcessingBlock) -> None:
+    ProcessingBlock.objects.filter(pk=block.pk).update(tape_rule_id="0" * 32)
+    assert counted() == {"gone": 1, "unknown": 1}
+    assert {(kind, name) for kind, name, _ in standing()} == {
+        (K.RULE_GONE, block.dbs_block_name), (K.RULE_UNKNOWN, block.dbs_block_name)
+    }  # fmt: skip
+    Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(state=EffectState.PENDING)
+    counted()
+    assert (K.RULE_GONE, block.dbs_block_name) in {(kind, name) for kind, name, _ in standing()}, (
+        "being repaired, not gone by itself"
+    )
+
+
+def test_a_rule_whose_answer_was_lost_is_found_and_recorded_by_its_repair(block: ProcessingBlock) -> None:
+    file = OutputFile.objects.filter(block=block).first()
+    assert file is not None
+    OutputFile.objects.filter(pk=file.pk).update(rule_id="")
+    assert counted() == {"unknown": 1}
+    row = Drift.objects.get()
+    assert (row.kind, row.name, row.rule_id, row.block) == (K.RULE_UNKNOWN, file.lfn, file.rule_id, block)
+    drift_repair(drift=row, actor="ann", reason="record it")
+    run_effects()
+    assert OutputFile.objects.get(pk=file.pk).rule_id == file.rule_id
+    assert counted() == {}
+    assert Drift.objects.get().state == DriftState.REPAIRED
+
+
+def test_a_second_rule_of_ours_is_told_and_only_accepted(block: ProcessingBlock) -> None:
+    file = OutputFile.objects.filter(block=block).first()
+    assert file is not None
+    comment = f"wms2 {factory.conf().instance} {block.workflow.request.request_name}"
+    factory.rucio().protect_files("T2_US_Purdue", [file.lfn], comment)
+    assert counted() == {"unknown": 1}
+    with pytest.raises(InvalidTransition, match=f"know another rule, {file.rule_id}"):
+        drift_repair(drift=Drift.objects.get(), actor="ann", reason="?")
+    drift_accept(drift=Drift.objects.get(), actor="ann", reason="made by hand")
+    row = Comparison.objects.get(dataset=None)
+    Comparison.objects.filter(pk=row.pk).update(result={**row.result, "since": (timezone.now() + timedelta(days=3)).isoformat()})
+    assert counted() == {"unknown": 1}, "made before the time that is looked at, and asked for by its id"
+    assert Drift.objects.get().state == DriftState.ACCEPTED
+
+
+def test_a_rule_of_a_request_that_no_row_knows_is_told_and_those_of_others_are_not(block: ProcessingBlock) -> None:
+    file = OutputFile.objects.filter(block=block).first()
+    assert file is not None
+    rucio = factory.rucio()
+    rucio.protect_files("T2_US_Purdue", [file.lfn], "somebody else's")
+    assert counted() == {}
+    rucio.protect_files("T1_US_FNAL_Disk", [file.lfn], f"wms2 {factory.conf().instance} lost_request")
+    OutputFile.objects.filter(pk=file.pk).update(lfn=f"{file.lfn}.other")
+    assert counted()["unknown"] >= 1
+    assert Drift.objects.get(request=None).name == file.lfn
+
+
+def test_what_is_being_registered_is_not_unknown(block: ProcessingBlock) -> None:
+    OutputFile.objects.update(rule_id="")
+    Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(state=EffectState.CLAIMED, claim_expires_at=timezone.now())
+    assert counted() == {}

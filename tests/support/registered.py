@@ -1,0 +1,48 @@
+"""Blocks that are registered and protected for real: in the stack's Rucio and its simulated DBS."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.utils import timezone
+
+from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.executor import effects_run_due
+from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.values import Membership, MergedFile, UnitOutputs
+from requests_app.models import RequestStatus
+from tests.support.rows import dag_row, generation_spec, output_spec, request_row, unit_register, unit_row, workflow_row
+
+DISK = "T2_CH_CERN"
+
+
+def made_block(units: int = 2) -> ProcessingBlock:
+    """Archived; of two units the first has two files."""
+    spec = output_spec(uuid.uuid4().hex[:8])
+    workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
+    dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
+    rows = [unit_row(dag, index) for index in range(units)]
+    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in rows])
+    for unit in rows:
+        files = tuple(
+            MergedFile(
+                dataset.name, f"{spec.merged_lfn_base}/00000/{uuid.uuid4()}.root", 100, "0000000a", 10,
+                {"1": ((10 * unit.index + number + 1, 10),)},
+            )
+            for number in range(2 - unit.index)
+        )  # fmt: skip
+        outputs = UnitOutputs(unit.pk, unit.name, DISK, files)
+        unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
+    blocks_seal(workflow_id=workflow.pk)
+    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    run_effects()
+    block = ProcessingBlock.objects.get(dataset=dataset)
+    assert block.status == BlockStatus.ARCHIVED, list(Effect.objects.values_list("kind", "state", "last_error"))
+    return block
+
+
+def run_effects() -> None:
+    """All that is owed, due or not."""
+    for _ in range(8):
+        Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())
+        effects_run_due(owner="test", limit=20)
