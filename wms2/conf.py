@@ -58,7 +58,7 @@ class Conf(BaseModel):
     job_credential: JobCredential = JobCredential.NONE
     job_credential_path: str = Field("", pattern=r"^(/[A-Za-z0-9_.@+/-]+)?$")
     job_credential_margin_seconds: int = Field(7200, ge=0, description="no DAG is submitted whose jobs' credential ends sooner")
-    job_credential_stop_seconds: int = Field(900, ge=0, description="DAGs are stopped when their jobs' credential ends so soon")
+    job_credential_stop_seconds: int = Field(900, ge=300, description="DAGs are stopped when their jobs' credential ends so soon")
     credential_alert_seconds: int = Field(48 * 3600, ge=0, description="a credential that ends sooner needs an operator")
     schedd_name: str
     collector: str

@@ -25,7 +25,8 @@ _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid
 
 
 def landing_submit(spec: DagSpec) -> str:
-    """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event.
+    """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event. Without files
+    to transfer it carries no credential: a proxy would have to be delegated, which pools may not do (docs/design/htcondor.md).
 
     It asks for what narrows the choice of a site for any job of the unit: GPUs, and the requester's own requirements.
     """
@@ -40,7 +41,6 @@ request_disk = 1024
 {gpu_lines(unit_gpu(spec.workflow))}log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
-include : ../{layout.CREDENTIAL_INCLUDE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
 My.DESIRED_Sites = "$(sites)"

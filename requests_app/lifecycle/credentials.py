@@ -27,7 +27,7 @@ def credentials_watch(leadership: Leadership) -> None:
 def stop_for_credential(evaluation: Evaluation, dag: DAG) -> bool:
     """Stop a DAG whose jobs would go on without a credential, to be resumed with a renewed one; True when it is so.
 
-    At once: HTCondor puts jobs on hold whose proxy ends, and none could store what it makes.
+    At once: HTCondor refuses to submit nodes with it, and what runs could not store what it makes.
     """
     why = _ends()
     if not why:
