@@ -72,10 +72,12 @@ def census(since: str | None) -> Census:
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
     troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", rule_words(rule)) for rule in trouble]
-    unknown = []
+    ids, unknown = {rule.rule_id for rule in made}, []
+    known = {*ProcessingBlock.objects.filter(source_rule_id__in=ids).values_list("source_rule_id", flat=True)}
+    known |= {*OutputDataset.objects.filter(disk_rule_id__in=ids).values_list("disk_rule_id", flat=True)}
     for rule in made:
         place = places[rule.rule_id]
-        if rule.expires_at is None and place.rule_id != rule.rule_id and place.request_id not in busy:
+        if rule.expires_at is None and rule.rule_id not in {place.rule_id, *known} and place.request_id not in busy:
             found = f"{rule.state} at {rule.rse_expression}"
             unknown.append(place.finding(K.RULE_UNKNOWN, rule, f"rule {place.rule_id or 'none'}", found))
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))

@@ -10,13 +10,13 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from outputs_app.models import (
+    SETTLED_EFFECT,
     STANDING_DRIFT,
     BlockStatus,
     Drift,
     DriftState,
     Effect,
     EffectKind,
-    EffectState,
     OutputFile,
     ProcessingBlock,
     Validity,
@@ -29,8 +29,8 @@ _WHOLE = (BlockStatus.COMPLETE, BlockStatus.ARCHIVED)
 _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.dbs_block_closed, dataset.state, request.epoch,
   count(effect), max(effect.done_at)),
-  dataset.state <> 'invalidated' AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
-    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> %(done)s)
+  dataset.state <> 'invalidated' AND block.status <> 'given_up'
+    AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s) AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s))
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
 JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
 JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.block_id IS NULL)
@@ -42,13 +42,13 @@ def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Those of the blocks for which nothing is under way, and of which anything was ever told outside; each with what changes
     as soon as an effect does something for it. One statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_STANDING, {"blocks": list(block_ids), "done": EffectState.DONE, "begun": EffectKind.RUCIO_BLOCK})
+        cursor.execute(_STANDING, {"blocks": list(block_ids), "settled": list(SETTLED_EFFECT), "begun": EffectKind.RUCIO_BLOCK})
         return {pk: stamp for pk, stamp, stands in cursor.fetchall() if stands}
 
 
 def requests_busy() -> set[uuid.UUID]:
     """Requests for which a registration is under way, or waits for a person."""
-    return set(Effect.objects.exclude(state=EffectState.DONE).values_list("request_id", flat=True).distinct())
+    return set(Effect.objects.exclude(state__in=SETTLED_EFFECT).values_list("request_id", flat=True).distinct())
 
 
 def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
