@@ -30,7 +30,8 @@ _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.dbs_block_closed, dataset.state, request.epoch,
   count(effect), max(effect.done_at)),
   dataset.state <> 'invalidated' AND block.status <> 'given_up'
-    AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s) AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s))
+    AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
+    AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s))
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
 JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
 JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.block_id IS NULL)

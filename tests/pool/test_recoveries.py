@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rucio.common.exception import RequestNotFound
 
 from dags_app.models import DAG, DAGKind, UnreadableInput, WorkUnit, WorkUnitState
 from dags_app.payload.contract import documents, names
@@ -22,9 +21,7 @@ from requests_app.work.ledger import ledger_of
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
-from tests.support.rucio import SCOPE, plain_client, rucio_home
 from tests.support.stack import Worker, small_request, worker
-from wms2.adapters import factory
 from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -158,20 +155,6 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(
     tried = {file for again in later for unit in units_of(again) for file in files_of(again, unit)}
     assert tried == {bad, sibling, *files_of(dag, merging)}, "what was done is not done again"
     assert UnreadableInput.objects.filter(lfn=bad).count() == 2
-    files = OutputFile.objects.filter(dataset__workflow=request.workflow)
-    assert files.values("block", "rse").distinct().count() > files.values("block").distinct().count(), "a block at two places"
-    assert_nothing_was_copied(request)
-
-
-def assert_nothing_was_copied(request: Request) -> None:
-    """Each source rule was OK at once where its file lies, and nobody asked for a transfer to a disk."""
-    client = plain_client(rucio_home().parent / "admin")
-    for file in OutputFile.objects.filter(dataset__workflow=request.workflow):
-        rule = factory.rucio().rule(file.rule_id)
-        assert (rule.state, rule.rse_expression, rule.locks_ok) == ("OK", file.rse, 1)
-        for rse in RSES:
-            with pytest.raises(RequestNotFound):
-                client.list_request_by_did(file.lfn, rse, SCOPE)
 
 
 def units_of(dag: DAG) -> list[str]:
