@@ -26,9 +26,11 @@ def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = ""
     """Change the decision for ``campaign`` and ``tier``, or add it; ``row``: what it begins with where values are missing.
 
     Raises:
-        InvalidTransition: a value is not possible.
+        InvalidTransition: a value is not possible, or another row decides this already.
     """
     found = Placement.objects.filter(campaign=campaign, tier=tier).first()
+    if found is not None and row.pk not in (None, found.pk):
+        raise InvalidTransition(f"{found} is decided already; change that")
     old, begin = (model_to_dict(found) if found else None), model_to_dict(row, FIELDS)
     new = found or Placement(campaign=campaign, tier=tier)
     for name, value in (begin | values).items():

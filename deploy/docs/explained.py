@@ -195,6 +195,12 @@ SETTINGS: dict[str, dict[str, str]] = {
         "effect_gather_seconds": "Files of a block that are done within this time are registered and protected together; a"
         " block that is whole waits for nothing. 0: at once.",
         "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
+        "source_rule_cleanup": "What becomes of the rules that protect files where they were made: `expire` ends them when"
+        " something else keeps the files, `keep` never.",
+        "source_rule_days": "So many days after the later of the tape rule's OK and the block's validation they end.",
+        "source_rule_days_without_tape": "So many days after its validation they end for a block that is not to go to tape; 0:"
+        " never. Nothing else may keep its files then.",
+        "source_block_rule": "One rule on a block replaces those on its files where all lie at one RSE.",
         "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
         "rule_approval_check_seconds": "Pause between two looks at a tape rule that waits for somebody's approval.",
         "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a"

@@ -72,7 +72,7 @@ def _rucio_block_close(effect: Effect) -> Result:
 
 def _record_archived(effect: Effect, result: Result) -> None:
     rows = ProcessingBlock.objects.filter(pk=block_of(effect).pk)
-    told = {"tape_rule_id": result.get("rule_id", ""), "no_tape": result.get("no_tape", "")}
+    told = {"tape_rule_id": result.get("rule_id", ""), "no_tape": result.get("no_tape", ""), "tape_ok_at": None}
     blocks_become(rows, BlockStatus.ARCHIVED, **told, rucio_last_error="")
 
 

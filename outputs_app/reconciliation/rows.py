@@ -36,7 +36,7 @@ _OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_rule_id, block.dbs_block_closed, dataset.state,
   request.epoch, count(effect), sum(effect.claim_epoch), max(effect.done_at)),
-  dataset.state <> 'invalidated' AND block.status <> 'invalidated'
+  dataset.state <> 'invalidated' AND block.status NOT IN ('invalidated', 'given_up')
     AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
     AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s)
       AND (effect.kind <> ALL(%(after)s) OR effect.state = %(claimed)s OR effect.result <> '{}'))

@@ -92,5 +92,8 @@ def test_decisions_are_audited_and_the_last_one_for_all_stays(block: ProcessingB
     assert actions == [("placement_set", "done"), ("placement_set", "done"), ("placement_remove", "done")]
     with pytest.raises(InvalidTransition, match="nothing else is decided"):
         placement_remove(row=Placement.objects.get_or_create(campaign="", tier="")[0], **BY)
+    decide(campaign="Run3Winter")
+    with pytest.raises(InvalidTransition, match="decided already"):
+        placement_set(row=Placement.objects.get(campaign="Run3Winter"), **BY)
     with pytest.raises(InvalidTransition, match="greater than or equal to 1"):
         decide(disk_copies=0)

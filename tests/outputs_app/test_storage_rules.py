@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
+from rucio.common.exception import RequestNotFound
 
+from deploy.rucio.transfers import settle
 from outputs_app import turns
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
-from outputs_app.effects import taking_back
-from outputs_app.executor import effects_run_due
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks, units_leave_blocks
+from outputs_app.effects import HANDLERS, taking_back
+from outputs_app.effects.handler import comment_of
+from outputs_app.executor import effects_claim, effects_run_due
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, Placement, ProcessingBlock
+from outputs_app.placements import placement_set
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.adapters import adapters_forget
 from tests.support.faults import fault
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
+from wms2.adapters import factory
 
 # They close or use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
@@ -50,23 +56,46 @@ def _blocked(admin: Any) -> Iterator[Callable[..., None]]:
 def _block() -> ProcessingBlock:
     """A complete block with one file at the disk, of which only what is owed to Rucio is left."""
     adapters_forget()
-    workflow = workflow_row(request_row(RequestStatus.ACTIVE))
-    unit, dataset = unit_row(dag_row(workflow)), workflow.output_datasets.get()
-    request = workflow.request
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
-    lfn = f"/store/mc/Era/PrimaryTester/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
-    file = MergedFile(dataset.name, lfn, 100, "0000000a", 10, {"1": ((1, 10),)})
-    unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, DISK, (file,)))
+    return complete(DISK)
+
+
+def complete(*rses: str) -> ProcessingBlock:
+    """A complete block with a file of a unit at each of them, of a dataset of its own; one unit more was given up."""
+    workflow, run = workflow_row(request_row(RequestStatus.ACTIVE)), uuid.uuid4().hex[:8]
+    dag, dataset, request = dag_row(workflow), workflow.output_datasets.get(), workflow.request
+    OutputDataset.objects.update(name=f"/Primary{run}/Era-Proc-v1/GEN-SIM")
+    dataset.refresh_from_db()
+    units = [unit_row(dag, index) for index in range(len(rses) + 1)]
+    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in units])
+    for number, (unit, rse) in enumerate(zip(units, rses, strict=False)):
+        lfn = f"/store/mc/Era/Primary{run}/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
+        file = MergedFile(dataset.name, lfn, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
+        unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, rse, (file,)))
+    units_leave_blocks(unit_ids=[unit.pk for unit in units])
     blocks_seal(workflow_id=workflow.pk)
     blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)
     Effect.objects.exclude(kind__in=RUCIO).update(state=EffectState.DONE)
     return ProcessingBlock.objects.get()
 
 
+def rules(admin: Any, name: str) -> list[Any]:
+    """The rules on a file, block or container that stay."""
+    return [rule for rule in admin.list_replication_rules({"scope": SCOPE, "name": name}) if rule["expires_at"] is None]
+
+
+def died(effect: Effect, *, called: bool) -> None:
+    """A worker claims it, makes the call or not, and is never heard of again."""
+    claimed = effects_claim(owner="dead", most=5)
+    assert effect in claimed
+    if called:
+        HANDLERS[effect.kind].call(next(row for row in claimed if row == effect))
+    Effect.objects.filter(state=EffectState.CLAIMED).update(claim_expires_at=timezone.now())
+
+
 def run() -> dict[str, str]:
     """What is owed to Rucio, tried once more; kind -> state."""
     Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())
-    effects_run_due(owner="test", limit=10)
+    effects_run_due(owner="test", limit=20)
     return dict(Effect.objects.filter(kind__in=RUCIO).values_list("kind", "state"))
 
 
@@ -156,3 +185,97 @@ def test_containers_and_blocks_say_which_project_they_are_of(
     for name in (dataset, block.dbs_block_name):
         assert admin.get_metadata(SCOPE, name)["project"] == project
     assert did(block.dbs_block_name) in [{k: row[k] for k in ("scope", "name")} for row in admin.list_content(SCOPE, dataset)]
+
+
+def test_a_block_over_two_storage_elements_gets_file_rules_and_nothing_is_transferred(admin: Any) -> None:
+    """One unit of it was given up, and a repeated registration changes nothing."""
+    adapters_forget()
+    block = complete(DISK, "T2_CH_CERN")
+    tape_at(TAPE)
+    for kind in (EffectKind.RUCIO_FILES, EffectKind.RUCIO_PROTECT):
+        done = run()
+        Effect.objects.filter(kind=kind).update(state=EffectState.PENDING)
+    assert set((done | run()).values()) == {"done"}
+    files = list(block.files.all())
+    assert {file.rse for file in files} == {DISK, "T2_CH_CERN"}
+    assert sorted(row["name"] for row in admin.list_content(SCOPE, block.dbs_block_name)) == sorted(file.lfn for file in files)
+    for file in files:
+        (rule,) = rules(admin, file.lfn)
+        assert (rule["id"], rule["state"], rule["rse_expression"], rule["locks_ok_cnt"]) == (file.rule_id, "OK", file.rse, 1)
+        for rse in (DISK, "T2_CH_CERN"):
+            with pytest.raises(RequestNotFound):
+                admin.list_request_by_did(file.lfn, rse, SCOPE)
+    (tape,) = rules(admin, block.dbs_block_name)
+    assert tape["rse_expression"] == TAPE
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_one_rule_replaces_those_of_files_at_one_storage_element_also_when_its_worker_dies(
+    admin: Any, monkeypatch: pytest.MonkeyPatch, called: bool
+) -> None:
+    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
+    adapters_forget()
+    block = complete(DISK, DISK)
+    tape_at(TAPE)
+    effect = Effect.objects.get(kind=EffectKind.RUCIO_SOURCE_BLOCK)
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now() + timedelta(days=1))
+    effects_run_due(owner="test", limit=20)
+    before = dict(block.files.values_list("lfn", "rule_id"))
+    assert all(before.values())
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    died(effect, called=called)
+    assert set(run().values()) == {"done"}
+    block.refresh_from_db()
+    by_rse = {rule["rse_expression"]: rule for rule in rules(admin, block.dbs_block_name)}
+    assert by_rse.keys() == {DISK, TAPE}
+    assert (by_rse[DISK]["id"], by_rse[DISK]["state"], by_rse[DISK]["locks_ok_cnt"]) == (block.source_rule_id, "OK", 2)
+    assert [rules(admin, lfn) for lfn in before] == [[], []]
+    assert set(block.files.values_list("rule_id", flat=True)) == {""}
+
+
+def test_a_block_with_a_file_elsewhere_keeps_its_file_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
+    adapters_forget()
+    complete(DISK, "T2_CH_CERN")
+    assert not Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK).exists()
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_container_is_placed_on_disk_by_one_rule_also_when_its_worker_dies(admin: Any, called: bool) -> None:
+    adapters_forget()
+    decided = {"disk_expression": "T1_US_FNAL_Disk", "disk_days": 30, "actor": "olga", "reason": "users want it"}
+    placement_set(row=Placement(), tier="GEN-SIM", **decided)
+    block = complete(DISK)
+    tape_at(TAPE)
+    effect = Effect.objects.get(kind=EffectKind.RUCIO_DISK)
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now() + timedelta(days=1))
+    effects_run_due(owner="test", limit=20)
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    died(effect, called=called)
+    assert set(run().values()) == {"done"}
+    (rule,) = admin.list_replication_rules({"scope": SCOPE, "name": block.dataset.name})
+    dataset = OutputDataset.objects.get()
+    assert (rule["id"], rule["copies"], rule["rse_expression"]) == (dataset.disk_rule_id, 1, "T1_US_FNAL_Disk")
+    assert timedelta(days=29) < rule["expires_at"] - rule["created_at"] <= timedelta(days=30, minutes=5)
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_source_rules_end_only_while_the_tape_rule_is_ok(admin: Any, block: ProcessingBlock, called: bool) -> None:
+    tape_at(TAPE)
+    assert set(run().values()) == {"done"}
+    block.refresh_from_db()
+    effect = Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_UNPROTECT, key="end")
+    assert run()["rucio_unprotect"] == "pending"
+    effect.refresh_from_db()
+    assert "REPLICATING, so the source rules stay" in effect.last_error
+    (file,) = block.files.all()
+    assert len(rules(admin, file.lfn)) == 1
+    assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == set()
+    settle(admin, rule_ids=[block.tape_rule_id])
+    assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == {block.tape_rule_id}
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    died(effect, called=called)
+    assert set(run().values()) == {"done"}
+    file.refresh_from_db()
+    assert (rules(admin, file.lfn), file.rule_id) == ([], "")
+    assert len(rules(admin, block.dbs_block_name)) == 1, "its tape rule stays"

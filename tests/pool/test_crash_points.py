@@ -18,7 +18,9 @@ from tests.support.stack import small_request, worker
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
 INVALIDATION = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
-REGISTRATION = [kind for kind in EffectKind if kind not in INVALIDATION]
+#: Where operators or settings say so: tests/outputs_app/test_storage_rules.py.
+BY_SETTING = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_DISK, EffectKind.RUCIO_UNPROTECT)
+REGISTRATION = [kind for kind in EffectKind if kind not in (*INVALIDATION, *BY_SETTING)]
 ON_THE_WAY = (
     "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
     "poll.called", "poll.recorded",

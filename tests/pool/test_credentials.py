@@ -92,7 +92,9 @@ def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(read
 
 def jobs_of(dag: DAG) -> list[dict[str, Any]]:
     """Its node jobs that have ended."""
-    return condor.history(f'WMS2_DagID == "{dag.directory_id}" && WMS2_Fence == {dag.fence} && JobUniverse == 5 && WMS2_Role =!= "landing"')
+    return condor.history(
+        f'WMS2_DagID == "{dag.directory_id}" && WMS2_Fence == {dag.fence} && JobUniverse == 5 && WMS2_Role =!= "landing"'
+    )
 
 
 def waits(request: Request) -> bool:

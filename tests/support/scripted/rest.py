@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.db.models import F
 
 from dags_app.models import DAG, LIVE_DAG
-from outputs_app.models import Effect, EffectState
+from outputs_app.models import SETTLED_EFFECT, Effect, EffectState
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
 from requests_app.work.ledger import ledger_of
 from sites_app.models import ScheddState, Site, SiteStatus
@@ -61,7 +61,7 @@ def come_to_rest(world: World) -> None:
         invariants.check(world)
         aftermath.check(world)
         world.clock.advance(600)
-        owed = Effect.objects.exclude(state=EffectState.DONE).filter(epoch=F("request__epoch"))
+        owed = Effect.objects.exclude(state__in=SETTLED_EFFECT).filter(epoch=F("request__epoch"))
         if not Request.objects.exclude(status__in=AT_REST).exists() and not owed.exists():
             return
     left = Request.objects.exclude(status__in=AT_REST)

@@ -1,0 +1,92 @@
+"""What becomes of the outputs of a block over two sites, one of whose units is given up, on the real stack."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from rucio.common.exception import RequestNotFound
+
+from dags_app.models import DAG, WorkUnit
+from dags_app.payload.contract import documents, names
+from outputs_app.models import SETTLED_EFFECT, BlockStatus, Effect, OutputFile, ProcessingBlock
+from requests_app.models import Request, RequestStatus
+from requests_app.services import request_abort, request_import
+from tests.support.faults import fault
+from tests.support.inputs import RSES, seeded_input, small_reprocessing
+from tests.support.outcomes import assert_aborted, ended, status
+from tests.support.rucio import SCOPE, plain_client, rucio_home
+from tests.support.stack import worker
+from wms2.adapters import factory
+from wms2.conf import conf
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+#: Units of one job; the request is held when one of them has failed.
+SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_ERROR_SAME_UNITS": "0"}
+
+
+def storage(rse: str, lfn: str) -> Path:
+    return Path(os.environ["WMS2_STATE_DIR"]) / "storage" / rse / lfn.lstrip("/")
+
+
+def owed(request: Request) -> bool:
+    return Effect.objects.filter(request=request).exclude(state__in=SETTLED_EFFECT).exists()
+
+
+@fault(
+    "block over two sites, one unit given up",
+    done="of three units at three sites one cannot read its input, the merge of another fails once; the request is aborted",
+    spec="wms2-spec 4.7; ADR 0018, 0036, 0077",
+    afterwards="no transfer for any source rule; one DBS block with exactly the files of the units that are done; ARCHIVED",
+)
+def test_a_block_over_two_sites_without_a_unit_is_registered_once_and_nothing_is_copied(ready: None, tmp_path: Path) -> None:
+    request = request_import(document=small_reprocessing(seeded_input(tmp_path, events=10)), request_name=None, actor="tester")
+    crash = {"WMS2_CRASH_AT": "plan.recorded", "WMS2_CRASH_MARK": str(tmp_path / "mark")}
+    with worker(**crash, **SETTINGS) as running:
+        running.wait(lambda: running.was_killed, seconds=120)
+        dag = DAG.objects.get(workflow__request=request)
+        unreadable, merging, _ = (unit.name for unit in WorkUnit.objects.filter(dag=dag).order_by("index"))
+        place = Path(dag.submit_dir)
+        for job in json.loads((place / unreadable / "unit.json").read_text())["jobs"]:
+            for file in job["files"]:
+                for rse in RSES:
+                    if storage(rse, file["lfn"]).exists():
+                        storage(rse, file["lfn"]).write_bytes(b"not a ROOT file")
+        journals = names.journals_lfn(documents.read_job(place), documents.read_unit(place / merging), "merge")
+        broken = [storage(rse, journals) for rse in RSES]
+        for path in broken:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("what a broken disk makes of it")
+        running.start()
+        running.wait(lambda: (place / merging / "merge.attempts.jsonl").exists() or ended(request), seconds=240)
+        for path in broken:
+            path.unlink()
+        running.wait(lambda: ended(request), seconds=240)
+        assert status(request) == RequestStatus.HELD
+        request_abort(request=request, actor="tester", reason="the rest is not wanted")
+        running.wait(lambda: not owed(request), seconds=240)
+    assert_aborted(request)
+    assert len((place / merging / "merge.attempts.jsonl").read_text().splitlines()) == 2, "its merge was tried twice"
+    client = plain_client(rucio_home().parent / "admin")
+    for block in ProcessingBlock.objects.filter(workflow=request.workflow):
+        files = list(OutputFile.objects.filter(block=block))
+        assert (block.status, block.total_work_units, len({file.rse for file in files})) == (BlockStatus.ARCHIVED, 2, 2)
+        lfns = sorted(file.lfn for file in files)
+        assert [found.block_name for found in factory.dbs().blocks(block.dataset_name)] == [block.dbs_block_name]
+        in_dbs = factory.dbs().block(block.dbs_block_name)
+        assert in_dbs is not None
+        assert (in_dbs.file_count, in_dbs.is_open) == (len(files), False)
+        assert sorted(file.lfn for file in factory.dbs().block_files(block.dbs_block_name)) == lfns
+        assert sorted(row["name"] for row in client.list_content(SCOPE, block.dbs_block_name)) == lfns
+        for file in files:
+            rule = factory.rucio().rule(file.rule_id)
+            assert (rule.state, rule.rse_expression, rule.locks_ok) == ("OK", file.rse, 1)
+            for rse in RSES:
+                with pytest.raises(RequestNotFound):
+                    client.list_request_by_did(file.lfn, rse, SCOPE)
+    kept = {rule.rule_id for rule in factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")}
+    rows = OutputFile.objects.filter(dataset__workflow=request.workflow)
+    blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
+    assert kept == {*rows.values_list("rule_id", flat=True), *blocks.values_list("tape_rule_id", flat=True)}
