@@ -10,10 +10,23 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import accounting, adaptive, api_load, dag_shapes, engine, input_scale, job_counts, list_plans, sizing, splitters
+from bench import (
+    accounting,
+    adaptive,
+    api_load,
+    dag_shapes,
+    engine,
+    input_scale,
+    job_counts,
+    list_plans,
+    outputs,
+    sizing,
+    splitters,
+)
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
+    "outputs": outputs.main,
     "splitters": splitters.main,
     "input_scale": input_scale.main,
     "list_plans": list_plans.main,
