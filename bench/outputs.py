@@ -139,7 +139,7 @@ def _request(units: int) -> Any:
     tag = uuid.uuid4().hex[:8]
     request = request_row(RequestStatus.ACTIVE, request_name=f"bench_outputs_{tag}")
     workflow = workflow_row(request, generation_spec(request.request_name, outputs=(output_spec(tag),)))
-    dag, dataset = dag_row(workflow), workflow.output_datasets.get()
+    dag, dataset = dag_row(workflow, dagman_cluster_id=tag), workflow.output_datasets.get()
     rows = [unit_row(dag, index) for index in range(units)]
     places = [Membership(row.pk, dataset.name, row.index // UNITS_OF_BLOCK, 1) for row in rows]
     units_join_blocks(workflow_id=workflow.pk, memberships=places)
