@@ -17,7 +17,9 @@ from tests.support.stack import small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
-INVALIDATION = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+INVALIDATION = (
+    EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE, EffectKind.FILES_INVALIDATE,
+)  # fmt: skip
 REGISTRATION = [kind for kind in EffectKind if kind not in INVALIDATION]
 ON_THE_WAY = (
     "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
