@@ -19,6 +19,7 @@ from bench import (
     input_scale,
     job_counts,
     list_plans,
+    outputs,
     reconcile,
     sizing,
     splitters,
@@ -26,6 +27,7 @@ from bench import (
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
+    "outputs": outputs.main,
     "splitters": splitters.main,
     "input_scale": input_scale.main,
     "list_plans": list_plans.main,

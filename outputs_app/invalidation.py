@@ -42,6 +42,10 @@ TAKING_BACK = (
 )  # fmt: skip
 
 
+#: What may still be owed for a block of which files are taken back: none of it registers or protects anything.
+_NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT)
+
+
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
     """ACTIVE outputs have replacements now."""
     rows = OutputDataset.objects.filter(workflow_id=workflow_id, state=DatasetState.ACTIVE)
@@ -125,7 +129,7 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
     found = {file.pk: file for file in (*by_name.values(), *files.filter(block__in=[block.pk for block in whole.values()]))}
     parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
-        owed = Effect.objects.filter(block=block).exclude(state=EffectState.DONE).exclude(kind__in=TAKING_BACK)
+        owed = Effect.objects.filter(block=block).exclude(state=EffectState.DONE).exclude(kind__in=_NO_OBSTACLE)
         if not block.dbs_block_closed or owed.exists():
             raise FieldRefused(
                 "blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} is not registered as a whole yet"

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import SITES
 from wms2.adapters.types import FoundDag, HistoryAd, JobStatus
 from wms2.errors import ServiceUnavailable
@@ -41,7 +42,9 @@ def run_payload(directory: Path, root: Path, site: str, cluster: int = 1) -> sub
     environment = {"PATH": "/usr/bin:/bin", "SITECONF_ROOT": str(root / "siteconf"), **ads}
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, check=False)
     (directory / "site.err").write_bytes(done.stderr)
+    validate("site_task", json.loads((directory / "task.json").read_text()))
     if (scratch / "result.json").exists():
+        validate("site_result", json.loads((scratch / "result.json").read_text()))
         shutil.copy(scratch / "result.json", directory)
     return done
 

@@ -1,0 +1,145 @@
+"""Single files and blocks are taken back, the others stay; a whole request's outputs are, in portions that are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from outputs_app import turns
+from outputs_app.effects import handler, taking_back
+from outputs_app.executor import effects_run_due
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock, Validity
+from requests_app.models import Request, RequestStatus
+from requests_app.services import request_invalidate, request_invalidate_files
+from requests_app.services.invalidation import files_refused
+from tests.support.html import text
+from tests.support.rest_clients import reader
+from tests.support.rows import new_effect, request_row
+from tests.support.scripted.progress import fresh, run_on, started
+from tests.support.scripted.world import World
+from tests.support.web_clients import reader as page_reader
+from wms2.errors import FieldRefused, InvalidTransition
+
+__all__ = ["page_reader", "reader"]
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "wrong bytes"}
+
+
+@pytest.fixture(name="completed")
+def _completed(world: World) -> Request:
+    request, _ = started(world)
+    assert run_on(world, request) == S.COMPLETED
+    return fresh(request)
+
+
+def files_of(request: Request) -> list[OutputFile]:
+    """Of the dataset that nothing was made of first."""
+    return list(OutputFile.objects.filter(block__workflow__request=request).order_by("-dataset__name", "lfn"))
+
+
+def cycles(world: World, count: int = 4) -> None:
+    for _ in range(count):
+        world.clock.advance(60)
+        world.cycle()
+
+
+def test_a_file_is_taken_back_and_the_others_of_its_block_stay(world: World, completed: Request) -> None:
+    file, other = files_of(completed)[0], files_of(completed)[-1]
+    rules = dict(world.rucio.rules)
+    for _ in range(2):  # asked twice it is done once
+        request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    cycles(world)
+    file.refresh_from_db()
+    other.refresh_from_db()
+    assert (file.validity, file.rule_id, other.validity) == (Validity.INVALID, "", Validity.VALID)
+    assert world.dbs.invalid == {file.lfn}
+    assert {name for name, _ in rules.keys() - world.rucio.rules.keys()} == {file.lfn}
+    assert ProcessingBlock.objects.get(pk=file.block_id).status == BlockStatus.ARCHIVED
+    effect = Effect.objects.get(kind=EffectKind.FILES_INVALIDATE)
+    assert (effect.state, effect.result) == (EffectState.DONE, {"done": 1, "of": 1, "deleted": 1})
+
+
+def test_a_block_goes_with_all_its_files_and_its_tape_rule(world: World, completed: Request) -> None:
+    block = files_of(completed)[0].block
+    request_invalidate_files(request=completed, blocks=[block.dbs_block_name], accept_children=True, **BY)
+    cycles(world)
+    block.refresh_from_db()
+    lfns = set(block.files.values_list("lfn", flat=True))
+    assert (block.status, block.tape_rule_id) == (BlockStatus.INVALIDATED, "")
+    assert world.dbs.invalid == lfns
+    assert not {name for name, _ in world.rucio.rules} & {*lfns, block.dbs_block_name}
+    left = OutputFile.objects.filter(block__workflow__request=completed).exclude(block=block)
+    assert left.exists() and set(left.values_list("validity", flat=True)) == {Validity.VALID}
+
+
+def test_a_rule_that_protects_other_files_as_well_stays(world: World, completed: Request) -> None:
+    file = files_of(completed)[0]
+    shared = OutputFile.objects.filter(block=file.block).update(rule_id=file.rule_id)
+    assert shared > 1
+    request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    cycles(world)
+    assert (file.lfn, file.rse) in world.rucio.rules
+
+
+def test_what_has_children_is_refused_unless_that_is_accepted(completed: Request) -> None:
+    parent, child = files_of(completed)[0], files_of(completed)[1]
+    OutputFile.objects.filter(pk=child.pk).update(parents=[parent.lfn])
+    with pytest.raises(FieldRefused, match="rest on these"):
+        request_invalidate_files(request=completed, files=[parent.lfn], **BY)
+    both = [parent.lfn, child.lfn]
+    OutputFile.objects.exclude(lfn__in=both).update(validity=Validity.INVALID)
+    assert request_invalidate_files(request=completed, files=both, **BY) == 2, "with its children it goes"
+
+
+def test_what_is_not_its_own_not_registered_or_still_wanted_is_refused(world: World, completed: Request) -> None:
+    file = files_of(completed)[0]
+    with pytest.raises(FieldRefused, match="no such output: /store/other"):
+        request_invalidate_files(request=completed, files=["/store/other.root"], **BY)
+    with pytest.raises(FieldRefused, match="at least one"):
+        request_invalidate_files(request=completed, **BY)
+    ProcessingBlock.objects.filter(pk=file.block_id).update(dbs_block_closed=False)
+    with pytest.raises(FieldRefused, match="not registered as a whole"):
+        request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    Request.objects.filter(pk=completed.pk).update(status=S.ACTIVE)
+    with pytest.raises(InvalidTransition, match="It is Active"):
+        request_invalidate_files(request=fresh(completed), files=[file.lfn], **BY)
+
+
+def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
+    world: World, reader: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, _ = started(world)
+    assert run_on(world, request) == S.COMPLETED
+    Request.objects.filter(pk=request.pk).update(status=S.FAILED)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(taking_back, "_PORTION", 2)
+    monkeypatch.setattr(handler, "LEAST_SHARE", 1)
+    request_invalidate(request=fresh(request), **BY)
+    path = f"/api/v1/requests/{request.request_name}/invalidation/progress"
+    seen = set()
+    for _ in range(60):
+        effects_run_due(owner="test", limit=1)
+        steps = reader.get(path).json()
+        seen |= {(step["step"], step["done"], step["of"]) for step in steps}
+        if all(step["state"] == "done" for step in steps):
+            break
+    else:
+        raise AssertionError(steps)
+    lfns = {file.lfn for file in files_of(request)}
+    assert world.dbs.invalid == lfns and not world.rucio.rules
+    assert {step["done"] == step["of"] for step in steps} == {True}
+    assert any(0 < done < of for _, done, of in seen), seen
+    assert set(OutputFile.objects.values_list("validity", flat=True)) == {Validity.INVALID}
+    assert "All its outputs" in files_refused(fresh(request))
+
+
+def test_the_page_of_a_request_says_how_far_it_is(page_reader: Client) -> None:
+    request = request_row(S.FAILED)
+    new_effect(request=request, kind=EffectKind.DBS_INVALIDATE, result={"done": 4000, "of": 100_000, "up_to_block": 7})
+    shown = text(page_reader.get(reverse("request-page", args=[request.request_name])).content.decode())
+    assert "4000 of 100000" in shown
