@@ -22,7 +22,7 @@ from wms2.conf import conf
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; counts; slots in use (2), limit; lease; needing, their effects, units, schedds; the page, its units
-BOARD_QUERIES = 13
+BOARD_QUERIES = 15
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
