@@ -39,6 +39,7 @@ class Conf(BaseModel):
     # --- services
     reqmgr2_url: str = Field(pattern=r"^https?://")
     team: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,100}$", description="ours in ReqMgr2; documents of others are refused")
+    other_teams: bool = Field(False, description="documents of other teams may be imported by hand, as in the demo")
     reqmgr2_follow: bool = Field(False, description="takes our team's staged requests, and follows what others do to ours")
     reqmgr2_report: bool = Field(False, description="tells ReqMgr2 where requests stand that came from there")
     reqmgr2_poll_seconds: float = Field(60.0, ge=0.5)

@@ -18,6 +18,14 @@ _NAMES_PER_CALL = 500
 _PROJECTION = ["ClusterId", "WMS2_DagID", "JobStatus", "ExitCode"]
 
 
+def statuses_in_reqmgr2(url: str, name: str) -> tuple[str, ...]:
+    """What a request went through there."""
+    headers = {"Accept": "application/json"}
+    answer = requests.get(f"{url}/request", {"name": name}, headers=headers, timeout=_TIMEOUT_SECONDS)
+    answer.raise_for_status()
+    return tuple(step["Status"] for step in answer.json()["result"][0][name]["RequestTransition"])
+
+
 class Dbs:
     """The reader."""
 

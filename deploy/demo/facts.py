@@ -216,6 +216,7 @@ class RequestFacts:
     rounds: tuple[RoundRow, ...] = ()  # of an adaptive request
     #: LFNs of input files that lie behind a server -> whether it gave them out.
     input_over_root: dict[str, bool] = field(default_factory=dict)
+    told: tuple[str, ...] = ()  # what it went through in ReqMgr2, if it came from there
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from rucio.client import Client
 
 from deploy.demo import documents, rows, storage
-from deploy.demo.catalogues import Dbs, Rucio, outer_dagmans
+from deploy.demo.catalogues import Dbs, Rucio, outer_dagmans, statuses_in_reqmgr2
 from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule, Standing
 from wms2.conf import Conf
 
@@ -34,7 +34,7 @@ def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFact
     requests = []
     for standing in rows.standings():
         say(f"opening the outputs of {standing.name}")
-        requests.append(_request(standing, sources))
+        requests.append(_request(standing, sources, settings.reqmgr2_url))
     bases = {documents.unmerged_base(rows.document(request.name)).lstrip("/") for request in requests}
     unmerged = storage.files_below(root / base for root in sources.roots.values() for base in sorted(bases))
     pool = PoolFacts(
@@ -52,7 +52,7 @@ def _forgotten(logs: Path) -> Iterator[str]:
         yield from (line for line in log.read_text(errors="replace").splitlines() if "forgotten request" in line)
 
 
-def _request(standing: Standing, sources: Sources) -> RequestFacts:
+def _request(standing: Standing, sources: Sources, reqmgr2_url: str) -> RequestFacts:
     workflow = rows.workflow_of(standing.name)
     document = rows.document(standing.name)
     asked = documents.asked(document)
@@ -75,6 +75,7 @@ def _request(standing: Standing, sources: Sources) -> RequestFacts:
         ledger=rows.account(workflow),
         units_not_done=rows.units_not_done(workflow),
         rounds=rows.rounds(workflow),
+        told=statuses_in_reqmgr2(reqmgr2_url, standing.name) if "RequestTransition" in document else (),
     )
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Q, Sum
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, Sum, Value, When
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
-from outputs_app.models import OPEN_EFFECT, Effect, OutputDataset
+from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset
 from requests_app.models import InputFile, Request, Workflow
 from requests_app.selectors.rounds import RoundPicture, rounds_of
 from requests_app.work import ledger
@@ -23,7 +23,9 @@ def standings() -> list[facts.Standing]:
     """All requests, by name."""
     done = Count("workflow__work_units", filter=Q(workflow__work_units__state=WorkUnitState.DONE))
     rows = Request.objects.order_by("request_name").annotate(units=Count("workflow__work_units"), units_done=done)
-    shown = ("request_name", "status", "waiting_for", "units_done", "units", "hold_code", "last_error")
+    untold = Effect.objects.filter(request=OuterRef("pk"), state__in=OPEN_EFFECT, kind__in=REPORTS)
+    rows = rows.annotate(stands=Case(When(Exists(untold), status="completed", then=Value("reporting")), default=F("status")))
+    shown = ("request_name", "stands", "waiting_for", "units_done", "units", "hold_code", "last_error")
     return [facts.Standing(*row) for row in rows.values_list(*shown)]
 
 

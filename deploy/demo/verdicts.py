@@ -39,6 +39,10 @@ GENERATED_RUN = 1
 MIN_ROUNDS = 3
 
 
+#: What a request goes through in ReqMgr2 once it is staged.
+TOLD = ("staged", "acquired", "running-open", "running-closed", "completed")
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One line of the table."""
@@ -333,6 +337,9 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
         last = request.rounds[-1]
         took = f"asked {last.memory_mb} MB, took {last.used_mb:.0f} MB; {last.off_target:+.0%} off the time of a job"
         yield verdict("rounds converged", took, rounds_converged(last))
+    if request.told:
+        wrong = [] if request.told[-len(TOLD) :] == TOLD else [f"it is {' > '.join(request.told)} there"]
+        yield verdict("ReqMgr2 was told every step", " > ".join(TOLD), wrong)
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
         yield verdict("the plan is the document's", f"{len(expected)} events", problems)

@@ -22,6 +22,16 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "Outside services": {
         "reqmgr2_url": "Base of ReqMgr2's data service, `…/reqmgr2/data`.",
+        "team": "Our team in ReqMgr2: what `Team` says in documents that this installation runs. Those of other teams are"
+        " refused, whatever way they come. Empty: the team is not looked at.",
+        "other_teams": "Whether documents of other teams may be imported by hand all the same, as in the demo. WMCore may run"
+        " them too: never in production.",
+        "reqmgr2_follow": "Whether staged requests of our team are taken out of ReqMgr2, and what others do there to requests"
+        " that came from there is done here (abort, force-complete, priority, site lists). Needs `team`; see"
+        " [coexistence](coexistence.md).",
+        "reqmgr2_report": "Whether ReqMgr2 is told where requests stand that came from there, how much work they have, and gets a"
+        " clone when one is restarted. Our certificate needs the role for it.",
+        "reqmgr2_poll_seconds": "Pause between two polls of ReqMgr2.",
         "configcache_url": "Replaces the `ConfigCacheUrl` of every document when set, e.g. by the simulator's.",
         "configcache_allowed_urls": "ConfigCaches that documents may name as `ConfigCacheUrl`, separated by commas: what comes"
         " from there is code that runs at every site. Others are refused. Empty: `/couchdb` at the host of ReqMgr2. In"

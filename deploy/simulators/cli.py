@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from deploy.simulators import seed
 from deploy.simulators.client import Caller, CallFailed, submit
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     submitting.add_argument("--file", type=Path, required=True, help="JSON with createRequest and assignRequest")
     submitting.add_argument("--team", help="replaces the Team of the assignment")
     submitting.add_argument("--login", default="requester", help="the requestor; the request's name begins with it")
+    submitting.add_argument("--once", action="store_true", help="only name the request, if there is one with its PrepID")
     submitting.set_defaults(run=_submit)
     return parser
 
@@ -62,5 +64,8 @@ def _seed(options: argparse.Namespace) -> int:
 
 
 def _submit(options: argparse.Namespace) -> int:
-    print(submit(Caller(options.url, login=options.login), json.loads(options.file.read_text()), options.team))
+    caller, pair = Caller(options.url, login=options.login), json.loads(options.file.read_text())
+    path = f"/reqmgr2/data/request?detail=false&prep_id={quote(pair['createRequest']['PrepID'])}"
+    there = caller.json("GET", path)["result"] if options.once else []
+    print(there[0] if there else submit(caller, pair, options.team))
     return 0

@@ -25,6 +25,14 @@ PASSED = frozenset({
 RUCIO_HOME = "rucio/client"
 #: Stacks whose adaptive requests are small, and are to have several rounds all the same.
 SMALL_ROUNDS = ("demo", "check")
+#: The demo takes what its ReqMgr2 has for it, and tells it.
+FOLLOWS = {
+    "WMS2_TEAM": "wms2",
+    "WMS2_OTHER_TEAMS": "1",
+    "WMS2_REQMGR2_FOLLOW": "1",
+    "WMS2_REQMGR2_REPORT": "1",
+    "WMS2_REQMGR2_POLL_SECONDS": "2",
+}
 LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -98,7 +106,7 @@ def contract(
         "WMS2_EFFECT_BACKOFF_SECONDS": "2,5,10,30,60",
         "WMS2_RETRY_AFTER_FAILURE_SECONDS": "5",
         "DJANGO_SETTINGS_MODULE": "wms2.settings",
-        **({"WMS2_WORK_UNITS_PER_ROUND": "1"} if kind in SMALL_ROUNDS else {}),
+        **(({"WMS2_WORK_UNITS_PER_ROUND": "1"} | FOLLOWS) if kind in SMALL_ROUNDS else {}),
     }
 
 

@@ -72,6 +72,7 @@ def _take_staged(row: ReqMgr2Request, name: str) -> None:
     first = row.claimed_at is None
     if first:
         request_check(document=factory.reqmgr2().request(name), request_name=name)
+        factory.reqmgr2().queued_elsewhere([name])  # what cannot be asked afterwards must not be acquired
         ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
         crash_point("reqmgr2_take.claimed")
     document, refused = factory.reqmgr2().acquire(name)

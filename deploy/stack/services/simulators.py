@@ -6,7 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from deploy.run import healthy
+from deploy.stack.errors import StackError
 from deploy.stack.services.base import Place, Service
+
+#: Agents leave some minutes for taking what is staged; what is aborted or forced moves on soon.
+OTHERS = ("--agents-seconds", "300", "--settle-seconds", "5")
 
 
 def service(place: Place, port: int) -> Service:
@@ -17,7 +21,7 @@ def service(place: Place, port: int) -> Service:
             f"{base}/reqmgr2/data/info", {"Accept": "application/json"}
         )
 
-    options = ("serve", "--state", state, "--host", "127.0.0.1", "--port", str(port))
+    options = ("serve", "--state", state, "--host", "127.0.0.1", "--port", str(port), *OTHERS)
     service = place.service("simulators", place.layout.python, "-m", "deploy.simulators", *options, problem=problem)
     return replace(service, prepare=lambda: state.mkdir(parents=True, exist_ok=True))
 
@@ -26,3 +30,12 @@ def seed(place: Place, port: int, file: Path) -> None:
     """Put documents and rows into the running simulators; repeatable. Sizes it leaves out are those of the files on storage."""
     options = ("--url", f"http://127.0.0.1:{port}", "--file", file, "--storage-root", place.directory / "storage")
     place.python("simulators-seed", "-m", "deploy.simulators", "seed", *options, seconds=120)
+
+
+def submit(place: Place, port: int, file: Path) -> str:
+    """Have a request staged in ReqMgr2, unless an earlier run did; its name."""
+    words = ("submit", "--url", f"http://127.0.0.1:{port}", "--file", file, "--once")
+    code, said = place.ask("simulators-submit", "-m", "deploy.simulators", *words)
+    if code != 0:
+        raise StackError(f"{file} was refused by ReqMgr2; see {place.log('simulators-submit')}")
+    return said.strip()

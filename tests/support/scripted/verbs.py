@@ -35,6 +35,7 @@ NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "fail_now": "the last step of request_fail",
     "lost_confirm": "what schedd_confirm_lost writes on a row",
+    "request_set_sites": "input would wait for its site for ever; tests/requests_app/reqmgr2/test_following.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
 #: The rule that scripted operators own.
@@ -87,6 +88,7 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("fail", services.request_fail, stopping.fail_refused),
         _verb("restart", services.request_restart, restart_refused),
         _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
+        _verb("complete early", services.request_complete, verbs.complete_refused),
         _verb("invalidate", services.request_invalidate, invalidation_refused),
         _verb("raise", services.request_set_priority, verbs.priority_refused, priority=900_000),
         _verb("lower", services.request_set_priority, verbs.priority_refused, priority=1),
