@@ -215,6 +215,7 @@ class Workbench:
         return {
             "PATH": f"{self.programs}:/usr/bin:/bin",
             "SITECONF_ROOT": str(self.root / "siteconf"),
+            "WMS2_STAGE_OUT_PAUSES": "",
             "_CONDOR_JOB_AD": str(scratch / ".job.ad"),
             "_CONDOR_MACHINE_AD": str(scratch / ".machine.ad"),
             **self.variables,

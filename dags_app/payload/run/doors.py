@@ -236,6 +236,8 @@ def _done(words: Sequence[str], seconds: float, settings: dict[str, str] | None 
 
 
 def _ended_well(words: Sequence[str], answer: Answer) -> Answer:
+    if answer.status != 0 and re.search(r"file exists", answer.stderr + answer.stdout, re.IGNORECASE):
+        raise FileExistsError(f"{_told(words, answer)}exit status {answer.status}")
     if answer.status != 0:
         raise StorageProblem(codes.STAGE_OUT_FAILED, f"{_told(words, answer)}exit status {answer.status}")
     return answer

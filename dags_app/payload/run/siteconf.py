@@ -99,7 +99,7 @@ class Description:
         if found is None:
             text = f"no rule of {self.rse} ({self.site}, protocol {protocol.name}) matches {lfn}"
             raise StorageProblem(codes.STORAGE_UNUSABLE, text)
-        return found
+        return f"file://{found}" if found.startswith("/") else found
 
     def _translated(self, protocols: Sequence[Protocol], name: str, through: tuple[str, ...]) -> str | None:
         for protocol in protocols:

@@ -96,7 +96,7 @@ def made(files: list[tuple[list[int], set[int]]], known: bool) -> tuple[Gathered
     for number, (events, empty) in enumerate(files):
         counts = {**dict.fromkeys(empty, 0), **Counter(events)}
         lumis = {1: {lumi: count if known else None for lumi, count in counts.items()}}
-        found.append(GatheredFile("n", f"/store/{number}.root", Path(f"/{number}.root"), len(events), lumis, ()))
+        found.append(GatheredFile("n", f"/store/{number}.root", f"file:/{number}.root", len(events), lumis, ()))
     return tuple(found)
 
 
@@ -109,8 +109,8 @@ def read(files: list[tuple[list[int], set[int]]], sources: tuple[GatheredFile, .
     lumis = set()
     for source, name in zip(sources, tweak["files"], strict=True):
         assert left != 0, "a file that is never opened"
-        events, empty = files[int(source.path.stem)]
-        assert name == f"file:{source.path}"
+        events, empty = files[int(Path(source.url).stem)]
+        assert name == source.url
         chosen = [number for number, lumi in enumerate(events) if not wanted or lumi in wanted]
         before, skip = min(skip, len(chosen)), max(0, skip - len(chosen))
         part = chosen[before : None if left < 0 else before + left]

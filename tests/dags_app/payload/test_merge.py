@@ -176,7 +176,7 @@ def test_an_unmerged_file_that_is_not_what_was_staged_out_is_refused(unit: Workb
         data[-1] ^= 1
     path.write_bytes(data)
     done = unit.run("merge", "merge")
-    assert done.report["exit_code"] == 8020 and "proc_000001 staged out" in done.report["error_message"]
+    assert done.report["exit_code"] == 8020 and "its job staged out" in done.report["error_message"]
     assert not (unit.place / "merge_output.json").exists()
 
 
@@ -190,12 +190,12 @@ def test_a_file_that_two_reports_have_is_not_merged_twice(unit: Workbench) -> No
 
 
 def test_the_journal_says_what_will_be_written_before_it_is(unit: Workbench) -> None:
-    instead(unit, "cmsRun", "exit 9")
-    unit.run("merge", "merge")
+    (unit.storage() / "store/mc").write_text("no directory")
+    assert unit.run("merge", "merge").report["exit_code"] == 60311
     (killed,) = (unit.storage() / "store/unmerged").rglob("*.merge_journals/*.json")
     document = json.loads(killed.read_text())
     validate("journal", document)
-    del unit.variables["PATH"]
+    (unit.storage() / "store/mc").unlink()
     unit.process("merge", "merge", attempt=1)
     (other,) = set(killed.parent.iterdir()) - {killed}
     merged_lfns = [file["lfn"] for file in unit.read("merge_output.json")["outputs"][0]["files"]]

@@ -25,6 +25,7 @@ def unmerged(number: int, size_bytes: int = 100, events: int = 10, lumi: int | N
         "Gen",
         "out",
         f"/store/unmerged/{number}.root",
+        "T1_US_FNAL_Disk",
         size_bytes,
         "00000001",
         events,

@@ -1,0 +1,198 @@
+"""What sites say of their storage: names by prefix, rules and chains of rules; where their jobs stage out to, in which order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dags_app.payload.contract import codes
+from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.run import siteconf, storage
+from dags_app.payload.run.doors import FileSystem, Gfal, XRootD
+from dags_app.payload.run.siteconf import Description, Protocol, Rule, StorageProblem
+
+SITE, OTHER = "T2_DE_DESY", "T1_DE_KIT"
+#: The form that CMS's dCache sites publish: a path made by one protocol is what the others begin with.
+PNFS = {
+    "protocol": "pnfs",
+    "access": "virtual",
+    "rules": [
+        {"lfn": "/+store/unmerged/(.*)", "pfn": "/pnfs/desy.de/scratch/unmerged/$1"},
+        {"lfn": "/+(.*)", "pfn": "/pnfs/desy.de/cms/$1"},
+    ],
+}
+CHAINED = [
+    PNFS,
+    {"protocol": "dcap", "access": "site-ro", "rules": [{"lfn": "/+(.*)", "pfn": "dcap://door/$1", "chain": "pnfs"}]},
+    {"protocol": "WebDAV", "access": "global-rw", "rules": [{"lfn": "/+(.*)", "pfn": "davs://door:2880/$1", "chain": "pnfs"}]},
+    {"protocol": "XRootD", "access": "global-rw", "rules": [{"lfn": "/+(.*)", "pfn": "root://door:1094//$1"}]},
+]
+KIT = [{"protocol": "WebDAV", "access": "global-rw", "prefix": "davs://kit:2880/pnfs"}]
+
+names = st.text("abcXYZ0123-_.", min_size=1, max_size=8)
+lfns = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/store/" + "/".join(parts))
+
+
+def volume(site: str, protocols: list[dict[str, Any]], kind: str = "DISK", **more: Any) -> dict[str, Any]:
+    return {"site": site, "volume": f"{site}_{kind}", "protocols": protocols, "type": kind, "rse": f"{site}_{kind}", **more}
+
+
+@pytest.fixture
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A SITECONF with a site that has several protocols, and another one."""
+    monkeypatch.setenv("SITECONF_ROOT", str(tmp_path))
+    describe(tmp_path, SITE, volume(SITE, [PNFS], "TAPE"), volume(SITE, CHAINED))
+    describe(tmp_path, OTHER, volume(OTHER, KIT))
+    return tmp_path
+
+
+def describe(root: Path, site: str, *volumes: dict[str, Any]) -> None:
+    (root / site).mkdir(exist_ok=True)
+    (root / site / "storage.json").write_text(json.dumps(volumes))
+
+
+def configure(place: Path, *elements: str, site: str = SITE) -> None:
+    (place / "JobConfig").mkdir(parents=True, exist_ok=True)
+    text = f'<site-local-config><site name="{site}">{"".join(elements)}</site></site-local-config>'
+    (place / "JobConfig/site-local-config.xml").write_text(text)
+
+
+def ways(site: str = SITE) -> list[tuple[str, str]]:
+    return [(method.description.rse, method.protocol.name) for method in siteconf.methods(site)]
+
+
+@given(lfns)
+def test_a_prefix_stands_before_the_lfn(lfn: str) -> None:
+    protocol = Protocol("XRootD", "global-rw", "root://door/", ())
+    assert Description(SITE, "", "DISK", SITE, (protocol,)).pfn(protocol, lfn) == f"root://door/{lfn}"
+
+
+@given(st.lists(st.tuples(names, names), min_size=1, max_size=4, unique_by=lambda rule: rule[0]), lfns)
+def test_the_first_rule_that_matches_the_whole_name_makes_the_pfn(rules: list[tuple[str, str]], lfn: str) -> None:
+    found = tuple(Rule(f"/+store/{first.replace('.', '[.]')}/(.*)", f"/{disk}/$1", None) for first, disk in rules)
+    protocol = Protocol("file", "", None, found)
+    described = Description(SITE, "", "DISK", SITE, (protocol,))
+    area, _, rest = lfn.removeprefix("/store/").partition("/")
+    wanted = next((f"file:///{disk}/{rest}" for first, disk in rules if first == area), None)
+    if wanted and "/" in lfn.removeprefix("/store/"):
+        assert described.pfn(protocol, lfn) == wanted
+    else:
+        with pytest.raises(StorageProblem, match="no rule of T2_DE_DESY"):
+            described.pfn(protocol, lfn)
+
+
+@given(lfns, st.integers(1, 5))
+def test_a_chain_applies_the_protocols_it_names_first(lfn: str, length: int) -> None:
+    protocols = [Protocol("0", "virtual", None, (Rule("/+(.*)", "/begin/$1", None),))]
+    protocols += [Protocol(str(n), "virtual", None, (Rule("/+(.*)", f"/{n}/$1", str(n - 1)),)) for n in range(1, length)]
+    last = Protocol("last", "", None, (Rule("/+(.*)", "davs://door/$1", str(length - 1)),))
+    described = Description(SITE, "", "DISK", SITE, (*protocols, last))
+    between = "/".join([*map(str, range(length - 1, 0, -1)), "begin"])
+    assert described.pfn(last, lfn) == f"davs://door/{between}{lfn}"
+
+
+def test_a_chain_that_comes_back_to_itself_is_told() -> None:
+    one, two = (Protocol(a, "", None, (Rule("(.*)", "$1", b),)) for a, b in (("one", "two"), ("two", "one")))
+    with pytest.raises(StorageProblem, match="the chain one -> two -> one has no end"):
+        Description(SITE, "", "DISK", SITE, (one, two)).pfn(one, "/store/a")
+
+
+def test_names_as_cms_sites_describe_them(sites: Path) -> None:
+    described = siteconf.methods(SITE)[0].description
+    pfns = {each.name: described.pfn(each, "/store/unmerged/a/b.root") for each in described.protocols}
+    assert pfns["WebDAV"] == "davs://door:2880/pnfs/desy.de/scratch/unmerged/a/b.root"
+    assert pfns["XRootD"] == "root://door:1094//store/unmerged/a/b.root"
+
+
+def test_without_a_job_configuration_the_disk_volumes_writable_protocols_are_tried_in_order(sites: Path) -> None:
+    assert ways() == [("T2_DE_DESY_DISK", "WebDAV"), ("T2_DE_DESY_DISK", "XRootD")]
+    assert [type(way.door) for way in storage.site_volume(SITE).ways] == [Gfal, XRootD]
+
+
+def test_the_job_configuration_orders_the_methods_and_other_sites_come_last(sites: Path) -> None:
+    methods = [
+        f'<method site="{OTHER}" volume="{OTHER}_DISK" protocol="WebDAV" command="gfal2"/>',
+        '<method volume="T2_DE_DESY_DISK" protocol="XRootD" command="xrdcp" option="-S 2 --wma-old"/>',
+        '<method volume="T2_DE_DESY_DISK" protocol="WebDAV"/>',
+    ]
+    configure(sites / SITE, "<stage-out>", *methods, "</stage-out>")
+    assert ways() == [("T2_DE_DESY_DISK", "XRootD"), ("T2_DE_DESY_DISK", "WebDAV"), ("T1_DE_KIT_DISK", "WebDAV")]
+    own, fallback = storage.site_volumes(SITE)
+    assert (own.rse, own.ways[0].door) == ("T2_DE_DESY_DISK", XRootD(("-S", "2")))
+    assert (fallback.rse, fallback.pfn("/store/a")) == ("T1_DE_KIT_DISK", "davs://kit:2880/pnfs/store/a")
+
+
+def test_a_fallback_that_is_described_badly_costs_nothing_else(sites: Path) -> None:
+    methods = ['<method volume="T2_DE_DESY_DISK" protocol="XRootD"/>', f'<method site="{OTHER}" volume="x" protocol="XRootD"/>']
+    configure(sites / SITE, "<stage-out>", *methods, "</stage-out>")
+    (sites / OTHER / "storage.json").write_text("{")
+    assert ways() == [("T2_DE_DESY_DISK", "XRootD")]
+
+
+def test_an_older_configuration_falls_back_to_a_prefix(sites: Path) -> None:
+    values = '<command value="gfal2"/><lfn-prefix value="davs://kit/pnfs"/><phedex-node value="T1_DE_KIT_Disk"/>'
+    configure(sites / SITE, f"<fallback-stage-out>{values}</fallback-stage-out>")
+    assert ways()[-1] == ("T1_DE_KIT_Disk", "fallback")
+    assert storage.site_volumes(SITE)[-1].pfn("/store/a") == "davs://kit/pnfs/store/a"
+
+
+def test_the_worker_nodes_local_directory_counts_where_it_is_of_the_site(sites: Path) -> None:
+    configure(sites / "local", '<stage-out><method volume="T2_DE_DESY_DISK" protocol="XRootD"/></stage-out>')
+    assert ways() == [("T2_DE_DESY_DISK", "XRootD")]
+    assert ways(OTHER) == [("T1_DE_KIT_DISK", "WebDAV")]
+    (sites / SITE / "storage.json").rename(sites / "local/storage.json")
+    assert ways() == [("T2_DE_DESY_DISK", "XRootD")]
+
+
+def test_what_is_mounted_needs_no_command(sites: Path) -> None:
+    describe(sites, SITE, volume(SITE, [{"protocol": "file", "access": "site-rw", "prefix": "/mnt"}]))
+    configure(sites / SITE, '<stage-out><method volume="T2_DE_DESY_DISK" protocol="file" command="cp"/></stage-out>')
+    assert storage.site_volume(SITE).ways[0].door == FileSystem()
+    assert storage.site_volume(SITE).pfn("/store/a.root") == "file:///mnt/store/a.root"
+
+
+@pytest.mark.parametrize(
+    ("volumes", "config", "message"),
+    [
+        ([volume(SITE, [PNFS])], "", "no DISK volume with an RSE and a protocol that is written by"),
+        ([volume(SITE, CHAINED, rse=None)], "", "no DISK volume with an RSE"),
+        ([volume(SITE, CHAINED, "TAPE")], "", "no DISK volume with an RSE"),
+        ([volume(SITE, [{"protocol": "x", "access": "site-rw"}])], "", "neither prefix nor rules"),
+        ([volume(SITE, [{"protocol": "x", "rules": [{"lfn": "(", "pfn": "/a"}]}])], "", "lfn is no regular expression"),
+        ([volume(SITE, [{"protocol": "x", "rules": [{"lfn": "/(.*)", "pfn": "/$2"}]}])], "", "lfn has no group \\$2"),
+        ([volume(SITE, CHAINED)], '<method volume="Y" protocol="XRootD"/>', "no volume 'Y' with an RSE and protocol 'XRootD'"),
+        ([volume(SITE, CHAINED)], '<method volume="T2_DE_DESY_DISK" protocol="XRootD" command="dccp"/>', "by dccp; known are"),
+    ],
+)
+def test_a_site_that_cannot_be_written_to_is_named(sites: Path, volumes: list[Any], config: str, message: str) -> None:
+    describe(sites, SITE, *volumes)
+    if config:
+        configure(sites / SITE, f"<stage-out>{config}</stage-out>")
+    with pytest.raises(PayloadError, match=message) as error:
+        storage.site_volume(SITE)
+    assert error.value.code == codes.STORAGE_UNUSABLE and SITE in error.value.message
+
+
+def test_a_site_without_a_description_is_named(sites: Path) -> None:
+    with pytest.raises(PayloadError, match="storage description of T3_XX_Nowhere cannot be read"):
+        storage.site_volume("T3_XX_Nowhere")
+
+
+def test_without_a_siteconf_the_message_says_what_to_set(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SITECONF_ROOT")
+    monkeypatch.setattr(siteconf, "CVMFS", sites / "nothing")
+    with pytest.raises(PayloadError, match="SITECONF_ROOT is not set"):
+        storage.site_volume(SITE)
+
+
+def test_cvmfs_has_the_sites_where_nothing_is_set(sites: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SITECONF_ROOT")
+    monkeypatch.setattr(siteconf, "CVMFS", tmp_path / "cvmfs")
+    (tmp_path / "cvmfs/SITECONF").mkdir(parents=True)
+    (sites / SITE).rename(tmp_path / "cvmfs/SITECONF" / SITE)
+    assert storage.site_volume(SITE).rse == "T2_DE_DESY_DISK"
