@@ -27,7 +27,8 @@ _Seconds = Annotated[FiniteFloat, Field(ge=0, le=_MAX_SECONDS)]
 _Megabytes = Annotated[FiniteFloat, Field(ge=0, le=16 * 1024 * 1024)]
 _Side = Annotated[int, Field(ge=1, le=1024)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
-_MEASURES_FROM = 2  # minor version
+# Minor versions.
+_MEASURES_FROM, _PLACES_FROM = 2, 3
 
 
 class _Model(BaseModel):
@@ -84,6 +85,7 @@ class ManifestFile(_Model):
     """One merged file. ``lumis``: run -> [[lumi, events], ...]; events null where cmsRun did not report them."""
 
     lfn: str = Field(pattern=r"^/store/[A-Za-z0-9/_.+-]+\.root$")
+    rse: str = Field(default="", min_length=1)  # from 1.3 on; before, files lie at the manifest's RSE
     size_bytes: int = Field(gt=0)
     adler32: str = Field(pattern=r"^[0-9a-f]{8}$")
     events: int = Field(ge=0)
@@ -143,7 +145,7 @@ class Metrics(_Model):
 
 
 class Manifest(_Model):
-    """A unit's whole account."""
+    """A unit's whole account. ``rse``: of the site's own storage; its files may lie at a fallback's."""
 
     schema_: str = Field(alias="schema", pattern=rf"^{re.escape(MANIFEST_SCHEMA)}(\.\d+)?$")
     request_name: str
@@ -183,6 +185,8 @@ class Manifest(_Model):
     def _has_pieces(self) -> Self:
         if self.tells_pieces and any(file.pieces is None for output in self.outputs for file in output.files):
             raise ValueError("a merged file does not say which pieces of the claim it holds")
+        if _minor(self.schema_) >= _PLACES_FROM and not all(file.rse for output in self.outputs for file in output.files):
+            raise ValueError("a merged file does not say at which RSE it lies")
         return self
 
     @property

@@ -158,7 +158,7 @@ def _file_row(member: BlockWorkUnit, unit: UnitOutputs, file: MergedFile) -> Out
         dataset=member.dataset,
         block=member.block,
         unit_id=unit.unit_id,
-        rse=unit.rse,
+        rse=file.rse,
         size_bytes=file.size_bytes,
         adler32=file.adler32,
         events=file.events,

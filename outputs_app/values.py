@@ -75,6 +75,7 @@ class MergedFile:
 
     dataset: str
     lfn: str
+    rse: str
     size_bytes: int
     adler32: str
     events: int
@@ -88,5 +89,4 @@ class UnitOutputs:
 
     unit_id: int
     unit_name: str
-    rse: str
     files: tuple[MergedFile, ...] = ()

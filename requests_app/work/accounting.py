@@ -204,11 +204,11 @@ def _outputs(row: Settled) -> UnitOutputs:
     return UnitOutputs(
         unit_id=row.unit.pk,
         unit_name=row.unit.name,
-        rse=row.manifest.rse,
         files=tuple(
             MergedFile(
                 dataset=output.dataset,
                 lfn=file.lfn,
+                rse=file.rse or row.manifest.rse,
                 size_bytes=file.size_bytes,
                 adler32=file.adler32,
                 events=file.events,

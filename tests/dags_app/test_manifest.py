@@ -1,14 +1,15 @@
-"""What of a unit's manifest is believed: damaged metrics are dropped, and its files count all the same."""
+"""What of a unit's manifest is believed: damaged metrics are dropped, and its files count all the same, each where it lies."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dags_app.manifest import Manifest, read_manifest
+from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 
 JOB: dict[str, Any] = {
     "node": "proc_000000",
@@ -25,11 +26,12 @@ JOB: dict[str, Any] = {
 }
 
 
-def manifest(place: Path, metrics: str, schema: str = "wms2.manifest/1.2") -> Manifest:
+def manifest(place: Path, metrics: str, schema: str = "wms2.manifest/1.2", files: Sequence[Any] = ()) -> Manifest:
     """A manifest with this text for its metrics, read back."""
+    outputs = [{"dataset": "/a/b/C", "module": "out", "step": "Gen", "files": list(files)}] if files else []
     stamps = dict.fromkeys(("request_name", "workflow_id", "dag_id", "unit", "site", "rse"), "x")
     jobs = [{"node": "proc_000000", "processed": {"events": 10, "lumis": {"1": [[1, 1]]}}}]
-    text = json.dumps({"schema": schema, **stamps, "fence": 1, "jobs": jobs, "outputs": [], "metrics": "@"})
+    text = json.dumps({"schema": schema, **stamps, "fence": 1, "jobs": jobs, "outputs": outputs, "metrics": "@"})
     (place / "merge_output.json").write_text(text.replace('"@"', metrics))
     return read_manifest(place / "merge_output.json")[0]
 
@@ -66,6 +68,18 @@ def test_damaged_metrics_are_dropped_and_the_work_counts(tmp_path: Path, metrics
     found = manifest(tmp_path, metrics)
     assert found.step_metrics == {}
     assert found.claimants[0].processed.events == 10
+
+
+FILE = {"lfn": "/store/a.root", "size_bytes": 1, "adler32": "00000001", "events": 1, "lumis": {}, "pieces": {"lumis": {}}}
+
+
+def test_each_file_says_where_it_lies_and_older_manifests_say_it_once(tmp_path: Path) -> None:
+    read = manifest(tmp_path, "{}", "wms2.manifest/1.3", [FILE | {"rse": "T1_US_FNAL_Disk"}])
+    assert [file.rse for output in read.outputs for file in output.files] == ["T1_US_FNAL_Disk"]
+    assert manifest(tmp_path, "{}", "wms2.manifest/1.2", [FILE]).rse == "x"
+    for files in ([FILE], [FILE | {"rse": ""}]):
+        with pytest.raises(ManifestProblem):
+            manifest(tmp_path, "{}", "wms2.manifest/1.3", files)
 
 
 @pytest.mark.parametrize("schema", ["wms2.manifest/1", "wms2.manifest/1.1"])

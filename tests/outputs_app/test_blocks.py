@@ -58,8 +58,8 @@ def join(workflow: Workflow, *block_indexes: int) -> list[WorkUnit]:
 def done(workflow: Workflow, unit: WorkUnit, *lfns: str) -> None:
     """The unit brought these files."""
     dataset = workflow.output_datasets.order_by("pk")[0].name
-    files = tuple(MergedFile(dataset, lfn, 100, "0000000a", 10, {"1": ((1, 10),)}) for lfn in lfns)
-    outputs = UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files)
+    files = tuple(MergedFile(dataset, lfn, "T2_CH_CERN", 100, "0000000a", 10, {"1": ((1, 10),)}) for lfn in lfns)
+    outputs = UnitOutputs(unit.pk, unit.name, files)
     unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
 
 
@@ -150,11 +150,11 @@ def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Work
     members = [Membership(unit.pk, child.name, 0, 10), Membership(other.pk, parent.name, 0, 10)]
     units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
-        MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
-        MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/data/input.root",)),
+        MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/parent.root",)),
+        MergedFile(parent.name, "/store/mc/parent.root", "T2_CH_CERN", *CONTENT, parents=("/store/data/input.root",)),
     )
     register = partial(unit_register, request_id=workflow.request.pk, request_epoch=1)
-    register(outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files))
+    register(outputs=UnitOutputs(unit.pk, unit.name, files))
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
     assert registrations() == {}, "the child's block is whole, its parents' is not"
@@ -172,13 +172,11 @@ def test_files_that_are_parents_of_each_other_are_refused(workflow: Workflow) ->
     members = [Membership(unit.pk, child.name, 0, 10)]
     units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
-        MergedFile(child.name, "/store/mc/child.root", *CONTENT, parents=("/store/mc/parent.root",)),
-        MergedFile(parent.name, "/store/mc/parent.root", *CONTENT, parents=("/store/mc/child.root",)),
+        MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/parent.root",)),
+        MergedFile(parent.name, "/store/mc/parent.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/child.root",)),
     )
     with pytest.raises(LedgerViolation, match="parents of each other"):
-        unit_register(
-            request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files)
-        )
+        unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, files))
 
 
 def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(workflow: Workflow) -> None:
@@ -187,8 +185,8 @@ def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(work
     late = unit_row(workflow.dags.get(), 7)
     members = [Membership(late.pk, child.name, 0, 10)]
     units_join_blocks(workflow_id=workflow.pk, memberships=members)
-    outputs = (MergedFile(child.name, "/store/mc/child.root", *CONTENT),)
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(late.pk, late.name, "T2_CH_CERN", outputs))
+    outputs = (MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT),)
+    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(late.pk, late.name, outputs))
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
     assert registrations() == {}

@@ -49,8 +49,8 @@ def units(workflow: Workflow, count: int) -> list[WorkUnit]:
 def done(workflow: Workflow, unit: WorkUnit, *, told: EffectState) -> None:
     """The unit's file and replicas are there; DBS was told of it, or is to be."""
     name = workflow.output_datasets.get().name
-    files = (MergedFile(name, f"/store/mc/{unit.pk}.root", 100, "0000000a", 10, {"1": ((1, 10),)}),)
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", files))
+    files = (MergedFile(name, f"/store/mc/{unit.pk}.root", "T2_CH_CERN", 100, "0000000a", 10, {"1": ((1, 10),)}),)
+    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, files))
     block = ProcessingBlock.objects.get(block_index=0)
     Effect.objects.create(
         request=workflow.request, block=block, unit=unit, kind="dbs_files", key=f"dbs_files:{block.pk}:{unit.pk}", state=told

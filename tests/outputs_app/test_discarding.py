@@ -48,8 +48,8 @@ def whole(workflow: Workflow, *units: str, sealed: bool = True) -> ProcessingBlo
     units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(row.pk, dataset.name, index, 10) for row in rows])
     for row, lfn in zip(rows, units, strict=True):
         if lfn.endswith(".root"):
-            file = MergedFile(dataset.name, lfn, 100, "0000000a", 10, {"1": ((row.pk, 10),)})
-            outputs = UnitOutputs(row.pk, row.name, "T2_CH_CERN", (file,))
+            file = MergedFile(dataset.name, lfn, "T2_CH_CERN", 100, "0000000a", 10, {"1": ((row.pk, 10),)})
+            outputs = UnitOutputs(row.pk, row.name, (file,))
             unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     if sealed:
         blocks_seal(workflow_id=workflow.pk)
@@ -116,8 +116,8 @@ def test_units_that_are_not_done_leave_a_block_that_is_given_up_and_are_register
     (other,) = ProcessingBlock.objects.exclude(pk=block.pk)
     assert (block.total_work_units, other.total_work_units, other.status) == (1, 1, BlockStatus.OPEN)
     member = BlockWorkUnit.objects.get(block=other)
-    file = MergedFile(other.dataset_name, "/store/b.root", 100, "0000000a", 10, {"1": ((9, 10),)})
-    outputs = UnitOutputs(member.unit_id, "mg", "T2_CH_CERN", (file,))
+    file = MergedFile(other.dataset_name, "/store/b.root", "T2_CH_CERN", 100, "0000000a", 10, {"1": ((9, 10),)})
+    outputs = UnitOutputs(member.unit_id, "mg", (file,))
     unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     advance(workflow)
     other.refresh_from_db()

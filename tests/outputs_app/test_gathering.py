@@ -36,8 +36,10 @@ def _units(workflow: Workflow) -> list[WorkUnit]:
 
 def done(workflow: Workflow, unit: WorkUnit, epoch: int = 1) -> None:
     """The unit has brought a file."""
-    file = MergedFile(workflow.output_datasets.get().name, f"/store/{unit.index}.root", 100, "0000000a", 10, {"1": ((1, 10),)})
-    outputs = UnitOutputs(unit.pk, unit.name, "T2_CH_CERN", (file,))
+    file = MergedFile(
+        workflow.output_datasets.get().name, f"/store/{unit.index}.root", "T2_CH_CERN", 100, "0000000a", 10, {"1": ((1, 10),)}
+    )
+    outputs = UnitOutputs(unit.pk, unit.name, (file,))
     unit_register(request_id=workflow.request.pk, request_epoch=epoch, outputs=outputs)
 
 

@@ -69,8 +69,8 @@ def complete(*rses: str) -> ProcessingBlock:
     units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in units])
     for number, (unit, rse) in enumerate(zip(units, rses, strict=False)):
         lfn = f"/store/mc/Era/Primary{run}/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
-        file = MergedFile(dataset.name, lfn, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
-        unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, rse, (file,)))
+        file = MergedFile(dataset.name, lfn, rse, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
+        unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, (file,)))
     units_leave_blocks(unit_ids=[unit.pk for unit in units])
     blocks_seal(workflow_id=workflow.pk)
     blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)

@@ -71,6 +71,36 @@ def test_dqmio_is_merged_by_run_and_lumi_and_holds_no_events(unit: Workbench) ->
     assert "<OutputModuleClass>DQMRootOutputModule<" in merge_report(unit)
 
 
+@pytest.mark.parametrize("kind", ["edm", "plain", "dqmio"])
+def test_a_file_beyond_the_largest_merged_one_is_copied_past_the_merge(unit: Workbench, kind: str) -> None:
+    of_kind(unit, kind)
+    largest(unit, 100)
+    instead(unit, "cmsRun", "exit 1")
+    instead(unit, "hadd", "exit 1")
+    validate("report", unit.process("merge", "merge").report)
+    validate("manifest", unit.read("merge_output.json"))
+    (made,) = unit.read("merge_output.json")["outputs"]
+    given = [unit.read(f"proc_00000{n}.0.report.json")["outputs"][0] for n in (0, 1)]
+    sums = [(file["size_bytes"], file["adler32"], file["lumis"]) for file in given]
+    assert [(file["size_bytes"], file["adler32"], file["lumis"]) for file in made["files"]] == sums
+    assert [file["events"] for file in made["files"]] == ([0, 0] if kind == "dqmio" else [20, 20])
+    assert all(unit.stored(file["lfn"]).stat().st_size == file["size_bytes"] for file in made["files"])
+    assert all(unit.stored(file["lfn"]).is_file() for file in given), "cleanup removes it, not the merge"
+
+
+def test_a_file_that_the_merge_brings_into_another_format_is_never_copied_past_it(unit: Workbench) -> None:
+    of_kind(unit, "nano")
+    largest(unit, 100)
+    instead(unit, "cmsRun", "exit 1")
+    assert unit.run("merge", "merge").report["exit_code"] == 95004
+
+
+def largest(bench: Workbench, max_bytes: int) -> None:
+    job = json.loads((bench.dag / "job.json").read_text())
+    job["merge"]["max_bytes"] = max_bytes
+    (bench.dag / "job.json").write_text(json.dumps(job))
+
+
 OLD_RELEASE = """\
 from FWCore.ParameterSet import Config as cms
 
