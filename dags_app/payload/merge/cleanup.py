@@ -7,8 +7,9 @@ whose files are to go. If not, nothing is removed and the attempt fails; DAGMan'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, documents, names
 from ..contract.codes import PayloadError, exit_status
@@ -24,6 +25,13 @@ from ..run.siteconf import StorageProblem
 from ..run.slot import read_slot
 from ..run.storage import Volume
 from .collecting import read_merge_input
+
+
+class _Merged(NamedTuple):
+    """Where a merged file lies, and its size."""
+
+    rse: str
+    size_bytes: int
 
 
 def run_cleanup(directory: Path, node: str, attempt: int) -> int:
@@ -45,8 +53,8 @@ def run_cleanup(directory: Path, node: str, attempt: int) -> int:
     return exit_status(report.exit_code)
 
 
-def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[str], accepted: set[tuple[str, str]]) -> None:
-    """Remove from a volume the unmerged files and all that its journals name, but not what counts as being there.
+def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[str], accepted: Mapping[str, _Merged]) -> None:
+    """Remove from a volume the unmerged files and all that its journals name, but not what counts.
 
     StorageProblem when something was refused; the rest is gone then, and the journals are kept.
     """
@@ -54,9 +62,10 @@ def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[s
     read = [each.read() for each in journals]
     doomed = unmerged | {lfn for each in read for planned in each.values() for lfn in planned}
     refused = []
-    for lfn in sorted(lfn for lfn in doomed if (volume.rse, lfn) not in accepted):
+    for lfn in sorted(doomed):
         try:
-            storage.remove(volume, lfn)
+            if lfn not in accepted or _is_rest(volume, lfn, accepted[lfn]):
+                storage.remove(volume, lfn)
         except StorageProblem as problem:
             refused.append(f"{lfn}: {problem}")
     if refused:
@@ -65,23 +74,31 @@ def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[s
         each.remove(settled)
 
 
+def _is_rest(volume: Volume, lfn: str, merged: _Merged) -> bool:
+    """Whether what a volume has under the name of a merged file is what a copy left that went on to another volume.
+
+    One of the same size may be the merged file itself: two RSEs may be one storage.
+    """
+    return volume.rse != merged.rse and storage.size(volume, lfn) not in (None, merged.size_bytes)
+
+
 def _check_merged(
     directory: Path, job: JobDocument, unit: UnitDocument, volumes: Sequence[Volume], reports: tuple[NodeReport, ...]
-) -> set[tuple[str, str]]:
-    """RSE and LFN of the merged files that the accepted manifest names; PayloadError unless all is as it says."""
+) -> dict[str, _Merged]:
+    """The merged files that the accepted manifest names, by LFN; PayloadError unless all is as it says."""
     manifest = load_document(directory / MANIFEST_FILE, MANIFEST_SCHEMA)
     if manifest["unit"].text() != unit.unit:
         raise manifest["unit"].refuse(f"expected {unit.unit}")
-    accepted = set()
+    accepted = {}
     covered = {(transient.step, transient.module) for transient in job.transients}  # nobody merges these
     for output in manifest["outputs"].items():
         covered.add((output["step"].text(), output["module"].text()))
         for file in output["files"].items():
-            rse, lfn = file["rse"].text(), file["lfn"].text()
-            accepted.add((rse, lfn))
-            size_bytes = storage.size(storage.volume_with(volumes, rse), lfn)
-            if size_bytes != file["size_bytes"].integer():
-                text = f"{lfn} at {rse} has {size_bytes} bytes, the manifest says {file['size_bytes'].raw}"
+            lfn, merged = file["lfn"].text(), _Merged(file["rse"].text(), file["size_bytes"].integer())
+            accepted[lfn] = merged
+            size_bytes = storage.size(storage.volume_with(volumes, merged.rse), lfn)
+            if size_bytes != merged.size_bytes:
+                text = f"{lfn} at {merged.rse} has {size_bytes} bytes, the manifest says {merged.size_bytes}"
                 raise PayloadError(codes.CLEANUP_REFUSED, text)
     uncovered = {(file.step, file.module) for report in reports for file in report.outputs} - covered
     if uncovered:

@@ -42,8 +42,8 @@ class Door(ABC):
         """Bytes of a file; None when the storage says that there is none."""
 
     @abstractmethod
-    def checksum(self, pfn: str) -> str | None:
-        """Adler-32 as the storage itself tells it, 8 hexadecimal digits; None when it cannot."""
+    def checksum(self, pfn: str, size_bytes: int) -> str | None:
+        """Adler-32 as the storage itself tells it, 8 hexadecimal digits; None when it cannot. It may have to read the file."""
 
     @abstractmethod
     def listed(self, pfn: str) -> list[str]:
@@ -63,7 +63,7 @@ class Door(ABC):
 
     @abstractmethod
     def remove_directory(self, pfn: str) -> None:
-        """Remove an empty directory."""
+        """Remove an empty directory; an error when it is not."""
 
 
 class FileSystem(Door):
@@ -73,7 +73,7 @@ class FileSystem(Door):
         path = local_path(pfn)
         return path.stat().st_size if path.is_file() else None
 
-    def checksum(self, pfn: str) -> str | None:
+    def checksum(self, pfn: str, size_bytes: int) -> str | None:
         return files.adler32(local_path(pfn))
 
     def listed(self, pfn: str) -> list[str]:
@@ -119,9 +119,9 @@ class XRootD(Door):
         answer = self._asked(pfn, "stat")
         return None if answer is None else int(_found(r"(?m)^Size:\s*(\d+)", answer, "xrdfs stat"))
 
-    def checksum(self, pfn: str) -> str | None:
+    def checksum(self, pfn: str, size_bytes: int) -> str | None:
         host, path = _split(pfn)
-        answer = _run(["xrdfs", host, "query", "checksum", path], ANSWER_SECONDS, _XROOTD_SETTINGS)
+        answer = _run(["xrdfs", host, "query", "checksum", path], copy_seconds(size_bytes), _XROOTD_SETTINGS)
         match = re.match(r"adler32\s+([0-9a-f]{1,8})\b", answer.stdout, re.IGNORECASE)
         return match[1].lower().zfill(8) if match and answer.status == 0 else None
 
@@ -161,8 +161,8 @@ class Gfal(Door):
         answer = self._asked("gfal-stat", pfn)
         return None if answer is None else int(_found(r"(?m)^\s*Size:\s*(\d+)", answer, "gfal-stat"))
 
-    def checksum(self, pfn: str) -> str | None:
-        answer = _run(["gfal-sum", pfn, "ADLER32"], ANSWER_SECONDS)
+    def checksum(self, pfn: str, size_bytes: int) -> str | None:
+        answer = _run(["gfal-sum", pfn, "ADLER32"], copy_seconds(size_bytes))
         match = re.search(r"\s([0-9a-f]{1,8})\s*$", answer.stdout, re.IGNORECASE)
         return match[1].lower().zfill(8) if match and answer.status == 0 else None
 
@@ -180,7 +180,7 @@ class Gfal(Door):
         return self._asked("gfal-rm", pfn) is not None
 
     def remove_directory(self, pfn: str) -> None:
-        self._asked("gfal-rm", "-r", pfn)
+        """It stays: the one command there is would take with it what has come meanwhile."""
 
     def _copy(self, source: str, target: str, size_bytes: int, *options: str) -> None:
         seconds = copy_seconds(size_bytes)

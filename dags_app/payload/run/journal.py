@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ class Journals:
         for name in names:
             storage.remove(self.volume, f"{self.directory}/{name}")
         if names and not storage.listed(self.volume, self.directory):
-            storage.remove_directory(self.volume, self.directory)
+            with suppress(StorageProblem):  # one has come this moment
+                storage.remove_directory(self.volume, self.directory)
 
 
 @dataclass

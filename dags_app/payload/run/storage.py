@@ -252,7 +252,7 @@ class _Copy:
 
 def _checksum(door: Door, pfn: str, size_bytes: int) -> str:
     """Adler-32 as the storage tells it, or of the file read back where it cannot."""
-    told = door.checksum(pfn)
+    told = door.checksum(pfn, size_bytes)
     if told is not None:
         return told
     with tempfile.TemporaryDirectory() as directory:
