@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.costs import Cost, costs
 
-FILES, FILES_OF_UNIT, UNITS_OF_BLOCK, BATCH, CALL_MS = 100_000, 100, 5, 50, "5"
+FILES, FILES_OF_UNIT, UNITS_OF_BLOCK, BATCH, CALL_MS, RSE = 100_000, 100, 5, 50, "5", "T1_US_FNAL_Disk"
 
 
 class Services:
@@ -160,10 +160,10 @@ def _account(request: Any) -> None:
         for row in rows[first : first + BATCH]:
             lumis = [row.index * FILES_OF_UNIT + index + 1 for index in range(FILES_OF_UNIT)]
             files = [
-                MergedFile(dataset.name, f"/store/mc/{uuid.uuid4()}.root", 10**9, "0000000a", 100, {"1": ((lumi, 100),)})
+                MergedFile(dataset.name, f"/store/mc/{uuid.uuid4()}.root", RSE, 10**9, "0000000a", 100, {"1": ((lumi, 100),)})
                 for lumi in lumis
             ]
-            outputs.append(UnitOutputs(row.pk, row.name, "T1_US_FNAL_Disk", tuple(files)))
+            outputs.append(UnitOutputs(row.pk, row.name, tuple(files)))
         with transaction.atomic():
             units_register(request_id=request.pk, request_epoch=request.epoch, outputs=outputs)
 

@@ -26,12 +26,12 @@ def made_block(units: int = 2) -> ProcessingBlock:
     for unit in rows:
         files = tuple(
             MergedFile(
-                dataset.name, f"{spec.merged_lfn_base}/00000/{uuid.uuid4()}.root", 100, "0000000a", 10,
+                dataset.name, f"{spec.merged_lfn_base}/00000/{uuid.uuid4()}.root", DISK, 100, "0000000a", 10,
                 {"1": ((10 * unit.index + number + 1, 10),)},
             )
             for number in range(2 - unit.index)
         )  # fmt: skip
-        outputs = UnitOutputs(unit.pk, unit.name, DISK, files)
+        outputs = UnitOutputs(unit.pk, unit.name, files)
         unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     blocks_seal(workflow_id=workflow.pk)
     blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
