@@ -1,4 +1,4 @@
-"""Logs of a failed job on the real stack: HTCondor brings the archive, the POST script keeps it, the page shows it, packed or not."""
+"""Logs of a failed job on the real stack: brought by HTCondor, kept by the POST script, shown on the page, packed or not."""
 
 from __future__ import annotations
 
