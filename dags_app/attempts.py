@@ -147,7 +147,8 @@ def _why_no_logs(dag: DAG, unit: str, node: str, job_id: str) -> str:
     if job_id.startswith("-"):
         return "there was no job: it could not be submitted"
     if not is_there(dag.submit_dir):
-        return f"the DAG's directory {dag.submit_dir} (of {dag.schedd_name or 'its schedd'}) cannot be read from this host"
+        where = f"{dag.submit_dir} (of {dag.schedd_name or 'its schedd'})"
+        return f"the DAG's directory {where} cannot be read from this host, or is gone"
     record = next((each for each in reversed(node_attempts(dag, unit, node)) if each.get("job_id") == job_id), None)
     if record is None:
         return "nothing is known of its end yet: no POST script has judged it"

@@ -199,7 +199,7 @@ class DagKeptLogsView(ApiView):
             {**asdict(each), "name": each.name, "logs": reverse("attempt-logs", (pk, *each.job), request=request)}
             for each in attempts.logs_kept(dag)
         ]
-        problem = "" if is_there(dag.submit_dir) else f"{dag.submit_dir} cannot be read from this host"
+        problem = "" if is_there(dag.submit_dir) else f"{dag.submit_dir} cannot be read from this host, or is gone"
         return Response(self.get_serializer({"dag_id": pk, "problem": problem, "results": rows}).data)
 
 

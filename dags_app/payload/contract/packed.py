@@ -33,6 +33,7 @@ MOST_PACKED_BYTES = 32 * 1024 * 1024
 _MOST_UNPACKED_BYTES = 32 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024
 _MOST_MEMBERS = 2000
+_MOST_KEPT = 20_000
 #: Of a step's directory; several cmsRun side by side have one each, ``step1_Gen.0`` and on.
 _REPORT = re.compile(r"step(\d+)_(\w+)(?:\.\d+)?/FrameworkJobReport\.xml")
 _STDERR = re.compile(r"[\w.]+/[\w.-]+\.stderr")
@@ -84,7 +85,7 @@ class KeptLogs:
 def read_kept(dag_directory: Path) -> list[KeptLogs]:
     """The archives that are kept, oldest first; a line that is none is left out."""
     found = []
-    for line in json_lines(files.read_text(dag_directory / KEPT_LOGS_FILE)):
+    for line in json_lines(files.tail_text(dag_directory / KEPT_LOGS_FILE, _MOST_KEPT, _MOST_UNPACKED_BYTES)):
         try:
             found.append(convert.read(Value(line, KEPT_LOGS_FILE), KeptLogs))
         except PayloadError:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..contract import files
+from ..contract import files, scripts
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import KEPT_LOGS_FILE, RULES_FILE
@@ -25,9 +25,18 @@ FIRST_OF_A_KIND = 3
 
 
 def settle(unit: Path, record: dict[str, Any]) -> None:
-    """Keep the packed logs of the attempt that was just judged, or remove them, and older ones that they replace."""
-    if record["logs"] is None:
-        return
+    """Keep the packed logs of the attempt that was just judged, or remove them, and older ones that they replace.
+
+    Trouble with them is told in the scripts' log: it changes nothing about the attempt.
+    """
+    try:
+        if record["logs"] is not None:
+            _settle(unit, record)
+    except (OSError, ValueError) as error:
+        scripts.log(unit, f"post: {record['logs']} could not be put among the kept logs: {error}")
+
+
+def _settle(unit: Path, record: dict[str, Any]) -> None:
     dag, verdict = unit.parent, record["classification"]
     new = KeptLogs(
         unit=unit.name,

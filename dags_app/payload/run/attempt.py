@@ -58,21 +58,24 @@ class AttemptReport:
         return isinstance(error, PayloadError)
 
     def _write(self, failure: str) -> None:
-        """The report first: it is what counts. A cleanup that did well leaves no logs, since no script would judge them."""
+        """The report first: it is what counts, and no trouble with the logs may end a job that did well otherwise.
+
+        A cleanup that did well leaves no logs, since no script would judge them.
+        """
         document = self.document()
         files.write_json(self.directory / report_name(self.node, self.attempt), document)
         if self.role == CLEANUP and self.exit_code == codes.SUCCESS:
             return
-        own = [files.tail_text(self.directory / name, _WRAPPER_LINES) for name in ("_condor_stdout", "_condor_stderr")]
-        facts = {
-            "environment.txt": slot.environment(),
-            "report.json": json.dumps(document, indent=1),
-            "wrapper.log": "\n".join(part for part in (*own, failure) if part),
-        }
-        target = self.directory / logs_name(self.node, self.attempt, self.slot.job_id)
         try:
-            packed.write_logs(target, [*slot.ads(), *((n, text.encode()) for n, text in facts.items())], self.steps_directory)
-        except OSError as error:
+            own = [files.tail_text(self.directory / name, _WRAPPER_LINES) for name in ("_condor_stdout", "_condor_stderr")]
+            texts = {
+                "environment.txt": slot.environment(),
+                "report.json": json.dumps(document, indent=1),
+                "wrapper.log": "\n".join(part for part in (*own, failure) if part),
+            }
+            facts = [*slot.ads(), *((name, text.encode("utf-8", "replace")) for name, text in texts.items())]
+            packed.write_logs(self.directory / logs_name(self.node, self.attempt, self.slot.job_id), facts, self.steps_directory)
+        except (OSError, ValueError) as error:
             print(f"wms2_payload: the logs could not be packed: {error}", file=sys.stderr)
 
     def document(self) -> dict[str, Any]:

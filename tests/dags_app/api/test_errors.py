@@ -190,7 +190,7 @@ def test_where_there_are_no_logs_it_is_said_why(reader: APIClient, attempt: DAG,
 
 def test_a_directory_that_cannot_be_read_from_here_is_called_so(reader: APIClient, attempt: DAG) -> None:
     DAG.objects.update(submit_dir="/nowhere/at/all", schedd_name="schedd9")
-    told = "the DAG's directory /nowhere/at/all (of schedd9) cannot be read from this host"
+    told = "the DAG's directory /nowhere/at/all (of schedd9) cannot be read from this host, or is gone"
     assert reader.get(address(attempt, "logs")).json()["problem"] == told
     assert "cannot be read" in reader.get(f"/api/v1/dags/{attempt.pk}/kept-logs").json()["problem"]
 

@@ -100,3 +100,16 @@ def test_a_damaged_line_costs_that_line(unit: Path) -> None:
     assert jobs(read_kept(unit.parent)) == [1]
     settle(unit, record(unit, 2))
     assert jobs(read_kept(unit.parent)) == [1, 2]
+
+
+def test_trouble_with_the_list_is_told_and_changes_nothing_about_the_attempt(unit: Path) -> None:
+    (unit.parent / "kept_logs.jsonl").mkdir()
+    settle(unit, record(unit, 1))
+    assert "proc_000000.0.1.0.logs.tar.gz could not be put among the kept logs" in (unit / "scripts.log").read_text()
+    assert there(unit) == ["1"]
+
+
+def test_a_list_that_is_no_text_is_written_anew(unit: Path) -> None:
+    (unit.parent / "kept_logs.jsonl").write_bytes(b"\xff\xfe\x00")
+    settle(unit, record(unit, 1))
+    assert jobs(read_kept(unit.parent)) == [1]

@@ -111,6 +111,15 @@ def test_a_job_packs_its_report_its_environment_and_why_it_failed(one_step: Work
     assert not any("secret" in text or "x509up" in text for text in found.values())
 
 
+def test_a_job_that_cannot_pack_its_logs_ends_as_it_would(one_step: Workbench) -> None:
+    one_step.variables["CMS_PATH"] = "caf\udce9"  # not UTF-8
+    done = one_step.start("job", "proc_000000")
+    (done.scratch / f"proc_000000.0.{done.cluster}.0.logs.tar.gz").mkdir()
+    done.finish()
+    assert (done.value, done.report["exit_code"]) == (0, 0)
+    assert "the logs could not be packed" in (one_step.place / "proc_000000.0.err").read_text()
+
+
 def test_a_job_that_is_told_to_stop_leaves_its_logs(one_step: Workbench) -> None:
     one_step.variables["CMSSIM_FAIL"] = "kind=hang"
     started = one_step.start("job", "proc_000000")
