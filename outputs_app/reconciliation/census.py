@@ -14,15 +14,17 @@ from django.db.models import Min, Q
 
 from outputs_app.effects.handler import comment_prefix
 from outputs_app.models import STANDING_DRIFT, BlockStatus, Drift, DriftKind, Effect, OutputDataset, OutputFile, ProcessingBlock
-from outputs_app.reconciliation.compare import IN_TROUBLE, MOST_WORDS, Finding, rule_words
+from outputs_app.reconciliation.compare import MOST_WORDS, Finding
 from outputs_app.reconciliation.rows import blocks_standing, requests_busy
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import RuleInfo
+from wms2.adapters.rucio_types import RuleInfo, RuleState
 from wms2.errors import NotFoundInService
 
 K = DriftKind
 #: What rules are counted by, in the metric too.
-COUNTED = (*(state.value for state in IN_TROUBLE), "unknown", "gone")
+COUNTED = (*(state.value for state in (RuleState.STUCK, RuleState.SUSPENDED, RuleState.WAITING_APPROVAL)), "unknown", "gone")
+#: What the census alone finds, and sees end.
+ITS_OWN = (K.RULE_TROUBLE, K.RULE_UNKNOWN)
 #: Rules are looked at again in the next census: what was under way then is not any more.
 _OVERLAP = timedelta(days=1)
 _NAMES_AT_ONCE = 5000
@@ -71,13 +73,14 @@ def census(since: str | None) -> Census:
     gone = list(_gone({rule.rule_id for rule in rucio.rules_on_blocks()}))
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
-    troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", rule_words(rule)) for rule in trouble]
+    troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", _words(rule)) for rule in trouble]
     unknown = []
     for rule in made:
         place = places[rule.rule_id]
         if rule.expires_at is None and rule.rule_id not in place.rules and place.request_id not in busy:
-            found = f"{rule.state} at {rule.rse_expression}"
-            unknown.append(place.finding(K.RULE_UNKNOWN, rule, f"rule {' or '.join(filter(None, place.rules)) or 'none'}", found))
+            unknown.append(
+                place.finding(K.RULE_UNKNOWN, rule, f"rule {' or '.join(filter(None, place.rules)) or 'none'}", _words(rule))
+            )
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
     seen = Q(kind=K.RULE_TROUBLE) | Q(kind=K.RULE_UNKNOWN) & ~Q(request_id__in=busy)
     # that a rule is there again is seen by the comparison of its dataset
@@ -89,6 +92,10 @@ def _ours(rules: Iterable[RuleInfo]) -> list[RuleInfo]:
     """By their comment: the account may be used by others too."""
     prefix = comment_prefix()
     return [rule for rule in rules if rule.comment.startswith(prefix)]
+
+
+def _words(rule: RuleInfo) -> str:
+    return f"{rule.state} at {rule.rse_expression}" + (f": {rule.error}" if rule.error else "")
 
 
 def _rule(rule_id: str) -> RuleInfo | None:

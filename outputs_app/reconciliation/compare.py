@@ -1,6 +1,6 @@
 """What differs between a block as our rows have it and as DBS and Rucio hold it. Pure.
 
-Owns the judgement alone: nothing is in flight where it is asked, and every answer is whole.
+Owns the judgement alone: nothing is in flight where it is asked, and every answer is whole. How rules are doing is the census's.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from outputs_app.models import DriftKind
 from wms2.adapters.rucio import AVAILABLE
-from wms2.adapters.rucio_types import HeldBlock, HeldFile, RuleInfo, RuleState
+from wms2.adapters.rucio_types import HeldBlock, HeldFile, RuleInfo
 from wms2.adapters.types import BlockInfo, DbsFileInfo
 
 K = DriftKind
 MOST_WORDS = 500
-IN_TROUBLE = (RuleState.STUCK, RuleState.SUSPENDED, RuleState.WAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +156,3 @@ def _rule(block: BelievedBlock, name: str, rule_id: str, rse: str, rule: RuleInf
         return
     if rse and rule.rse_expression != rse:
         yield block.differs(K.RULE_ELSEWHERE, rse, rule.rse_expression, name, rule_id)
-    if rule.state in IN_TROUBLE:
-        yield block.differs(K.RULE_TROUBLE, f"OK or REPLICATING at {rse}", rule_words(rule), name, rule_id)
-
-
-def rule_words(rule: RuleInfo) -> str:
-    """A rule that is not well."""
-    return f"{rule.state} at {rule.rse_expression}" + (f": {rule.error}" if rule.error else "")

@@ -30,7 +30,7 @@ from outputs_app.models import (
     OutputDataset,
     ProcessingBlock,
 )
-from outputs_app.reconciliation.census import census
+from outputs_app.reconciliation.census import ITS_OWN, census
 from outputs_app.reconciliation.compare import BelievedBlock, Finding, in_dbs, in_rucio
 from outputs_app.reconciliation.rows import blocks_believed, blocks_standing, drift_record
 from outputs_app.turns import TURN_SECONDS
@@ -61,6 +61,9 @@ def comparisons_run() -> None:
             run.put_off(str(error))
         except LeaseLost as error:
             log.warning("comparison gave way", comparison=str(comparison), why=str(error))
+        except Exception as error:  # one broken comparison must not keep the others waiting
+            log.exception("comparison broke", comparison=str(comparison))
+            run.put_off(f"{type(error).__name__}: {error}")
 
 
 def comparisons_begin() -> None:
@@ -128,7 +131,7 @@ class Run:
         """Whether all is compared."""
         if dataset.state == DatasetState.INVALIDATED:  # nothing of it is wanted any more
             with self._recording():
-                self._record(Drift.objects.filter(dataset=dataset), ())
+                self._record(_compared().filter(dataset=dataset), ())
             return True
         last = self._comparison.up_to_block
         if last is None:
@@ -155,7 +158,7 @@ class Run:
                 has = f"{listed[name].file_count} files"
                 findings.append(Finding(DriftKind.DBS_BLOCK_EXTRA, name, "no such block", has, *place))
         with self._recording(up_to_block=-1):
-            self._record(Drift.objects.filter(dataset=dataset, block=None), findings)
+            self._record(_compared().filter(dataset=dataset, block=None), findings)
 
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""
@@ -165,7 +168,7 @@ class Run:
         with self._recording(up_to_block=last):
             after = blocks_standing(before)
             same = {pk for pk, stamp in before.items() if after.get(pk) == stamp}
-            self._record(Drift.objects.filter(block__in=same), [one for one in findings if one.block_id in same])
+            self._record(_compared().filter(block__in=same), [one for one in findings if one.block_id in same])
             self._result["blocks"] += len(same)
             self._result["files"] += sum(len(block.files) for block in believed if block.pk in same)
             self._result["in_flight"] += len(blocks) - len(same)
@@ -240,13 +243,18 @@ class Run:
             ).exists()
         )
         due_at = now + timedelta(hours=settings.reconcile_hours) if settings.reconcile_hours and goes_on else None
-        asked = self._mine().filter(asked_at__gt=comparison.begun_at)
         ended = {"begun_at": None, "ended_at": now, "claim_expires_at": None}
-        asked.update(**ended, due_at=now) or self._mine().update(**ended, due_at=due_at)
+        if not self._mine().filter(asked_at__gt=comparison.begun_at).update(**ended, due_at=now):
+            self._mine().update(**ended, due_at=due_at)
         log.info("comparison ended", comparison=str(comparison), **self._result)
 
     def _mine(self) -> QuerySet[Comparison]:
         return Comparison.objects.filter(pk=self._comparison.pk, claim_epoch=self._comparison.claim_epoch)
+
+
+def _compared() -> QuerySet[Drift]:
+    """What comparisons find, and see end."""
+    return Drift.objects.exclude(kind__in=ITS_OWN)
 
 
 def _access_type(dataset: OutputDataset) -> str:

@@ -22,7 +22,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
-from outputs_app.reconciliation.services import drift_accept, drift_repair
+from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from tests.support.adapters import adapters_forget
 from tests.support.registered import made_block, run_effects
 from tests.support.rucio import plain_client, rucio_home
@@ -121,6 +121,9 @@ def test_a_second_rule_of_ours_is_told_and_only_accepted(block: ProcessingBlock)
     with pytest.raises(InvalidTransition, match=f"know another rule, {file.rule_id}"):
         drift_repair(drift=Drift.objects.get(), actor="ann", reason="?")
     drift_accept(drift=Drift.objects.get(), actor="ann", reason="made by hand")
+    dataset_compare(dataset=block.dataset, actor="ann", reason="test")
+    comparisons_run()
+    assert Drift.objects.get().state == DriftState.ACCEPTED, "whether it stands is the census's to tell"
     row = Comparison.objects.get(dataset=None)
     Comparison.objects.filter(pk=row.pk).update(result={**row.result, "since": (timezone.now() + timedelta(days=3)).isoformat()})
     assert counted() == {"unknown": 1}, "made before the time that is looked at, and asked for by its id"

@@ -219,7 +219,7 @@ def test_what_an_effect_changes_meanwhile_is_left_to_the_next_comparison(
     judge = running.in_rucio
 
     def meanwhile(*given: Any) -> Iterator[Any]:
-        Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(done_at=F("done_at") + timedelta(seconds=1))
+        Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(claim_epoch=F("claim_epoch") + 1)
         return judge(*given)
 
     monkeypatch.setattr(running, "in_rucio", meanwhile)

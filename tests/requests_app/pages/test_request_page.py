@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
 #: differences, versions; the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
-PAGE_QUERIES = 21
+PAGE_QUERIES = 22
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
