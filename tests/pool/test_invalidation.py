@@ -11,7 +11,7 @@ import pytest
 
 from outputs_app.models import BlockStatus, DatasetState, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock, Validity
 from requests_app.models import CleanupPolicy, Request, RequestStatus
-from requests_app.services import request_fail, request_import, request_invalidate, request_restart
+from requests_app.services import request_fail, request_import, request_invalidate, request_invalidate_files, request_restart
 from tests.support.outcomes import assert_completed_once, assert_nothing_runs, ended, status
 from tests.support.stack import Worker, small_request, worker
 from wms2.adapters import factory
@@ -144,3 +144,30 @@ def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_ne
     old_names = set(old.workflow.output_datasets.values_list("name", flat=True))
     new_names = set(new.workflow.output_datasets.values_list("name", flat=True))
     assert {name.replace("-v1/", "-v2/") for name in old_names} == new_names
+
+
+def test_killed_at_every_point_a_block_of_a_completed_request_is_taken_back_once_and_the_others_stay(
+    ready: None, tmp_path: Path
+) -> None:
+    request = imported()
+    mark = tmp_path / "mark"
+    points = [f"{EffectKind.FILES_INVALIDATE}.{point}" for point in ("claimed", "called", "recorded")]
+    crash = {"WMS2_CRASH_AT": ",".join(points), "WMS2_CRASH_MARK": str(mark), **ONE_BY_ONE}
+    with worker(**crash) as running:
+        running.wait(lambda: ended(request), seconds=240)
+        request.refresh_from_db()
+        assert request.status == S.COMPLETED
+        block, *others = ProcessingBlock.objects.filter(workflow=request.workflow).order_by("-dataset_name", "block_index")
+        tape = block.tape_rule_id
+        request_invalidate_files(request=request, blocks=[block.dbs_block_name], accept_children=True, **WHO)
+        asked = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE)
+        running.wait(lambda: not asked.exclude(state=EffectState.DONE).exists(), seconds=120, restart=True)
+        running.wait(lambda: len(mark.read_text().split()) == len(points), seconds=30)
+    block.refresh_from_db()
+    assert (asked.count(), block.status, block.tape_rule_id) == (1, BlockStatus.INVALIDATED, "")
+    assert not any(file.is_valid for file in factory.dbs().block_files(block.dbs_block_name))
+    left = {rule.rule_id: rule.expires_at is None for rule in rules(request)}
+    assert tape and not left.get(tape)
+    for other in others:
+        assert left[other.tape_rule_id] and other.status == BlockStatus.ARCHIVED
+        assert all(file.is_valid for file in factory.dbs().block_files(other.dbs_block_name))

@@ -1,0 +1,77 @@
+"""The cleaner on a real pool: a job of its own at the site removes what lost, and is adopted by whoever comes after a kill."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import Leftover, SiteJob, SiteJobState, WorkUnit
+from dags_app.payload.contract import documents, names
+from dags_app.services import site_jobs
+from dags_app.services.orphans import orphans_ask, orphans_known
+from outputs_app.models import OutputFile
+from requests_app.lifecycle import cleaner
+from requests_app.lifecycle.cleaner import leftovers_remove
+from requests_app.models import RequestStatus
+from requests_app.services import request_import
+from tests.support.outcomes import ended, status
+from tests.support.stack import small_request, worker
+from wms2 import clock
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+
+
+class Killed(BaseException):
+    """As kill -9 does, nothing after it runs."""
+
+
+def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed(
+    ready: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_import(document=small_request(events=20), request_name=None, actor="tester")
+    with worker() as running:
+        running.wait(lambda: ended(request), seconds=240)
+    assert status(request) == RequestStatus.COMPLETED
+    unit = WorkUnit.objects.select_related("dag").get(workflow__request=request)
+    dag = Path(unit.dag.submit_dir)
+    kept = OutputFile.objects.filter(unit=unit).order_by("lfn")
+    (report,) = (json.loads(path.read_text()) for path in (dag / unit.name).glob("merge.*.report.json"))
+    stored = report["outputs"][0]
+    root = stored["pfn"].removeprefix("file://").removesuffix(stored["lfn"])
+    job = documents.read_job(dag)
+    late = f"{job.outputs[0].merged_lfn_base}/00000/{uuid.uuid5(job.workflow_id, 'late')}.root"
+    Path(root + late).write_text("late")
+    journals = Path(root + names.journals_lfn(job, documents.read_unit(dag / unit.name), "merge"))
+    journals.mkdir(parents=True)
+    files = [late, *(file.lfn for file in kept)]
+    (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": files}))
+
+    at_once = site_jobs.conf().model_copy(update={"cleaner_grace_days": 0.0})
+    monkeypatch.setattr(cleaner, "conf", lambda: at_once)
+
+    def kill(point: str) -> None:
+        if point == "site_job.called":
+            raise Killed
+
+    with monkeypatch.context() as dying, pytest.raises(Killed):
+        dying.setattr(site_jobs, "crash_point", kill)
+        leftovers_remove()
+    prepared = SiteJob.objects.get()
+    assert (prepared.state, prepared.cluster) == (SiteJobState.PREPARED, "")
+    assert not orphans_ask(prepared.schedd, orphans_known(prepared.schedd, clock.now())), "it is known to be ours"
+
+    until = time.monotonic() + 180
+    while SiteJob.objects.exclude(state=SiteJobState.DONE).exists():
+        assert time.monotonic() < until, list(SiteJob.objects.values())
+        time.sleep(1)
+        leftovers_remove()
+    done = SiteJob.objects.get()
+    assert (done.pk, done.result["removed"], Path(done.directory).exists()) == (prepared.pk, 1, False)
+    row = Leftover.objects.get()
+    assert (row.removed, row.job_id, row.settled_at is not None) == ([late], done.pk, True)
+    assert not Path(root + late).exists() and not journals.exists()
+    assert all(Path(root + file.lfn).is_file() for file in kept)
