@@ -19,7 +19,7 @@ QUOTED = re.compile(r"""["'](WMS2_[A-Z0-9_]+[A-Z0-9])["']""")
 #: Set by programs for the programs they start; not for people.
 INTERNAL = frozenset({
     "WMS2_STACK", "WMS2_ADMIN_PASSWORD", "WMS2_RUCIO_ACCOUNTS", "WMS2_MERGE_COMMAND", "WMS2_MERGE_REPORT", "WMS2_ATTEMPT",
-    "WMS2_STEP", "WMS2_PROCESSES",
+    "WMS2_STEP", "WMS2_PROCESSES", "WMS2_STAGE_OUT_PAUSES",
 })  # fmt: skip
 
 

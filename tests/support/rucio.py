@@ -17,7 +17,8 @@ from wms2.adapters.rucio_types import RucioFile
 
 SCOPE = "cms"
 ACCOUNT = "wms2"
-DISKS = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
+BEHIND_A_SERVER = "T2_DE_DESY"
+DISKS = ("T1_US_FNAL_Disk", "T2_CH_CERN", BEHIND_A_SERVER, "T2_US_Purdue")
 TAPES = ("T1_DE_KIT_Tape", "T1_US_FNAL_Tape")
 #: Of CMS's kind ``test``: no expression for production gives it, and its rules want somebody's approval.
 APPROVED_TAPE = "T1_US_FNAL_Tape_Test"

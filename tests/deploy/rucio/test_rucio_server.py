@@ -13,7 +13,20 @@ import pytest
 from rucio.common import exception
 
 from deploy.rucio.transfers import settle
-from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, SCOPE, TAPES, Names, did, entries, plain_client, rucio_home
+from tests.support.rucio import (
+    ACCOUNT,
+    APPROVED_TAPE,
+    BEHIND_A_SERVER,
+    DISKS,
+    SCOPE,
+    TAPES,
+    Names,
+    did,
+    entries,
+    plain_client,
+    rucio_home,
+)
+from tests.support.xrootd import of_the_stack
 from wms2.adapters.rucio_types import RucioFile
 
 pytestmark = pytest.mark.rucio
@@ -122,7 +135,7 @@ def test_a_deleted_rule_keeps_its_place_until_it_is_revived(client: Any, names: 
     assert client.get_replication_rule(rule_id)["expires_at"] is None
 
 
-@pytest.mark.parametrize("rse", [*DISKS, *TAPES])
+@pytest.mark.parametrize("rse", sorted({*DISKS, *TAPES} - {BEHIND_A_SERVER}))
 def test_the_pfn_is_the_prefix_and_the_lfn(client: Any, names: Names, rse: str) -> None:
     (file,) = names.files(1)
     client.add_replicas(rse, entries([file]))
@@ -133,6 +146,13 @@ def test_the_pfn_is_the_prefix_and_the_lfn(client: Any, names: Names, rse: str) 
     assert parts.path.endswith(f"/{rse}{file.lfn}")
     (protocol,) = client.get_rse(rse)["protocols"]
     assert parts.path == protocol["prefix"].rstrip("/") + file.lfn
+
+
+def test_the_pfn_behind_the_xrootd_server_is_what_its_clients_name(client: Any, names: Names) -> None:
+    (file,) = names.files(1)
+    client.add_replicas(BEHIND_A_SERVER, entries([file]))
+    (replica,) = client.list_replicas([did(file.lfn)])
+    assert replica["rses"][BEHIND_A_SERVER] == [f"{of_the_stack().url}{file.lfn}"]
 
 
 def test_block_names_with_a_hash_can_be_read_back_and_closed(client: Any, names: Names) -> None:

@@ -63,7 +63,7 @@ def test_the_stepchain_of_the_demo_is_submitted_and_staged(prepared: World, caps
 
 
 def test_the_rereco_of_the_demo_reads_files_that_exist(prepared: World, tmp_path: Path) -> None:
-    files = 48 + 6  # and their parents
+    files = 48 + 6 + 8  # and their parents, and those of the site behind a server
     assert write_inputs(INPUT, tmp_path) == (files, files)
     assert write_inputs(INPUT, tmp_path) == (files, 0)
     arguments = ["seed", "--url", prepared.url, "--file", str(INPUT), "--storage-root", str(tmp_path)]
