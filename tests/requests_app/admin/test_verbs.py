@@ -303,6 +303,17 @@ def test_a_refused_effect_is_retried_with_a_reason(operator: Client) -> None:
     assert audited(row.key) == [("olga", "effect_retry", "done", "because")]
 
 
+def test_many_effects_are_discarded_at_once_after_a_preview(operator: Client) -> None:
+    rows = [effect(EffectState.REFUSED, last_error="no such RSE"), effect(EffectState.DEAD)]
+    said = ask(operator, "discard", *rows, of=EFFECTS)
+    assert said.count("never run. The request does not wait for it.") == 2
+    data = {"id": [row.pk for row in rows], "seen": [row.state.value for row in rows], "reason": "because"}
+    assert operator.post(f"{EFFECTS}/verb/discard/", data).status_code == 302
+    assert set(Effect.objects.values_list("state", flat=True)) == {EffectState.DISCARDED}
+    for row in rows:
+        assert audited(row.key) == [("olga", "effect_discard", "done", "because")]
+
+
 def test_a_done_effect_is_not_retried(operator: Client) -> None:
     row = effect(EffectState.DONE)
     assert "It is done; there is nothing to retry." in ask(operator, "retry", row, of=EFFECTS)
