@@ -15,7 +15,7 @@ from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus
 from dags_app.packs import pack_path
 from dags_app.payload.contract.layout import attempts_name, report_name
 from dags_app.services.orphans import ENDED, UNKNOWN
-from outputs_app.models import EffectState
+from outputs_app.models import SETTLED_EFFECT, EffectState
 from requests_app.lifecycle import packing
 from requests_app.lifecycle.packing import dags_pack
 from requests_app.models import EVALUATED, Request, RequestStatus
@@ -96,7 +96,7 @@ def test_one_whose_jobs_may_still_be_there_stays(fields: dict[str, Any], tmp_pat
     assert not is_packed(dag)
 
 
-@pytest.mark.parametrize("state", [s for s in EffectState if s is not EffectState.DONE])
+@pytest.mark.parametrize("state", [s for s in EffectState if s not in SETTLED_EFFECT])
 def test_one_whose_request_owes_something_stays_until_it_is_done(state: EffectState, ended: DAG) -> None:
     effect = new_effect(state, request=ended.workflow.request)
     assert dags_pack() == 0
