@@ -72,9 +72,9 @@ PACKAGES = Packages(
         "gfal2-plugin-file", "gfal2-plugin-http", "gfal2-plugin-xrootd", "python3-gfal2", "openssl", "patchelf",
     ),
     wanted=re.compile(r"^(xrootd-.+|davix|openssl|gfal2-.+|python3-gfal2.*|python3\.\d+-minimal|patchelf|zlib1g|lib.+)$"),
-    # Of what belongs to a system: service manager, logins, Perl and Tcl, printing in terminals.
+    # What belongs to a whole system: service manager, logins, file systems, Perl and Tcl.
     unwanted=re.compile(
-        r"^lib(perl|tcl|systemd-shared|db5|pam|gdbm|cryptsetup|devmapper|mount|blkid|semanage|sepol|audit|apparmor|debconf|newt)"
+        r"^lib(perl|tcl|systemd-shared|db5|pam|gdbm|cryptsetup|devmapper|mount|blkid|semanage|sepol|audit|apparmor|debconf)"
     ),
     lay_out=lay_out,
     finish=finish,

@@ -75,6 +75,8 @@ class Server:
 
     def problem(self) -> str | None:
         """None when it lists its files, else what is wrong."""
+        if self.away.exists():
+            return f"{self.away} keeps it away: remove that file"
         asked = [str(self.prefix / "bin/xrdfs"), self.url, "ls", "/store"]
         told = subprocess.run(asked, env={**os.environ, **IMPATIENT}, capture_output=True, text=True, check=False, timeout=60)
         return None if told.returncode == 0 else f"it does not list its files: {told.stderr.strip()}"

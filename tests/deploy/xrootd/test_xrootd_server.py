@@ -85,3 +85,11 @@ def test_other_machines_do_not_reach_it(server: OwnServer) -> None:
         address = probe.getsockname()[0]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((address, server.described.port), timeout=30)
+
+
+def test_a_server_that_is_kept_away_says_how_it_comes_back(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.described.away.touch()
+        assert str(server.described.away) in str(server.described.problem())
+        server.described.away.unlink()
+        assert server.described.problem() is None
