@@ -21,6 +21,7 @@ from django.db.models.fields.json import KT
 from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
     REPORTS,
+    SETTLED_EFFECT,
     DatasetState,
     Effect,
     EffectKind,
@@ -129,7 +130,7 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
     found = {file.pk: file for file in (*by_name.values(), *files.filter(block__in=[block.pk for block in whole.values()]))}
     parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
-        owed = Effect.objects.filter(block=block).exclude(state=EffectState.DONE).exclude(kind__in=_NO_OBSTACLE)
+        owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
         if not block.dbs_block_closed or owed.exists():
             raise FieldRefused(
                 "blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} is not registered as a whole yet"

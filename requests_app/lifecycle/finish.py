@@ -151,7 +151,8 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
     if not request.complete_early and hold_over_exclusions(evaluation):
         return
     why, evidence = "all work done,", {**_evidence(request.workflow), "blocks": blocks.count()}
-    discarded = Effect.objects.filter(request=request, state=EffectState.DISCARDED, epoch=request.epoch).count()
+    gone = Effect.objects.filter(request=request, state=EffectState.DISCARDED, epoch=request.epoch)
+    discarded = gone.exclude(kind__in=REPORTS).count()
     if discarded:
         lost = evidence["blocks_given_up"] = blocks.filter(status=BlockStatus.GIVEN_UP).count()
         evidence["registrations_discarded"] = discarded

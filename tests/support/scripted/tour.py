@@ -56,7 +56,7 @@ def before_anything_runs(world: World) -> None:
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
-    for word in ("note", "pin", "unpin", "adaptive", "not adaptive"):
+    for word in ("note", "pin", "unpin", "retry time", "adaptive", "not adaptive"):
         said(world, word, kept)
 
 
