@@ -99,7 +99,7 @@ def test_a_step_taken_again_is_settled_by_reading_back(reqmgr2: ReqMgr2, made: s
     assert reqmgr2.request(made)["RequestStatus"] == "assignment-approved"
 
 
-def test_a_priority_is_changed(reqmgr2: ReqMgr2, made: str) -> None:
+def test_a_priority_is_changed(url: str, reqmgr2: ReqMgr2, made: str) -> None:
     reqmgr2.set_status(made, "assignment-approved")
-    reqmgr2.put(made, {"RequestPriority": 4321})
+    assert call(url, "PUT", f"/request/{made}", {"RequestPriority": 4321}).ok
     assert reqmgr2.request(made)["RequestPriority"] == 4321
