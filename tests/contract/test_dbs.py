@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.contract import Area, credentials, given, server
+from tests.support.contract import Area, as_us, credentials, given, server
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.dbs_payloads import block_payload
 from wms2.errors import NotFoundInService, ServiceRejected
@@ -42,12 +42,8 @@ def _area(dbs: Dbs) -> Iterator[Area]:
 
 def call(writer: str, method: str, path: str, body: Any = None, content: str = "application/json", **params: Any) -> Any:
     """(status, DBS's own code, the answer), without the adapter."""
-    held = credentials()
-    answer = requests.request(
-        method, writer + path, params=params, data=None if body is None else json.dumps(body),
-        headers={"Accept": "application/json", "Content-Type": content}, timeout=120,
-        cert=(held.cert, held.key) if held.cert else None, verify=held.ca_path or True,
-    )  # fmt: skip
+    data, headers = None if body is None else json.dumps(body), {"Accept": "application/json", "Content-Type": content}
+    answer = requests.request(method, writer + path, params=params, data=data, headers=headers, **as_us())
     value = answer.json() if answer.text.strip() else []
     return answer.status_code, value[0]["error"]["code"] if answer.status_code >= 400 else 0, value
 

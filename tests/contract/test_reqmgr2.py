@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.contract import RUN, SERVERS, credentials, given, server
+from tests.support.contract import RUN, SERVERS, as_us, credentials, given, server
 from tests.support.stack import small_request
 from wms2.adapters.http import HttpService
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
@@ -31,16 +31,14 @@ def _url() -> str:
 
 @pytest.fixture(scope="module", name="reqmgr2")
 def _reqmgr2(url: str) -> ReqMgr2:
-    return ReqMgr2(HttpService("reqmgr2", url, timeout_seconds=60.0, credentials=credentials(), fault_parser=reqmgr2_fault))
+    http = HttpService("reqmgr2", url, timeout_seconds=60.0, credentials=credentials(), fault_parser=reqmgr2_fault)
+    return ReqMgr2(http, http)  # nothing here asks for its other database
 
 
 def call(url: str, method: str, path: str, body: Any = None, **params: Any) -> requests.Response:
     """Without the adapter. The login is a front end's header, which a real one replaces by the certificate's."""
-    held, headers = credentials(), {"Accept": "application/json", "Cms-Authn-Login": "contract"}
-    return requests.request(
-        method, url + path, params=params, json=body, timeout=120, headers=headers,
-        cert=(held.cert, held.key) if held.cert else None, verify=held.ca_path or True,
-    )  # fmt: skip
+    headers = {"Accept": "application/json", "Cms-Authn-Login": "contract"}
+    return requests.request(method, url + path, params=params, json=body, headers=headers, **as_us())
 
 
 @pytest.fixture(name="made")
@@ -101,7 +99,7 @@ def test_a_step_taken_again_is_settled_by_reading_back(reqmgr2: ReqMgr2, made: s
     assert reqmgr2.request(made)["RequestStatus"] == "assignment-approved"
 
 
-def test_a_priority_is_changed(reqmgr2: ReqMgr2, made: str) -> None:
+def test_a_priority_is_changed(url: str, reqmgr2: ReqMgr2, made: str) -> None:
     reqmgr2.set_status(made, "assignment-approved")
-    reqmgr2.put(made, {"RequestPriority": 4321})
+    assert call(url, "PUT", f"/request/{made}", {"RequestPriority": 4321}).ok
     assert reqmgr2.request(made)["RequestPriority"] == 4321

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rucio.common.exception import DuplicateRule, FileAlreadyExists, FileConsistencyMismatch, RuleNotFound, UnsupportedOperation
 
-from tests.support.contract import RUN, Area, credentials, given, server
+from tests.support.contract import RUN, Area, certificate, given, server
 from tests.support.rucio import home_at, server_url
 from wms2.adapters.rucio import RucioAdapter
 from wms2.adapters.rucio_session import RucioSession
@@ -28,13 +28,13 @@ def at(home: Path, url: str, directory: Path) -> Path:
     """A client configuration for this server: the stack's own, RUCIO_HOME's, or one made of the grid credentials."""
     if (home / "etc/rucio.cfg").is_file():
         return home if server_url(home) == url else home_at(home, url, directory)
-    held = credentials()
+    held = certificate() or ("", "")
     proxy = given("X509_USER_PROXY")
     lines = {
         "rucio_host": url, "auth_host": given("RUCIO_AUTH_URL", url), "auth_token_file_path": str(directory / "token"),
-        "ca_cert": held.ca_path, "account": given("RUCIO_ACCOUNT"),
+        "ca_cert": given("X509_CERT_DIR"), "account": given("RUCIO_ACCOUNT"),
         **({"auth_type": "x509_proxy", "client_x509_proxy": proxy} if proxy else
-           {"auth_type": "x509", "client_cert": held.cert, "client_key": held.key}),
+           {"auth_type": "x509", "client_cert": held[0], "client_key": held[1]}),
     }  # fmt: skip
     (directory / "etc").mkdir(parents=True)
     (directory / "etc/rucio.cfg").write_text("[client]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items() if v))

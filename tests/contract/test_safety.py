@@ -40,6 +40,8 @@ def test_production_is_refused_without_the_words(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_service_that_is_not_named_beside_one_that_is_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in contract.SERVERS:
+        monkeypatch.delenv(f"WMS2_CONTRACT_{name}", raising=False)
     monkeypatch.setenv("WMS2_CONTRACT_DBS_URL", "http://localhost/DBSWriter")
     monkeypatch.setenv("WMS2_REQMGR2_URL", "http://localhost/reqmgr2/data")
     with pytest.raises(pytest.skip.Exception):

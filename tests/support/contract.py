@@ -13,12 +13,14 @@ import re
 import time
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from wms2.adapters.http import Credentials
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
+from wms2.credentials import Credential
 
 PREFIX = "WMS2_CONTRACT_"
 SERVERS = ("DBS_URL", "RUCIO_URL", "REQMGR2_URL")
@@ -60,10 +62,23 @@ def server(name: str, on_stack: str) -> str:
     return url.rstrip("/")
 
 
-def credentials() -> Credentials:
-    """Of whoever runs the tests; a proxy is certificate and key in one."""
+def certificate() -> tuple[str, str] | None:
+    """Certificate and key of whoever runs the tests; a proxy is both in one."""
     proxy = given("X509_USER_PROXY")
-    return Credentials(given("X509_USER_CERT", proxy), given("X509_USER_KEY", proxy), given("X509_CERT_DIR"))
+    cert = given("X509_USER_CERT", proxy)
+    return (cert, given("X509_USER_KEY", proxy)) if cert else None
+
+
+def credentials() -> Credentials:
+    """The same for the adapters."""
+    held = certificate()
+    ours = Credential("contract", "X509_USER_CERT", held[0], held[1] if held[1] != held[0] else "") if held else None
+    return Credentials(ours, None, given("X509_CERT_DIR"))
+
+
+def as_us() -> dict[str, Any]:
+    """The same for plain calls."""
+    return {"cert": certificate(), "verify": given("X509_CERT_DIR") or True, "timeout": 120}
 
 
 def config(label: str = "RAWSIMoutput", release: str = "CMSSW_14_0_0") -> OutputConfig:
