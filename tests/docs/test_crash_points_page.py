@@ -37,5 +37,5 @@ def test_no_point_has_a_name_that_the_page_cannot_know():
 
 def test_the_page_names_every_kind_of_effect():
     text = PAGE.read_text()
-    listed = set(re.findall(r"`([a-z_]+)`", text[text.rindex("`<effect>` is one of") :]))
+    listed = set(re.findall(r"`([a-z0-9_]+)`", text[text.rindex("`<effect>` is one of") :]))
     assert listed == set(EffectKind.values)

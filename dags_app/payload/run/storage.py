@@ -56,13 +56,9 @@ class Volume:
         return self.description.pfn(self.ways[0].protocol, lfn)
 
 
-def site_volume(site: str) -> Volume:
-    """The volume that jobs at ``site`` write to and read from while it works; PayloadError when the site names none."""
-    return site_volumes(site)[0]
-
-
 def site_volumes(site: str) -> tuple[Volume, ...]:
-    """All volumes that jobs at ``site`` may have left files in: its own first, then those it falls back to."""
+    """All volumes that jobs at ``site`` may have left files in: its own first, then those it falls back to; PayloadError when the
+    site names none."""
     ways: dict[Description, list[_Way]] = {}
     unknown = []
     for method in siteconf.methods(site):

@@ -111,7 +111,7 @@ def test_names_as_cms_sites_describe_them(sites: Path) -> None:
 
 def test_without_a_job_configuration_the_disk_volumes_writable_protocols_are_tried_in_order(sites: Path) -> None:
     assert ways() == [("T2_DE_DESY_DISK", "WebDAV"), ("T2_DE_DESY_DISK", "XRootD")]
-    assert [type(way.door) for way in storage.site_volume(SITE).ways] == [Gfal, XRootD]
+    assert [type(way.door) for way in storage.site_volumes(SITE)[0].ways] == [Gfal, XRootD]
 
 
 def test_the_job_configuration_orders_the_methods_and_other_sites_come_last(sites: Path) -> None:
@@ -152,8 +152,8 @@ def test_the_worker_nodes_local_directory_counts_where_it_is_of_the_site(sites: 
 def test_what_is_mounted_needs_no_command(sites: Path) -> None:
     describe(sites, SITE, volume(SITE, [{"protocol": "file", "access": "site-rw", "prefix": "/mnt"}]))
     configure(sites / SITE, '<stage-out><method volume="T2_DE_DESY_DISK" protocol="file" command="cp"/></stage-out>')
-    assert storage.site_volume(SITE).ways[0].door == FileSystem()
-    assert storage.site_volume(SITE).pfn("/store/a.root") == "file:///mnt/store/a.root"
+    assert storage.site_volumes(SITE)[0].ways[0].door == FileSystem()
+    assert storage.site_volumes(SITE)[0].pfn("/store/a.root") == "file:///mnt/store/a.root"
 
 
 @pytest.mark.parametrize(
@@ -174,20 +174,20 @@ def test_a_site_that_cannot_be_written_to_is_named(sites: Path, volumes: list[An
     if config:
         configure(sites / SITE, f"<stage-out>{config}</stage-out>")
     with pytest.raises(PayloadError, match=message) as error:
-        storage.site_volume(SITE)
+        storage.site_volumes(SITE)[0]
     assert error.value.code == codes.STORAGE_UNUSABLE and SITE in error.value.message
 
 
 def test_a_site_without_a_description_is_named(sites: Path) -> None:
     with pytest.raises(PayloadError, match="storage description of T3_XX_Nowhere cannot be read"):
-        storage.site_volume("T3_XX_Nowhere")
+        storage.site_volumes("T3_XX_Nowhere")[0]
 
 
 def test_without_a_siteconf_the_message_says_what_to_set(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SITECONF_ROOT")
     monkeypatch.setattr(siteconf, "CVMFS", sites / "nothing")
     with pytest.raises(PayloadError, match="SITECONF_ROOT is not set"):
-        storage.site_volume(SITE)
+        storage.site_volumes(SITE)[0]
 
 
 def test_cvmfs_has_the_sites_where_nothing_is_set(sites: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -195,4 +195,4 @@ def test_cvmfs_has_the_sites_where_nothing_is_set(sites: Path, monkeypatch: pyte
     monkeypatch.setattr(siteconf, "CVMFS", tmp_path / "cvmfs")
     (tmp_path / "cvmfs/SITECONF").mkdir(parents=True)
     (sites / SITE).rename(tmp_path / "cvmfs/SITECONF" / SITE)
-    assert storage.site_volume(SITE).rse == "T2_DE_DESY_DISK"
+    assert storage.site_volumes(SITE)[0].rse == "T2_DE_DESY_DISK"

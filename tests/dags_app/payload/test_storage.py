@@ -42,7 +42,7 @@ class Site:
 
     @property
     def volume(self) -> storage.Volume:
-        return storage.site_volume(SITE)
+        return storage.site_volumes(SITE)[0]
 
     def at(self, lfn: str = LFN) -> Path:
         return Path(f"{self.place}{lfn}")

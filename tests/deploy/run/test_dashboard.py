@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 import yaml
 from django.test import Client
+from django.utils import timezone
 from prometheus_client import REGISTRY
 
-from dags_app.models import DAGStatus
+from dags_app.models import DAGStatus, Leftover
 from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.models import Lease, RequestStatus
 from requests_app.monitoring.metrics import RowsCollector
-from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.circuits import circuits
 
 pytestmark = pytest.mark.django_db
@@ -55,10 +56,11 @@ def exposed() -> dict[str, set[str]]:
 def names() -> dict[str, set[str]]:
     circuits().failed("dbs", opens_at=3, pause_seconds=60.0)
     schedd = schedd_row()
-    dag_row(
+    dag = dag_row(
         workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name,
         total_work_units=1,
     )  # fmt: skip
+    Leftover.objects.create(unit=unit_row(dag), site="T1_US_FNAL", next_try_at=timezone.now())
     ends = {"name": "services", "path": "/x", "ends_at": "2026-01-01T00:00:00+00:00", "problem": ""}
     Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00", "credentials": [ends]})
     Client().get("/livez")  # the web's own metrics begin with its first request
