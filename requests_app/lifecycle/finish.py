@@ -87,7 +87,7 @@ def finish(evaluation: Evaluation) -> None:
         return
     if not request.complete_early and wait_for_input(evaluation, looked):
         return
-    if workflow.input_imported_at is not None and not ledger.work_done:
+    if workflow.input_imported_at is not None and not ledger.work_done and not request.complete_early:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
         evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.REFUSED, why))
         return

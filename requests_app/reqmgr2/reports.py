@@ -60,7 +60,7 @@ def reported(request: Request) -> bool:
 
 
 def _status(request: Request, status: str) -> None:
-    seen = ReqMgr2Request.objects.filter(request=request).first()
+    seen = ReqMgr2Request.objects.filter(request=request).first() if conf().reqmgr2_report else None
     if seen is None or seen.status == status:
         return
     payload: dict[str, Any] = {"status": status}

@@ -60,6 +60,8 @@ def test_the_stepchain_of_the_demo_is_submitted_and_staged(prepared: World, caps
     assert step["RequestNumEvents"] / step["EventsPerJob"] == 32
     found = prepared.reqmgr2("GET", "request?status=staged&team=elsewhere&detail=false").json()["result"]
     assert found == [name]
+    assert cli.main(["submit", "--url", prepared.url, "--file", str(file), "--once"]) == 0
+    assert capsys.readouterr().out.strip() == name, "it is there already"
 
 
 def test_the_rereco_of_the_demo_reads_files_that_exist(prepared: World, tmp_path: Path) -> None:

@@ -100,6 +100,26 @@ def between_dags(world: World) -> None:
     said(world, "abort", Request.objects.filter(status=S.HELD)[0], S.ABORTED)
 
 
+def done_early(world: World) -> None:
+    """What is done is enough: while it runs, with a unit done; and held, with none."""
+    request, held = small(world, events=300), small(world, events=200)
+    job = runs(world, request)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    runs(world, held)
+    said(world, "hold", held, S.STOPPING)
+    for _ in range(3):
+        world.cycle()
+    assert fresh(held).status == S.HELD, held.status
+    said(world, "complete early", held, S.QUEUED)
+    said(world, "complete early", request, S.STOPPING)
+    for _ in range(8):
+        world.cycle()
+        world.clock.advance(60)
+    for each in (fresh(request), fresh(held)):
+        assert each.status == S.COMPLETED, (each.status, each.hold_reason, each.waiting_for)
+    assert WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count() == 1
+
+
 def over_the_threshold(world: World) -> None:
     """Held, released in each way; rescues used up; failed in the end and taken back."""
     request = small(world, events=300)
@@ -324,7 +344,7 @@ def given_up_on_the_way(world: World) -> None:
 
 
 LIVES: tuple[Callable[[World], None], ...] = (
-    before_anything_runs, while_planning, between_dags, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
+    before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
     input_is_left_out, a_new_version, done_at_last, a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way,
 )  # fmt: skip
 
