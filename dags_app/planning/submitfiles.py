@@ -87,8 +87,8 @@ def cleanup_submit(spec: DagSpec) -> str:
 
 
 def site_job_submit(site: str, *, minutes: int, held_seconds: int, accounting: AccountingSpec) -> str:
-    """A job at a site that is no node of a DAG, without ``queue``; stamps, what ``credential.inc`` of a DAG says, and all else that
-    tells it apart come with it."""
+    """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
+    else that tells it apart come with it."""
     who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
     return f"""\
 universe = vanilla
