@@ -104,8 +104,9 @@ class Credential:
             raise self._unusable(error) from error
 
     def _unusable(self, why: object) -> CredentialUnusable:
-        files = self.path + (f" or {self.key}" if self.key else "")
-        told = f"{why.strerror}: {why.filename or files}" if isinstance(why, OSError) else f"{files}: {why}"
+        told = f"{self.path}: {why}"
+        if isinstance(why, OSError):  # OpenSSL says not of which file
+            told = f"{why.strerror}: {why.filename or self.path + (f' or {self.key}' if self.key else '')}"
         return CredentialUnusable(
             f"{self.setting}: {told}. Renew the file, readable for WMS2; it is read at each use, nothing has to be restarted"
         )
