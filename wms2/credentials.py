@@ -12,12 +12,13 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from wms2.errors import Wms2Error
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_TIME = rb"(?:\x17\x0d\d\d|\x18\x0f(?:20|21)\d\d)\d{10}Z"
+_TIME = rb"(?:\x17\x0d|\x18\x0f\d\d)\d{12}Z"  # UTCTime, GeneralizedTime
 #: X.509's ``Validity``, also the one of VOMS attributes, which a proxy carries as an extension: two times in DER, begin and end.
 _VALIDITY = re.compile(_TIME + rb"(" + _TIME + rb")")
 
@@ -37,7 +38,7 @@ class Credential:
     is_token: bool = False
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Another one when a file was written or replaced.
+        """Another one when a file was written, replaced, or may be read by others.
 
         Raises:
             CredentialUnusable: a file is not there.
@@ -46,7 +47,7 @@ class Credential:
             found = [Path(path).stat() for path in (self.path, self.key) if path]
         except OSError as error:
             raise self._unusable(error) from error
-        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
+        return tuple((each.st_ino, each.st_ctime_ns, each.st_size) for each in found)
 
     def token(self) -> str:
         """The first one in a token's file.
@@ -65,8 +66,8 @@ class Credential:
             CredentialUnusable: it cannot be read, or is no certificate with its key, or no token.
         """
         try:
-            return _token_ends_at(self.token()) if self.is_token else self._certificate_ends_at()
-        except ValueError as error:  # also of base64, JSON and a time
+            return _ends_at(self, self.stamp())
+        except (ValueError, OverflowError) as error:  # also of base64, JSON and a time
             raise self._unusable(error) from error
 
     def ends_within(self, seconds: float) -> str:
@@ -85,7 +86,8 @@ class Credential:
         if ends := self.ends_within(margin_seconds):
             raise self._unusable(ends + (f", within the margin of {margin_seconds:.0f} s" if margin_seconds else ""))
 
-    def _certificate_ends_at(self) -> datetime:
+    def certificate_ends_at(self) -> datetime:
+        """Errors as ``ends_at``, but ValueError where that judges what the file holds."""
         try:  # OpenSSL judges whether the file is whole, and whether the key belongs to it
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self.path, self.key or None, password=_no_password)
         except ssl.SSLError as error:
@@ -102,7 +104,9 @@ class Credential:
             raise self._unusable(error) from error
 
     def _unusable(self, why: object) -> CredentialUnusable:
-        told = f"{why.strerror}: {why.filename or self.path}" if isinstance(why, OSError) else f"{self.path}: {why}"
+        told = f"{self.path}: {why}"
+        if isinstance(why, OSError):  # OpenSSL says not of which file
+            told = f"{why.strerror}: {why.filename or self.path + (f' or {self.key}' if self.key else '')}"
         return CredentialUnusable(
             f"{self.setting}: {told}. Renew the file, readable for WMS2; it is read at each use, nothing has to be restarted"
         )
@@ -143,6 +147,12 @@ def see(credentials: Iterable[Credential]) -> list[Seen]:
         except CredentialUnusable as error:
             found.append(Seen(each.name, each.path, None, str(error)))
     return found
+
+
+@lru_cache(maxsize=64)
+def _ends_at(credential: Credential, stamp: tuple[tuple[int, int, int], ...]) -> datetime | None:
+    """Of files as they were at that stamp: OpenSSL takes a millisecond for a certificate."""
+    return _token_ends_at(credential.token()) if credential.is_token else credential.certificate_ends_at()
 
 
 def _token_ends_at(token: str) -> datetime | None:

@@ -87,7 +87,8 @@ def cleanup_submit(spec: DagSpec) -> str:
 
 
 def site_job_submit(site: str, *, minutes: int, held_seconds: int, accounting: AccountingSpec) -> str:
-    """A job at a site that is no node of a DAG, without ``queue``; stamps and all else that tells it apart come with it."""
+    """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
+    else that tells it apart come with it."""
     who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
     return f"""\
 universe = vanilla
@@ -95,7 +96,7 @@ executable = {layout.PAYLOAD.rpartition("/")[2]}
 arguments = "site --node site --attempt 0"
 should_transfer_files = YES
 when_to_transfer_output = ON_EXIT
-transfer_input_files = {layout.SITE_TASK_FILE}
+transfer_input_files = {layout.SITE_TASK_FILE}$({layout.CREDENTIAL_MACRO})
 request_cpus = 1
 request_memory = {CLEANUP_MEMORY_MB}
 request_disk = {_SITE_JOB_DISK_KB}

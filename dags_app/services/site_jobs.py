@@ -24,9 +24,11 @@ from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.files import tail_text, write_json
 from dags_app.payload.contract.site_tasks import SiteResult, read_result
+from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import site_job_submit
 from dags_app.sandbox import payload_bytes
+from dags_app.services.submit import credential_obstacle
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.adapters import factory
@@ -113,13 +115,15 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     if task is None:
         _end(job, work, S.DONE, None, "not submitted: nothing was left to do")
         return
+    if why := credential_obstacle():
+        raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     settings, place = conf(), Path(job.directory)
     place.mkdir(parents=True, exist_ok=True)
     payload = place / layout.PAYLOAD.rpartition("/")[2]
     payload.write_bytes(payload_bytes())
     payload.chmod(0o755)
     write_json(place / layout.SITE_TASK_FILE, to_json(task))
-    text = site_job_submit(
+    text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
         minutes=settings.site_job_run_seconds // 60 + _LAST_MINUTES,
         held_seconds=settings.job_held_seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -12,13 +13,22 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, DAGKind
+from dags_app.payload.contract import layout
+from dags_app.planning.dagfiles import credential_inc
+from dags_app.planning.specs import AccountingSpec
+from dags_app.planning.submitfiles import site_job_submit
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_import
+from sites_app.models import Schedd
 from tests.pool import condor
-from tests.support.credentials import Authority, write
+from tests.support.credentials import Authority, token, write
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed, ended, status
 from tests.support.stack import small_request, worker
+from wms2.adapters import factory
+from wms2.adapters.htcondor_process import since_boot
+from wms2.conf import conf
+from wms2.credentials import Credential
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 S = RequestStatus
@@ -88,6 +98,26 @@ def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(read
     kept = [path for path in Path(dags[0].submit_dir).rglob("*") if path.is_file()]
     assert not [path for path in kept if proxy.secret in path.read_bytes()]
     assert proxy.secret.decode() not in running.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize("is_token", [False, True], ids=["proxy", "token"])
+def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Proxy, is_token: bool) -> None:
+    proxy.renew(HOUR_SECONDS)
+    if is_token:
+        token(proxy.path, HOUR_SECONDS)
+    place = conf().submit_root / f"site-{uuid.uuid4().hex[:8]}"
+    place.mkdir(parents=True)
+    (place / layout.SITE_TASK_FILE).touch()
+    payload = place / Path(layout.PAYLOAD).name
+    payload.write_text('#!/bin/sh\ncat "$X509_USER_PROXY$BEARER_TOKEN_FILE" | sha256sum | cut -c1-64 > seen\n')
+    payload.chmod(0o755)
+    carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=is_token))
+    text = carried + site_job_submit("T2_CH_CERN", minutes=10, held_seconds=60, accounting=AccountingSpec())
+    schedd = Schedd.objects.get()
+    pool, stamps = factory.htcondor(schedd.name, schedd.collector), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
+    condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
+    assert (place / "seen").read_text().strip() == hashlib.sha256(proxy.path.read_bytes()).hexdigest()
+    assert not (place / proxy.path.name).exists(), "it does not come back with what the job leaves"
 
 
 def jobs_of(dag: DAG) -> list[dict[str, Any]]:

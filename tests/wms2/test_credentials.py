@@ -93,11 +93,15 @@ def wrong_ones(place: Path, authority: Authority) -> dict[str, Credential]:
     for name, text in (("empty", ""), ("garbage", "not this\n"), ("half", path.read_text()[:200]), ("two.parts", "a.b\n")):
         write(place / name, text)
     (place / "shut").touch(mode=0o000)
+    token(place / "far", 1e18)
     return {
-        "No such file": certificate(place / "missing"),
+        f"No such file or directory: {place}/missing": certificate(place / "missing"),
+        f"No such file or directory: {place}/no.key": certificate(path, place / "no.key"),
+        f"Permission denied: {path} or {place}/shut": certificate(path, place / "shut"),
+        "it is no certificate with its key in PEM (NO_START_LINE": certificate(place / "garbage"),
+        "out of range": bearer(place / "far"),
         "Permission denied": bearer(place / "shut"),
         "it is empty": bearer(place / "empty"),
-        "no certificate with its key": certificate(place / "garbage"),
         "no certificate": certificate(place / "half", key),
         "with its key in PEM": certificate(path, other),
         "no JSON web token": bearer(place / "two.parts"),
@@ -109,7 +113,7 @@ def test_a_wrong_file_is_named_with_what_to_do(authority: Authority, tmp_path: P
         with pytest.raises(CredentialUnusable) as caught:
             wrong.require()
         told = str(caught.value)
-        assert why in told and wrong.path in told, told
+        assert why in told and (wrong.path in told or wrong.key in told), told
         assert told.startswith(wrong.setting) and "Renew the file" in told
 
 
