@@ -19,6 +19,7 @@ import structlog
 from django.db import transaction
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.payload.build import build_payload
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.convert import to_json
@@ -27,7 +28,6 @@ from dags_app.payload.contract.site_tasks import SiteResult, read_result
 from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import site_job_submit
-from dags_app.sandbox import payload_bytes
 from dags_app.services.submit import credential_obstacle
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
@@ -119,9 +119,7 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     settings, place = conf(), Path(job.directory)
     place.mkdir(parents=True, exist_ok=True)
-    payload = place / layout.PAYLOAD.rpartition("/")[2]
-    payload.write_bytes(payload_bytes())
-    payload.chmod(0o755)
+    build_payload(place / layout.PAYLOAD.rpartition("/")[2])
     write_json(place / layout.SITE_TASK_FILE, to_json(task))
     text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
