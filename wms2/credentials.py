@@ -67,7 +67,7 @@ class Credential:
         """
         try:
             return _ends_at(self, self.stamp())
-        except (ValueError, OverflowError) as error:  # also of base64, JSON and a time
+        except (ValueError, OverflowError, OSError) as error:  # also of base64, JSON and a moment far away
             raise self._unusable(error) from error
 
     def ends_within(self, seconds: float) -> str:
