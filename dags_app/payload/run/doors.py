@@ -39,7 +39,7 @@ class Door(ABC):
 
     @abstractmethod
     def size(self, pfn: str) -> int | None:
-        """Bytes of a file; None when the storage says that there is none."""
+        """Bytes of a file; None when the storage says that there is none, or that it is a directory."""
 
     @abstractmethod
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
@@ -117,7 +117,7 @@ class XRootD(Door):
 
     def size(self, pfn: str) -> int | None:
         answer = self._asked(pfn, "stat")
-        return None if answer is None else int(_found(r"(?m)^Size:\s*(\d+)", answer, "xrdfs stat"))
+        return None if answer is None or "IsDir" in answer.stdout else int(_found(r"(?m)^Size:\s*(\d+)", answer, "xrdfs stat"))
 
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
         host, path = _split(pfn)
@@ -159,7 +159,9 @@ class Gfal(Door):
 
     def size(self, pfn: str) -> int | None:
         answer = self._asked("gfal-stat", pfn)
-        return None if answer is None else int(_found(r"(?m)^\s*Size:\s*(\d+)", answer, "gfal-stat"))
+        if answer is None or re.search(r"(?m)^\s*Size:.*\bdirectory\b", answer.stdout):
+            return None
+        return int(_found(r"(?m)^\s*Size:\s*(\d+)", answer, "gfal-stat"))
 
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
         answer = _run(["gfal-sum", pfn, "ADLER32"], copy_seconds(size_bytes))

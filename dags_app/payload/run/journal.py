@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..contract import files
+from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.layout import JOURNAL_SCHEMA, utc_now
 from ..contract.reading import Value, check_schema
@@ -33,13 +33,18 @@ class Journals:
     directory: str
 
     def keep(self, name: str, document: dict[str, Any], waits: Sequence[float]) -> None:
-        """Have one written durably; StorageProblem when the storage refuses."""
+        """Have one written durably; StorageProblem when the storage refuses, PayloadError when something else is in its place."""
         lfn = f"{self.directory}/{name}"
-        if storage.size(self.volume, lfn) is None:
-            with tempfile.TemporaryDirectory() as directory:
-                source = Path(directory) / name
-                files.write_json(source, document)
-                storage.stage_out(source, self.volume, lfn, waits)
+        try:
+            if storage.size(self.volume, lfn) is None:
+                with tempfile.TemporaryDirectory() as directory:
+                    source = Path(directory) / name
+                    files.write_json(source, document)
+                    storage.stage_out(source, self.volume, lfn, waits)
+        except StorageProblem:
+            if storage.size(self.volume, self.directory) is not None:
+                raise PayloadError(codes.INVALID_DOCUMENT, f"{self.directory} is no directory of journals") from None
+            raise
 
     def read(self) -> dict[str, tuple[str, ...]]:
         """The LFNs that each journal names.

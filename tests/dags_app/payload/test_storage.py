@@ -345,6 +345,23 @@ def test_journals_are_kept_read_and_removed(any_site: Site) -> None:
     assert storage.listed(any_site.volume, "/store/unmerged/a") == ["b.root", "late.root"]
 
 
+def test_a_directory_is_no_file(any_site: Site) -> None:
+    storage.stage_out(any_site.source, any_site.volume, LFN)
+    assert storage.size(any_site.volume, LFN) == len(WIKIPEDIA)
+    assert storage.size(any_site.volume, LFN.rpartition("/")[0]) is None
+
+
+@pytest.mark.parametrize("any_site", ["file", "root"], indirect=True)
+def test_a_file_where_journals_should_be_is_no_outage(any_site: Site) -> None:
+    place = any_site.at("/store/unmerged/a/x.journals")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("something else")
+    with pytest.raises(PayloadError, match="is no directory of journals") as error:
+        staging([LFN]).store(any_site.source, LFN)
+    assert error.value.code == codes.INVALID_DOCUMENT
+    assert not any_site.at().exists(), "nothing is written without a journal"
+
+
 def test_what_hangs_is_ended_when_the_job_is_told_to_stop(tmp_path: Path) -> None:
     script = f"import subprocess, time; subprocess.Popen(['sleep', '987']); open({str(tmp_path / 'up')!r}, 'w'); time.sleep(987)"
 
