@@ -19,8 +19,10 @@ from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.models import Lease, RequestStatus
 from requests_app.monitoring.metrics import RowsCollector
+from requests_app.selectors.reqmgr2 import POLL
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.circuits import circuits
+from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()
@@ -53,7 +55,11 @@ def exposed() -> dict[str, set[str]]:
 
 
 @pytest.fixture
-def names() -> dict[str, set[str]]:
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "1")
+    monkeypatch.setenv("WMS2_TEAM", "wms2")
+    conf.cache_clear()
+    Lease.objects.create(name=POLL, heartbeat_at=timezone.now())
     circuits().failed("dbs", opens_at=3, pause_seconds=60.0)
     schedd = schedd_row()
     dag = dag_row(

@@ -20,7 +20,7 @@ from requests_app.services import (
 )
 from requests_app.work.spec import spec_of
 from sites_app.bans import bans_active
-from tests.requests_app.reqmgr2.conftest import Outside, taken
+from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, fresh, run_on

@@ -10,7 +10,7 @@ from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.services import request_abort, request_release
 from requests_app.services.intake import Received, request_receive
-from tests.requests_app.reqmgr2.conftest import Outside, taken
+from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
 from wms2.conf import conf
