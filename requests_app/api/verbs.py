@@ -171,6 +171,7 @@ class InvalidationProgressView(ApiView):
 
     serializer_class = InvalidationProgressSerializer
 
+    @extend_schema(responses=InvalidationProgressSerializer(many=True))
     def get(self, request: HttpRequest, request_name: str) -> Response:
         """Every step that was asked for; it costs the same for any number of files."""
         row = get_object_or_404(Request, request_name=request_name)

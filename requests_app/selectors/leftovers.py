@@ -45,6 +45,6 @@ def leftovers_by_site(request: Request) -> tuple[SiteLeftovers, ...]:
 
 
 def leftovers_open() -> Iterable[tuple[str, int, int]]:
-    """(site, work units that wait, those among them that keep failing), of all requests; sites that are switched off need nobody."""
+    """(site, work units that wait, those among them that keep failing), of all requests, but at sites that are off."""
     rows = Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites).order_by("site").values_list("site")
     return rows.annotate(waiting=Count("id"), failing=Count("id", filter=_FAILING))

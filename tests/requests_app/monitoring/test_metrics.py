@@ -80,9 +80,7 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)
 
 
-def test_what_outside_services_and_sites_need_somebody_for_is_counted(
-    reader: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_outside_services_and_sites_need_somebody_for_is_counted(reader: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     now, block = timezone.now(), new_block(units=3)
     monkeypatch.setenv("WMS2_TEAM", "wms2")
     monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "1")
