@@ -198,11 +198,13 @@ def invalidation_progress(request_id: uuid.UUID) -> list[Progress]:
 def outputs_counted(workflow_id: uuid.UUID) -> dict[str, int]:
     """How many datasets, blocks and rules there are to take back."""
     blocks = ProcessingBlock.objects.filter(workflow_id=workflow_id)
+    datasets = OutputDataset.objects.filter(workflow_id=workflow_id)
     rules = OutputFile.objects.filter(block__workflow_id=workflow_id).exclude(rule_id="").count()
+    rules += blocks.exclude(tape_rule_id="").count() + blocks.exclude(source_rule_id="").count()
     return {
-        "datasets": OutputDataset.objects.filter(workflow_id=workflow_id).count(),
+        "datasets": datasets.count(),
         "blocks": blocks.count(),
-        "rules": rules + blocks.exclude(tape_rule_id="").count(),
+        "rules": rules + datasets.exclude(disk_rule_id="").count(),
     }
 
 
@@ -217,7 +219,7 @@ def invalidation_manifest(*, request_name: str, workflow_id: uuid.UUID) -> dict[
         "totals": {
             "datasets": len(datasets),
             "blocks": sum(len(dataset["blocks"]) for dataset in datasets),
-            "rules": sum(len(block["rules"]) for dataset in datasets for block in dataset["blocks"]),
+            "rules": sum(len(each["rules"]) for dataset in datasets for each in (dataset, *dataset["blocks"])),
         },
     }
 
@@ -225,7 +227,8 @@ def invalidation_manifest(*, request_name: str, workflow_id: uuid.UUID) -> dict[
 def _dataset(dataset: OutputDataset) -> dict[str, Any]:
     blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
     counted = blocks.annotate(number=Count("files"), size=Sum("files__size_bytes"))
-    return {"name": dataset.name, "state": dataset.state, "blocks": [_block(block) for block in counted]}
+    rules = [{"id": dataset.disk_rule_id, "kind": "disk", "did": dataset.name}] if dataset.disk_rule_id else []
+    return {"name": dataset.name, "state": dataset.state, "rules": rules, "blocks": [_block(block) for block in counted]}
 
 
 def _block(block: Any) -> dict[str, Any]:
@@ -233,6 +236,8 @@ def _block(block: Any) -> dict[str, Any]:
     rules = [
         {"id": rule, "kind": "source", "did": lfn, "rse": rse} for rule, lfn, rse in files.values_list("rule_id", "lfn", "rse")
     ]
+    if block.source_rule_id:
+        rules.append({"id": block.source_rule_id, "kind": "source", "did": block.dbs_block_name, "rse": block.origin_rse})
     if block.tape_rule_id:
         rules.append({"id": block.tape_rule_id, "kind": "tape", "did": block.dbs_block_name, "rse": block.dataset.tape_rse})
     return {

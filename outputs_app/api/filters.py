@@ -43,6 +43,13 @@ class DatasetFilters(django_filters.FilterSet):
     name = TextFilter(max_length=500)
 
 
+class PlacementFilters(django_filters.FilterSet):
+    """By what it is decided for."""
+
+    campaign = TextFilter(max_length=100)
+    tier = TextFilter(max_length=50)
+
+
 class DriftFilters(django_filters.FilterSet):
     """``?state=unsettled`` waits for an operator."""
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from outputs_app.models import Drift, Effect, OutputDataset, ProcessingBlock
+from outputs_app.models import Drift, Effect, OutputDataset, Placement, ProcessingBlock
+from outputs_app.placements import FIELDS
 from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
 
 
@@ -102,9 +103,17 @@ class DatasetSerializer(serializers.ModelSerializer):
     class Meta:
         model = OutputDataset
         fields: tuple[str, ...] = (
-            "id", "name", "request_name", "step", "module", "tier", "state", "tape_rse", "created_at", "compared_at",
-            "comparison_due_at", "comparison_begun_at", "compared", "comparison_error",
+            "id", "name", "request_name", "step", "module", "tier", "state", "tape_rse", "disk_rule_id", "created_at",
+            "compared_at", "comparison_due_at", "comparison_begun_at", "compared", "comparison_error",
         )  # fmt: skip
+
+
+class PlacementSerializer(serializers.ModelSerializer):
+    """Where outputs of a campaign and tier go; an empty one means any, the campaign's own counts before the tier's."""
+
+    class Meta:
+        model = Placement
+        fields: tuple[str, ...] = ("id", "campaign", "tier", *FIELDS, "updated_at")
 
 
 class DriftSerializer(serializers.ModelSerializer):

@@ -6,7 +6,7 @@ from django.urls import path
 
 import outputs_app.verbs  # noqa: F401  declares them
 from outputs_app.api.serializers import DatasetSerializer, DriftSerializer, EffectSerializer
-from outputs_app.api.views import BlockViewSet, DatasetViewSet, DriftViewSet, EffectViewSet
+from outputs_app.api.views import BlockViewSet, DatasetViewSet, DriftViewSet, EffectViewSet, PlacementViewSet
 from outputs_app.models import Drift, Effect, OutputDataset
 from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
 from wms2.api.verbs import Resource, verb_urls
@@ -18,6 +18,8 @@ urlpatterns = [
     path("effects/<int:pk>", EffectViewSet.as_view({"get": "retrieve"}), name="effect-detail"),
     path("datasets", DatasetViewSet.as_view({"get": "list"}), name="dataset-list"),
     path("datasets/<int:pk>", DatasetViewSet.as_view({"get": "retrieve"}), name="dataset-detail"),
+    path("placements", PlacementViewSet.as_view({"get": "list"}), name="placement-list"),
+    path("placements/<int:pk>", PlacementViewSet.as_view({"get": "retrieve"}), name="placement-detail"),
     path("drift", DriftViewSet.as_view({"get": "list"}), name="drift-list"),
     path("drift/<int:pk>", DriftViewSet.as_view({"get": "retrieve"}), name="drift-detail"),
     *verb_urls(Resource(Effect, EffectSerializer, effects_shown)),

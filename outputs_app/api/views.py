@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outputs_app.api.filters import BlockFilters, DatasetFilters, DriftFilters, EffectFilters
+from outputs_app.api.filters import BlockFilters, DatasetFilters, DriftFilters, EffectFilters, PlacementFilters
 from outputs_app.api.serializers import (
     BlockListSerializer,
     BlockSerializer,
@@ -12,7 +12,9 @@ from outputs_app.api.serializers import (
     DriftSerializer,
     EffectListSerializer,
     EffectSerializer,
+    PlacementSerializer,
 )
+from outputs_app.models import Placement
 from outputs_app.selectors import blocks_done_units, blocks_shown, datasets_shown, drift_shown, effects_shown
 from wms2.api.views import RowsViewSet
 
@@ -53,6 +55,16 @@ class DatasetViewSet(RowsViewSet):
     filterset_class = DatasetFilters
     ordering = ("-id",)
     ordering_fields = ("id", "name", "created_at")
+
+
+class PlacementViewSet(RowsViewSet):
+    """Which outputs go to tape, and whose containers WMS2 places on disk; changed in the admin or by ``manage.py operate``."""
+
+    queryset = Placement.objects.all()
+    serializer_class = PlacementSerializer
+    filterset_class = PlacementFilters
+    ordering = ("id",)
+    ordering_fields = ("id", "campaign", "tier")
 
 
 class DriftViewSet(RowsViewSet):

@@ -75,8 +75,8 @@ def _rules_release(effect: Effect) -> Result:
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
     rucio = factory.rucio()
     files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
-    disk = "" if other_owners(request_id=effect.request_id, name=dataset.name) else dataset.disk_rule_id
-    of_blocks = chain([disk], *blocks.values_list("tape_rule_id", "source_rule_id"))
+    alone = not other_owners(request_id=effect.request_id, name=dataset.name)  # the container's rule is for all of them
+    of_blocks = chain([dataset.disk_rule_id] if alone else [], *blocks.values_list("tape_rule_id", "source_rule_id"))
     held_by: dict[str, list[int]] = {rule: [] for rule in of_blocks if rule}
     for rule, key in files.exclude(rule_id="").values_list("rule_id", "pk"):
         held_by.setdefault(rule, []).append(key)
@@ -91,7 +91,7 @@ def _rules_release(effect: Effect) -> Result:
         done += len(portion)
         turn.told(done=done, of=of, deleted=deleted)
     standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
-    names = _ours(dataset, [rule.name for rule in standing])
+    names = _ours(dataset, [rule.name for rule in standing]) | ({dataset.name} if alone else set())
     unknown = sorted(rule.rule_id for rule in standing if rule.name in names)
     for portion in _portions(unknown):
         deleted += in_parallel(portion, lambda rules: sum(rucio.delete_rule(rule) for rule in rules))

@@ -42,7 +42,8 @@ def reqmgr2_poll(*, force: bool = False) -> None:
         requests_follow()
     except ServiceError as error:
         log.warning("ReqMgr2 cannot be followed, again with the next poll", error=str(error))
-        Lease.objects.update_or_create(name=POLL, defaults={"data": {"error": str(error)}})
+        told = {"data": {"error": str(error)}}
+        Lease.objects.update_or_create(name=POLL, defaults=told, create_defaults=told | {"acquired_at": began})
     else:
         Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {}})
 

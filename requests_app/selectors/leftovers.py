@@ -9,6 +9,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from dags_app.models import Leftover
 from requests_app.models import Request
+from wms2.conf import conf
 
 _OPEN = Q(settled_at__isnull=True)
 #: It was tried, and not all of it could be removed.
@@ -44,6 +45,6 @@ def leftovers_by_site(request: Request) -> tuple[SiteLeftovers, ...]:
 
 
 def leftovers_open() -> Iterable[tuple[str, int, int]]:
-    """(site, work units that wait, those among them that keep failing), of all requests."""
-    rows = Leftover.objects.filter(_OPEN).order_by("site").values_list("site")
+    """(site, work units that wait, those among them that keep failing), of all requests, but at sites that are off."""
+    rows = Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites).order_by("site").values_list("site")
     return rows.annotate(waiting=Count("id"), failing=Count("id", filter=_FAILING))

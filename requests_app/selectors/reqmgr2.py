@@ -17,7 +17,8 @@ MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class ReqMgr2State:
-    """``polled_at``: the last poll that succeeded; ``age_seconds`` since then, None before the first or when not followed."""
+    """``polled_at``: the last poll that succeeded; ``age_seconds`` since then, before it since the first that failed; None
+    when it was not asked yet or is not followed."""
 
     follows: bool
     reports: bool
@@ -31,12 +32,12 @@ def reqmgr2_state() -> ReqMgr2State:
     """Two queries."""
     row = Lease.objects.filter(name=POLL).first()
     polled = row.heartbeat_at if row else None
-    known = conf().reqmgr2_follow and polled is not None
+    since = (polled or row.acquired_at) if row and conf().reqmgr2_follow else None
     return ReqMgr2State(
         follows=conf().reqmgr2_follow,
         reports=conf().reqmgr2_report,
         polled_at=polled,
-        age_seconds=max(0.0, (clock.now() - polled).total_seconds()) if known and polled else None,
+        age_seconds=max(0.0, (clock.now() - since).total_seconds()) if since else None,
         error=str(row.data.get("error", "")) if row else "",
         problems=tuple(
             ReqMgr2Request.objects.exclude(problem="").select_related("request").defer("request__request_data")[:MOST]

@@ -1,4 +1,4 @@
-"""Differences from DBS and Rucio over REST: listed, repaired, accepted; and datasets with their comparison."""
+"""Differences from DBS and Rucio over REST: listed, repaired, accepted; datasets with their comparison; where outputs go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from outputs_app.models import Comparison, Drift, DriftKind, DriftState, EffectKind, EffectState
+from outputs_app.models import Comparison, Drift, DriftKind, DriftState, EffectKind, EffectState, Placement
+from outputs_app.placements import placement_set
 from tests.support.problems import problem
 from tests.support.rows import drift_row, new_block, new_effect
 from wms2.models import AuditEntry
@@ -95,3 +96,13 @@ def test_a_dataset_and_a_request_are_compared_now(operator: APIClient) -> None:
     assert body["comparison_due_at"] is not None
     (line,) = operator.get("/api/v1/datasets", {"request": name}).json()["results"]
     assert (line["name"], line["compared"]) == (block.dataset.name, {"files": 7})
+
+
+def test_where_outputs_go_is_read(reader: APIClient) -> None:
+    placement_set(row=Placement(), campaign="Run3", tier="AOD", disk_expression="rse_type=DISK", actor="olga", reason="why")
+    rows = reader.get("/api/v1/placements").json()["results"]
+    assert [(row["campaign"], row["tier"], row["tape"], row["disk_expression"]) for row in rows] == [
+        ("", "", True, ""),
+        ("Run3", "AOD", True, "rse_type=DISK"),
+    ]
+    assert [row["tier"] for row in reader.get("/api/v1/placements", {"campaign": "Run3"}).json()["results"]] == ["AOD"]

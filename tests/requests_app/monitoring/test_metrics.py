@@ -13,15 +13,17 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from dags_app.models import DAGStatus
-from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
-from requests_app.models import Lease, RequestStatus
+from dags_app.models import DAGStatus, Leftover, WorkUnit
+from outputs_app.models import Comparison, DriftState, Effect, EffectKind, EffectState, ProcessingBlock
+from requests_app.models import Lease, ReqMgr2Request, RequestStatus
+from requests_app.selectors.reqmgr2 import POLL
 from tests.support.places import ROOT
-from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.rows import dag_row, drift_row, new_block, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
 from wms2 import metrics, metrics_files
 from wms2.adapters.caller import observed
 from wms2.circuits import FAILURES, circuits
+from wms2.conf import conf
 from wms2.errors import ServiceRejected
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +78,34 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
     assert 7 <= value(found, "wms2_lifecycle_cycle_age_seconds") < 60
     assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)
+
+
+def test_what_outside_services_and_sites_need_somebody_for_is_counted(reader: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, block = timezone.now(), new_block(units=3)
+    monkeypatch.setenv("WMS2_TEAM", "wms2")
+    monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "1")
+    monkeypatch.setenv("WMS2_CLEANER_OFF_SITES", "T2_GONE")
+    conf.cache_clear()
+    drift_row(block)
+    drift_row(block, state=DriftState.ACCEPTED, actor="olga", reason="so be it")
+    Comparison.objects.create(ended_at=now - timedelta(hours=30), due_at=now - timedelta(hours=6), result={"rules": {"STUCK": 2}})
+    units = WorkUnit.objects.order_by("index")
+    for unit, site, tries in zip(units, ("T2_A", "T2_A", "T2_GONE"), (0, 3, 9), strict=True):
+        Leftover.objects.create(unit=unit, site=site, tries=tries, next_try_at=now)
+    ReqMgr2Request.objects.create(name="refused", problem="no such site")
+    Lease.objects.create(name=POLL, heartbeat_at=now - timedelta(hours=1))
+
+    found = scrape(reader)
+
+    assert value(found, "wms2_drift_open", kind="dbs_file_invalid") == 1, "accepted ones need nobody"
+    assert (value(found, "wms2_rules", state="STUCK"), value(found, "wms2_rules", state="SUSPENDED")) == (2, 0)
+    assert 108_000 <= value(found, "wms2_census_age_seconds") < 108_100
+    assert 21_600 <= value(found, "wms2_comparisons_late_seconds") < 21_700
+    waiting, failing = (value(found, "wms2_leftovers", site="T2_A", state=state) for state in ("waiting", "failing"))
+    assert (waiting, failing) == (1, 1)
+    assert ("wms2_leftovers", frozenset({("site", "T2_GONE"), ("state", "failing")})) not in found, "it is switched off"
+    assert value(found, "wms2_reqmgr2_problems") == 1
+    assert 3600 <= value(found, "wms2_reqmgr2_poll_age_seconds") < 3700
 
 
 def test_no_cycle_yet_is_no_number_at_all(reader: APIClient) -> None:

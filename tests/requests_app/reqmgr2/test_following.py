@@ -10,6 +10,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset
 from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus, RequestTransition
 from requests_app.reqmgr2.following import POLL, reqmgr2_poll
+from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.services import (
     request_abort,
     request_fail,
@@ -26,6 +27,7 @@ from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, fresh, run_on
 from tests.support.scripted.world import World
 from wms2.circuits import circuits
+from wms2.conf import conf
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -173,6 +175,19 @@ def test_reqmgr2_may_be_away_for_a_day_and_is_told_everything_in_order(world: Wo
     assert outside.simulators.request(name)["TotalEstimatedJobs"] == 3
 
 
+def test_a_reqmgr2_that_never_answered_is_silent_since_it_was_first_asked(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reqmgr2_state().age_seconds is None
+    monkeypatch.setattr(outside.simulators.application.reqmgr2, "handle", lambda request, parts: 1 / 0)
+    for _ in range(2):
+        poll()
+        world.clock.advance(1800)
+    found = reqmgr2_state()
+    assert found.polled_at is None and found.error
+    assert found.age_seconds is not None and 3600 <= found.age_seconds < 3700
+
+
 def test_totals_are_added_once_although_the_answer_is_lost(world: World, outside: Outside) -> None:
     request = taken(outside.stage())
     world.cycle()
@@ -229,7 +244,10 @@ def test_a_request_that_is_held_elsewhere_goes_on_after_its_release(world: World
     assert run_on(world, request) == S.COMPLETED
 
 
-def test_a_restart_clones_in_reqmgr2_and_the_clone_is_ours_alone(world: World, outside: Outside) -> None:
+@pytest.mark.parametrize("point", ["claimed", "called", "recorded"])
+def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_ours_alone(
+    world: World, outside: Outside, point: str
+) -> None:
     from tests.support.simulator_world import put_config
 
     document = documents.generation()
@@ -242,9 +260,12 @@ def test_a_restart_clones_in_reqmgr2_and_the_clone_is_ours_alone(world: World, o
         outside.simulators.dbs("POST", "datatiers", {"data_tier_name": tier})
     world.cycle()
     new = request_restart(request=fresh(request), **BY)
+    world.crash_at = f"{EffectKind.REQMGR2_CLONE}.{point}"
     for _ in range(4):
         world.cycle()
+        world.clock.advance(conf().effect_lease_seconds)
         poll()
+    assert world.deaths == 1
     row = ReqMgr2Request.objects.get(request=new)
     assert row.name is not None, Effect.objects.filter(kind=EffectKind.REQMGR2_CLONE).values_list("last_error")[0][0][-900:]
     assert run_on(world, new) == S.COMPLETED
@@ -252,4 +273,6 @@ def test_a_restart_clones_in_reqmgr2_and_the_clone_is_ours_alone(world: World, o
     assert outside.status(old) == "aborted"
     assert outside.status(row.name) == "completed", Effect.objects.exclude(state=EffectState.DONE).values("key", "last_error")
     assert outside.simulators.request(row.name)["Team"] == "wms2"
+    there = outside.simulators.reqmgr2("GET", "request?status=completed&status=aborted&detail=false").json()
+    assert sorted(there["result"]) == sorted([old, row.name]), "one clone"
     assert Request.objects.count() == 2

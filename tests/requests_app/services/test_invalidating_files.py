@@ -12,7 +12,17 @@ from rest_framework.test import APIClient
 from outputs_app import turns
 from outputs_app.effects import handler, taking_back
 from outputs_app.executor import effects_run_due
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock, Validity
+from outputs_app.invalidation import outputs_counted
+from outputs_app.models import (
+    BlockStatus,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_invalidate, request_invalidate_files
 from requests_app.services.invalidation import files_refused
@@ -136,6 +146,26 @@ def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
     assert any(0 < done < of for _, done, of in seen), seen
     assert set(OutputFile.objects.values_list("validity", flat=True)) == {Validity.INVALID}
     assert "All its outputs" in files_refused(fresh(request))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["recorded", "answer lost"])
+def test_rules_on_whole_blocks_and_containers_are_listed_and_deleted_too(world: World, reader: APIClient, known: bool) -> None:
+    request, _ = started(world)
+    assert run_on(world, request) == S.COMPLETED
+    Request.objects.filter(pk=request.pk).update(status=S.FAILED)
+    block = ProcessingBlock.objects.filter(workflow__request=request)[0]
+    world.rucio.rules |= {(block.dbs_block_name, "T2_A"): ["source"], (block.dataset_name, "rse_type=DISK"): ["disk"]}
+    if known:
+        ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id="source")
+        OutputDataset.objects.filter(pk=block.dataset_id).update(disk_rule_id="disk")
+        document = reader.get(f"/api/v1/requests/{request.request_name}/invalidation").json()
+        listed = [rule for each in document["datasets"] for part in (each, *each["blocks"]) for rule in part["rules"]]
+        assert {rule["id"] for rule in listed} == {rule for ids in world.rucio.rules.values() for rule in ids}
+        counts = outputs_counted(fresh(request).workflow.pk)
+        assert counts["rules"] == document["totals"]["rules"] == len(listed)
+    request_invalidate(request=fresh(request), **BY)
+    cycles(world)
+    assert not world.rucio.rules
 
 
 def test_the_page_of_a_request_says_how_far_it_is(page_reader: Client) -> None:
