@@ -19,7 +19,7 @@ K = DriftKind
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": ""}, "No rule of ours says any more where its files lie."),
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": "", "validity": Validity.INVALID}, ""),
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {}, ""),
-        (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"validity": Validity.INVALID}, "Files of it were taken back; DBS would have"),
+        (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"validity": Validity.INVALID}, "Files of it were taken back"),
         (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"rule_id": ""}, ""),
     ],
 )
