@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.values import DatasetRecord
 from wms2.conf import conf
 from wms2.side_by_side import side_by_side
@@ -61,9 +61,10 @@ def record_of(dataset: OutputDataset) -> DatasetRecord:
 
 
 def unit_files(effect: Effect) -> list[OutputFile]:
-    """Of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
+    """Valid ones of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
     units = effect.payload.get("units", [effect.unit_id])
-    return list(OutputFile.objects.filter(block=block_of(effect), unit_id__in=units).order_by("lfn"))
+    rows = OutputFile.objects.filter(block=block_of(effect), unit_id__in=units, validity=Validity.VALID)
+    return list(rows.order_by("lfn"))
 
 
 def in_parallel(names: Sequence[str], call: Callable[[Sequence[str]], int]) -> int:

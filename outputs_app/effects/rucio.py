@@ -6,7 +6,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment, unit_files
-from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
 from wms2.adapters import factory
@@ -129,14 +129,17 @@ def _rucio_unprotect(effect: Effect) -> Result:
     """Its files are safe elsewhere, or nobody wants them any longer: the rules at their source end.
 
     Raises:
-        AwaitsPerson: the rule that keeps them from now on is not OK, whatever it was before.
+        AwaitsPerson: the rule that keeps them from now on is not OK over all of them, whatever it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
     keeps = block.tape_rule_id or block.dataset.disk_rule_id
     if keeps:
-        rule = rucio.rule(keeps)
+        rule, wanted = rucio.rule(keeps), block.files.filter(validity=Validity.VALID).count()
         if rule.state is not RuleState.OK or (block.tape_rule_id and rule.expires_at is not None):
             raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} is {rule.state}, so the source rules stay", rule.state)
+        if rule.locks_ok < wanted:  # it is OK over what Rucio has in the block, which may have lost some
+            text = f"rule {keeps} has {rule.locks_ok} of {wanted} files, so the source rules stay"
+            raise AwaitsPerson("rucio", "unprotect", text, rule.state)
     deleted = _delete_file_rules(effect, block.files.order_by("id"))
     return {"deleted": deleted + (rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0)}
 

@@ -18,6 +18,7 @@ from outputs_app.models import (
     EffectState,
     OutputDataset,
     OutputFile,
+    Validity,
 )
 from outputs_app.reconciliation.remedies import OF_A_FILE, REMEDIES
 from wms2 import clock
@@ -116,6 +117,11 @@ def _unsafe(drift: Drift) -> str:
         return "Its block is closed in Rucio and takes no file."
     if drift.kind == K.REPLICA_MISSING and (file is None or not file.rule_id):
         return "No rule of ours says any more where it lies."
+    files = OutputFile.objects.filter(block=drift.block_id)
+    if drift.kind == K.RUCIO_BLOCK_MISSING and files.filter(validity=Validity.VALID, rule_id="").exists():
+        return "No rule of ours says any more where its files lie."
+    if drift.kind == K.DBS_BLOCK_MISSING and files.exclude(validity=Validity.VALID).exists():
+        return "Files of it were taken back; DBS would have them as valid again."
     if drift.block is not None and drift.rule_id and drift.rule_id == drift.block.source_rule_id:
         return "It is the rule that has replaced those of the block's files; accept it once they are protected otherwise."
     known = file.rule_id if file is not None else drift.block.tape_rule_id if drift.block is not None else ""

@@ -23,11 +23,13 @@ from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
+from wms2.verbs import Already
 
 S = RequestStatus
 _UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")
 _ENOUGH = ("force-complete", "completed", "closed-out", "announced", "normal-archived")
 _OVER = {*_UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on
+_TWICE, _REFUSED = "the work queue of WMCore has it too: its work would be done twice", "not followed: "
 log = structlog.get_logger(__name__)
 
 
@@ -64,17 +66,24 @@ def requests_follow() -> None:
 
 
 def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, asked_at: datetime) -> None:
-    problem = row.problem if seen.status == "staged" else ""  # why it is not acquired
+    told, waits = fields_of(seen), "" if row.elements or not elsewhere else hold_refused(request)
+    same = all(value == getattr(row, name) for name, value in told.items() if name != "status")
+    refused = same and row.problem.startswith(_REFUSED)  # and it has not changed there since
+    problem = row.problem if refused or seen.status == "staged" else ""  # of a staged one: why it is not acquired
+    if isinstance(waits, Already):
+        problem = f"{_TWICE}; it is held again for that when it is released"
     for verb in _verbs(row, request, seen, elsewhere):
         try:
             verb()
-        except (InvalidTransition, StaleState) as error:
-            problem = f"not followed: {error}"
+        except InvalidTransition as error:
+            problem = f"{_REFUSED}{error}"
             log.warning("a change in ReqMgr2 was refused", request_name=request.request_name, error=str(error))
+        except StaleState as error:  # it was not done: the next poll sees it as a change again
+            problem, told, waits = f"not yet: {error}", {"status": seen.status}, str(error)
     request.refresh_from_db(fields=["status"])
     over = request.status in (*TERMINAL, S.COMPLETED) and seen.status in _OVER
     older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
-    older.update(**fields_of(seen), compared_at=asked_at, elements=elsewhere, over=over, problem=problem)
+    older.update(**told, compared_at=asked_at, elements=elsewhere and not waits, over=over, problem=problem)
 
 
 def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -> Iterator[Callable[[], None]]:
@@ -91,8 +100,7 @@ def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -
             yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
         return
     if elsewhere and not row.elements and not hold_refused(request):
-        told = "the work queue of WMCore has it too: its work would be done twice"
-        yield lambda: request_hold(request=request, actor=ACTOR, reason=told)
+        yield lambda: request_hold(request=request, actor=ACTOR, reason=_TWICE)
     if priority_refused(request):
         return
     priority = seen.priority

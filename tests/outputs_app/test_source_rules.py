@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 from django.utils import timezone
 
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.effects import HANDLERS
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock, Validity
 from outputs_app.source_rules import source_rules_look
 from tests.support.rows import new_block
 from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleState
 from wms2.conf import conf
-from wms2.errors import ServiceUnavailable
+from wms2.errors import AwaitsPerson, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now
@@ -113,6 +115,26 @@ def test_where_no_tape_rule_is_wanted_they_end_after_days_or_never(rucio, monkey
     source_rules_look()
     assert asked(block) is ends
     assert rucio.asked == []
+
+
+@pytest.mark.parametrize(("locks", "valid", "ends"), [(3, 3, True), (2, 3, False), (2, 2, True)])
+def test_they_stay_while_the_tape_rule_has_not_every_valid_file(rucio, monkeypatch, locks, valid, ends) -> None:
+    """A rule is OK as soon as all that Rucio has in its block is there: less than ours, if files were lost from the block."""
+    block = new_block(units=3, done=3, status=BlockStatus.ARCHIVED, tape_rule_id="tape", sealed_at=NOW())
+    files = list(block.files.order_by("id"))
+    assert len(files) == 3
+    for file in files[valid:]:
+        type(file).objects.filter(pk=file.pk).update(validity=Validity.INVALID)
+    block.files.update(rule_id="")  # what deletes them is tried with the real Rucio
+    rule = SimpleNamespace(state=RuleState.OK, locks_ok=locks, expires_at=None)
+    fake = SimpleNamespace(rule=lambda _: rule, delete_rule=lambda _: True)
+    monkeypatch.setattr(factory, "rucio", lambda: fake)
+    effect = Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_UNPROTECT, key="end")
+    if ends:
+        HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+    else:
+        with pytest.raises(AwaitsPerson, match="2 of 3 files"):
+            HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
 
 
 def test_many_blocks_are_looked_at_by_as_many_statements_as_one(rucio, django_assert_max_num_queries) -> None:

@@ -9,6 +9,7 @@ import pytest
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset
 from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus, RequestTransition
+from requests_app.reqmgr2 import following
 from requests_app.reqmgr2.following import POLL, reqmgr2_poll
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.services import (
@@ -28,6 +29,7 @@ from tests.support.scripted.progress import cycles, fresh, run_on
 from tests.support.scripted.world import World
 from wms2.circuits import circuits
 from wms2.conf import conf
+from wms2.errors import StaleState
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,8 +133,46 @@ def test_a_change_that_cannot_be_followed_is_told(world: World, outside: Outside
     request = running(world, outside, events=600)
     outside.put(request.request_name, SiteWhitelist=["T2_XX_Nowhere"])
     poll()
-    assert "T2_XX_Nowhere is not a site of CRIC" in ReqMgr2Request.objects.get().problem
+    for _ in range(2):
+        assert "T2_XX_Nowhere is not a site of CRIC" in ReqMgr2Request.objects.get().problem
+        poll()
     assert fresh(request).status == S.ACTIVE
+    assert AuditEntry.objects.filter(action="request_set_sites").count() == 1, "refused once"
+    outside.put(request.request_name, SiteWhitelist=["T1_US_FNAL"])
+    poll()
+    assert ReqMgr2Request.objects.get().problem == ""
+
+
+def test_a_change_that_comes_while_the_request_changes_is_followed_later(world: World, outside: Outside, monkeypatch) -> None:
+    request = running(world, outside, events=600)
+    outside.put(request.request_name, RequestPriority=222_222)
+    with monkeypatch.context() as patch:
+
+        def changed(**_: Any) -> None:
+            raise StaleState("it changed meanwhile")
+
+        patch.setattr(following, "request_set_priority", changed)
+        poll()
+    assert "changed meanwhile" in ReqMgr2Request.objects.get().problem
+    poll()
+    assert (fresh(request).priority, ReqMgr2Request.objects.get().problem) == (222_222, "")
+
+
+def test_one_that_agents_took_while_it_was_held_is_held_again_when_released(world: World, outside: Outside) -> None:
+    request = running(world, outside, events=600)
+    request_hold(request=request, **BY)
+    cycles(world, 3)
+    outside.agents_take(request.request_name)
+    poll()
+    assert fresh(request).status == S.HELD
+    assert "WMCore has it too" in ReqMgr2Request.objects.get().problem
+    request_release(request=fresh(request), **BY)
+    poll()
+    cycles(world, 3)
+    assert (fresh(request).status, "WMCore" in fresh(request).hold_reason) == (S.HELD, True)
+    request_release(request=fresh(request), **BY)
+    poll()
+    assert fresh(request).status != S.HELD, "once: who releases it now knows"
 
 
 def test_a_poll_costs_the_same_with_many_requests(world: World, outside: Outside) -> None:

@@ -23,6 +23,7 @@ from outputs_app.models import (
     ProcessingBlock,
     Validity,
 )
+from outputs_app.services import effect_discard
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_invalidate, request_invalidate_files
 from requests_app.services.invalidation import files_refused
@@ -173,3 +174,26 @@ def test_the_page_of_a_request_says_how_far_it_is(page_reader: Client) -> None:
     new_effect(request=request, kind=EffectKind.DBS_INVALIDATE, result={"done": 4000, "of": 100_000, "up_to_block": 7})
     shown = text(page_reader.get(reverse("request-page", args=[request.request_name])).content.decode())
     assert "4000 of 100000" in shown
+
+
+def test_what_was_discarded_is_done_when_it_is_asked_for_again(world: World, completed: Request) -> None:
+    file = files_of(completed)[0]
+    for _ in range(2):
+        request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+        effect = Effect.objects.get(kind=EffectKind.FILES_INVALIDATE)
+        if effect.state == EffectState.PENDING and not effect.last_error:
+            effect_discard(effect=effect, **BY)
+    cycles(world)
+    file.refresh_from_db()
+    assert (file.validity, world.dbs.invalid) == (Validity.INVALID, {file.lfn})
+
+
+def test_what_is_protected_again_leaves_out_files_that_were_taken_back(world: World, completed: Request) -> None:
+    file = files_of(completed)[0]
+    request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    cycles(world)
+    protect = Effect.objects.filter(block=file.block, kind=EffectKind.RUCIO_PROTECT)
+    assert protect.update(state=EffectState.PENDING) == 1
+    cycles(world)
+    file.refresh_from_db()
+    assert (set(protect.values_list("state", flat=True)), file.rule_id) == ({EffectState.DONE}, "")

@@ -1,0 +1,38 @@
+"""Repairs that would tell DBS or Rucio what is not so are refused."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from outputs_app.models import BlockStatus, Drift, DriftKind, Effect, EffectKind, EffectState, Validity
+from outputs_app.reconciliation.services import repair_refused
+from tests.support.rows import new_block
+
+pytestmark = pytest.mark.django_db
+K = DriftKind
+
+
+@pytest.mark.parametrize(
+    ("kind", "again", "changes", "why"),
+    [
+        (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": ""}, "No rule of ours says any more where its files lie."),
+        (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": "", "validity": Validity.INVALID}, ""),
+        (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {}, ""),
+        (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"validity": Validity.INVALID}, "Files of it were taken back"),
+        (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"rule_id": ""}, ""),
+    ],
+)
+def test_a_block_is_made_again_only_as_it_is_now(kind: DriftKind, again: EffectKind, changes: dict[str, str], why: str) -> None:
+    block = new_block(units=2, done=2, status=BlockStatus.ARCHIVED, tape_rule_id="tape", sealed_at=timezone.now())
+    block.files.update(rule_id="rule")
+    first = block.files.order_by("id")[:1].values("pk")
+    block.files.filter(pk__in=first).update(**changes)
+    request, now = block.workflow.request, timezone.now()
+    Effect.objects.create(request=request, epoch=request.epoch, block=block, kind=again, key="again", state=EffectState.DONE)
+    drift = Drift.objects.create(
+        kind=kind, name=block.dbs_block_name, request=request, dataset=block.dataset, block=block, expected="it", found="none",
+        since=now, last_seen=now,
+    )  # fmt: skip
+    told = repair_refused(drift)
+    assert told.startswith(why) and bool(told) is bool(why)
