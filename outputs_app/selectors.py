@@ -16,6 +16,7 @@ from outputs_app.models import (
     EffectState,
     OutputDataset,
     OutputFile,
+    Placement,
     ProcessingBlock,
 )
 
@@ -53,6 +54,11 @@ def effects_shown() -> QuerySet[Effect]:
     return Effect.objects.select_related("request").only(
         *(field.name for field in Effect._meta.concrete_fields), "request__id", "request__request_name"
     )
+
+
+def placements_shown() -> QuerySet[Placement]:
+    """All of them."""
+    return Placement.objects.all()
 
 
 def effects_open_counts(request_id: uuid.UUID) -> dict[str, int]:

@@ -14,8 +14,14 @@ from outputs_app.api.serializers import (
     EffectSerializer,
     PlacementSerializer,
 )
-from outputs_app.models import Placement
-from outputs_app.selectors import blocks_done_units, blocks_shown, datasets_shown, drift_shown, effects_shown
+from outputs_app.selectors import (
+    blocks_done_units,
+    blocks_shown,
+    datasets_shown,
+    drift_shown,
+    effects_shown,
+    placements_shown,
+)
 from wms2.api.views import RowsViewSet
 
 
@@ -60,7 +66,7 @@ class DatasetViewSet(RowsViewSet):
 class PlacementViewSet(RowsViewSet):
     """Which outputs go to tape, and whose containers WMS2 places on disk; changed in the admin or by ``manage.py operate``."""
 
-    queryset = Placement.objects.all()
+    queryset = placements_shown()
     serializer_class = PlacementSerializer
     filterset_class = PlacementFilters
     ordering = ("id",)

@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, LIVE_UNIT, Leftover, SiteJob, SiteJobPurpose, WorkUnit, WorkUnitState
-from dags_app.packs import files_of
+from dags_app.packs import files_of, is_there
 from dags_app.payload.contract import documents, names
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import JobDocument, UnitDocument
@@ -94,6 +94,9 @@ def _due() -> QuerySet[Leftover]:
 
 def _write_down(dag: DAG) -> None:
     """What each unit of a round may have left at each site that it was ever pinned to, once."""
+    if not is_there(dag.submit_dir) and not _submit_root_is_there():
+        log.warning("leftovers of a round not looked for, the submit directories are away", dag_id=str(dag.pk))
+        return
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index"))
     wanted = [f"{unit.name}/{name}" for unit in units for name in (ELECTED_LOG, ORPHANS_FILE)]
     rows: list[Leftover] = []
@@ -113,6 +116,14 @@ def _write_down(dag: DAG) -> None:
         if DAG.objects.filter(pk=dag.pk, leftovers_at__isnull=True).update(leftovers_at=now):
             Leftover.objects.bulk_create(rows, batch_size=PORTION, ignore_conflicts=True)
             DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
+
+
+def _submit_root_is_there() -> bool:
+    """Whether its file system can be read: a mount that is away leaves no directory, or an empty one."""
+    try:
+        return any(conf().submit_root.iterdir())
+    except OSError:
+        return False
 
 
 def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, now: datetime) -> list[Leftover]:

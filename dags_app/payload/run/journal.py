@@ -33,14 +33,21 @@ class Journals:
     directory: str
 
     def keep(self, name: str, document: dict[str, Any], waits: Sequence[float]) -> None:
-        """Have one written durably; StorageProblem when the storage refuses, PayloadError when something else is in its place."""
+        """Have one written durably; StorageProblem when the storage refuses, PayloadError when something else is in its place.
+
+        What is there and is not whole is this start's own, of a copy that broke off.
+        """
         lfn = f"{self.directory}/{name}"
         try:
-            if storage.size(self.volume, lfn) is None:
-                with tempfile.TemporaryDirectory() as directory:
-                    source = Path(directory) / name
-                    files.write_json(source, document)
-                    storage.stage_out(source, self.volume, lfn, waits)
+            with tempfile.TemporaryDirectory() as directory:
+                source = Path(directory) / name
+                files.write_json(source, document)
+                size_bytes = storage.size(self.volume, lfn)
+                if size_bytes == source.stat().st_size:
+                    return
+                if size_bytes is not None:
+                    storage.remove(self.volume, lfn)
+                storage.stage_out(source, self.volume, lfn, waits)
         except StorageProblem:
             if storage.size(self.volume, self.directory) is not None:
                 raise PayloadError(codes.INVALID_DOCUMENT, f"{self.directory} is no directory of journals") from None

@@ -339,10 +339,13 @@ def test_journals_are_kept_read_and_removed(any_site: Site) -> None:
     storage.remove(any_site.volume, f"/store/unmerged/a/x.journals/{name}")
     out.store(any_site.source, "/store/unmerged/a/late.root")
     assert journals.read() == {name: (LFN,)}, "a start that is late writes it anew"
+    any_site.at(f"/store/unmerged/a/x.journals/{name}").write_text('{"schema"')
+    out.store(any_site.source, "/store/unmerged/a/later.root")
+    assert journals.read() == {name: (LFN,)}, "one that is not whole is written anew"
     any_site.at(f"/store/unmerged/a/x.journals/cut{name}").write_text('{"schema": "wms2.jour')
     assert journals.read() == {f"cut{name}": (), name: (LFN,)}
     journals.remove(journals.read())
-    assert storage.listed(any_site.volume, "/store/unmerged/a") == ["b.root", "late.root"]
+    assert storage.listed(any_site.volume, "/store/unmerged/a") == ["b.root", "late.root", "later.root"]
 
 
 def test_a_directory_is_no_file(any_site: Site) -> None:

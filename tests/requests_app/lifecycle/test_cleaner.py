@@ -325,6 +325,24 @@ def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
     assert len(place.schedd.submitted) == 1
 
 
+def test_a_round_whose_file_system_is_away_is_looked_at_again(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = tmp_path / "submit"
+    root.mkdir()
+    monkeypatch.setenv("WMS2_SUBMIT_ROOT", str(root))
+    conf.cache_clear()
+    away = place.directory.rename(place.root / "away")
+    leftovers_remove()
+    round_dag.refresh_from_db()
+    assert round_dag.leftovers_at is None, "its root is empty: a mount that is away"
+    (root / "another").mkdir()
+    away.rename(place.directory)
+    leftovers_remove()
+    round_dag.refresh_from_db()
+    assert round_dag.leftovers_at is not None
+
+
 def test_a_schedd_that_is_silent_proves_nothing(place: Place, round_dag: DAG) -> None:
     unit = failed(round_dag)
     place.ran_at(unit, FNAL)
