@@ -58,7 +58,7 @@ def test_a_block_over_two_sites_without_a_unit_is_registered_once_and_nothing_is
         broken = [storage(rse, journals) for rse in RSES]
         for path in broken:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("what a broken disk makes of it")
+            path.symlink_to("nowhere")  # nothing can be written there until it is gone
         running.start()
         running.wait(lambda: (place / merging / "merge.attempts.jsonl").exists() or ended(request), seconds=240)
         for path in broken:
