@@ -78,11 +78,16 @@ class Other:
         )  # fmt: skip
 
     def hears(self) -> str:
-        """The next line that is ours; log lines are passed over."""
+        """The next line that is ours; log lines are passed over. A process that says nothing for a minute is ended."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("> "):
-                return line[2:].strip()
+        ending = threading.Timer(60, self.process.kill)
+        ending.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith("> "):
+                    return line[2:].strip()
+        finally:
+            ending.cancel()
         raise AssertionError(f"the other process ended with {self.process.wait(10)}")
 
     def goes_on(self) -> None:

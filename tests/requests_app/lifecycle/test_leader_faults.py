@@ -22,7 +22,7 @@ from tests.support.scripted import documents
 from tests.support.scripted.schedd import Job
 from tests.support.scripted.world import INSTANCE, World
 from tests.support.services import until
-from tests.support.stalling import Other, other, stalling
+from tests.support.stalling import other, stalling
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry
@@ -59,9 +59,8 @@ def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield tmp_path_factory.mktemp("way")
 
 
-def replaced(process: Other) -> None:
+def replaced() -> None:
     """Nobody else leads while the lease lasts; then somebody does, and the session of the one before is ended."""
-    assert process.hears() == "leads 1"
     row = Lease.objects.get()
     assert sessions(row.backend_pid) == 1
     with leader.leading() as early:
@@ -82,11 +81,10 @@ def replaced(process: Other) -> None:
 )
 def test_a_paused_leader_is_replaced_and_does_nothing_when_it_goes_on() -> None:
     with other(PROGRAM, WMS2_NODE="n1") as process:
-        until(lambda: Lease.objects.exclude(process="").exists(), "the other process leads")
+        assert process.hears() == "leads 1"
         process.signal(signal.SIGSTOP)
         try:
-            # what it said before it was stopped is read here
-            replaced(process)
+            replaced()
         finally:
             process.signal(signal.SIGCONT)
         process.goes_on()
@@ -102,9 +100,9 @@ def test_a_paused_leader_is_replaced_and_does_nothing_when_it_goes_on() -> None:
 )
 def test_a_leader_that_is_cut_off_is_replaced_and_does_nothing_when_the_way_is_open_again(place: Path) -> None:
     with stalling(place) as way, other(PROGRAM, host=str(place), WMS2_NODE="n1") as process:
-        until(lambda: Lease.objects.exclude(process="").exists(), "the other process leads")
+        assert process.hears() == "leads 1"
         way.stall()
-        replaced(process)
+        replaced()
         process.goes_on()
         way.go_on()
         assert process.hears().startswith("gives way")

@@ -28,7 +28,7 @@ from dags_app.models import (
     UnreadableInput,
     WorkUnit,
 )
-from outputs_app.models import Comparison, DatasetOwner, Effect, OutputFile, OwnedDataset, ProcessingBlock
+from outputs_app.models import Comparison, DatasetOwner, Effect, OutputFile, OwnedDataset, Placement, ProcessingBlock
 from requests_app.models import (
     EvaluationLease,
     InputFile,
@@ -132,6 +132,7 @@ def some(built: Scene) -> Scene:
     Leftover.objects.create(unit=unit, site=job.site, job=job, next_try_at=job.created_at)
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
     drift_row(block)
+    Placement.objects.get_or_create(campaign="", tier="")  # a migration's, which tests that commit take away
     Comparison.objects.create(dataset=block.dataset)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
