@@ -1,4 +1,4 @@
-"""One more kind of effect: single files of a block are taken back (ADR 0079)."""
+"""Kinds of effect that take back single files (ADR 0079) and tell ReqMgr2 (ADR 0080)."""
 
 from django.db import migrations, models
 from django.db.models import Q
@@ -18,6 +18,9 @@ KINDS = [
     ("rucio_disk", "Rule on disk for the container"),
     ("rucio_unprotect", "Delete the source rules of a block"),
     ("files_invalidate", "Take back single files of a block"),
+    ("reqmgr2_status", "Tell ReqMgr2 the status"),
+    ("reqmgr2_totals", "Tell ReqMgr2 how much work a round has"),
+    ("reqmgr2_clone", "Clone the request in ReqMgr2"),
 ]
 
 
