@@ -7,16 +7,19 @@ from typing import Any, ClassVar
 from django.contrib import admin
 
 from outputs_app.models import (
+    BlockValidation,
     BlockWorkUnit,
     Comparison,
     DatasetOwner,
     Drift,
     Effect,
+    IntegrityCase,
     OutputDataset,
     OutputFile,
     OwnedDataset,
     Placement,
     ProcessingBlock,
+    StorageCheck,
 )
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
 from wms2.admin.filters import recent_values
@@ -125,3 +128,38 @@ class ComparisonAdmin(ReadOnlyAdmin):
         since_column("ended_at", "ended"), "result", "last_error",
     )  # fmt: skip
     exact_search: ClassVar = {"dataset__name": "a dataset's whole name"}
+
+
+@admin.register(BlockValidation)
+class BlockValidationAdmin(ReadOnlyAdmin):
+    """What was found when blocks were compared with the catalogues and the storage, newest first."""
+
+    list_display = (
+        link_column("block"), since_column("asked_at", "asked"), since_column("catalogues_at", "catalogues"),
+        since_column("validated_at", "validated"), "files", "events", "generation",
+    )  # fmt: skip
+    exact_search: ClassVar = {"block__dbs_block_name": "a block's whole name"}
+    ordering = ("-asked_at",)
+
+
+@admin.register(StorageCheck)
+class StorageCheckAdmin(ReadOnlyAdmin):
+    """Files of blocks to be compared with the storage itself, newest first."""
+
+    list_display = (
+        "validation", "rse", "files", "looked_at", "checksums", "tries", "problem", since_column("done_at", "done"),
+    )  # fmt: skip
+    exact_search: ClassVar = {"rse": "an RSE", "site": "a site"}
+    ordering = ("-id",)
+
+
+@admin.register(IntegrityCase)
+class IntegrityCaseAdmin(ReadOnlyAdmin):
+    """Problem files and what was decided of them, newest first."""
+
+    list_display = (
+        "name", "prognosis", badge_column("state"), "action", link_column("request"), "site", since_column("created_at", "since"),
+    )  # fmt: skip
+    list_filter = ("state", "prognosis")
+    exact_search: ClassVar = {"name": "a file's or a block's whole name", "site": "a site"}
+    ordering = ("-id",)

@@ -12,6 +12,8 @@ class SiteJobPurpose(models.TextChoices):
     """What a site job does; at a site one of each at a time."""
 
     REMOVE = "remove", "Remove files"
+    LIST = "list", "Compare files with the storage"
+    HARVEST = "harvest", "Harvest DQM files"
 
 
 class SiteJobState(models.TextChoices):

@@ -6,15 +6,28 @@ from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, REPORTS, SETTLED_
 from outputs_app.models.output_file import OutputFile, Validity
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
 from outputs_app.models.placement import Placement
+from outputs_app.models.validation import (
+    OPEN_CASE,
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    IntegrityCase,
+    Prognosis,
+    StorageCheck,
+)
 
 __all__ = [
     "AFTERWARDS",
+    "OPEN_CASE",
     "OPEN_EFFECT",
     "REPORTS",
     "SETTLED_EFFECT",
     "STANDING_DRIFT",
     "BlockStatus",
+    "BlockValidation",
     "BlockWorkUnit",
+    "CaseAction",
+    "CaseState",
     "Comparison",
     "DatasetOwner",
     "DatasetState",
@@ -24,10 +37,13 @@ __all__ = [
     "Effect",
     "EffectKind",
     "EffectState",
+    "IntegrityCase",
     "OutputDataset",
     "OutputFile",
     "OwnedDataset",
     "Placement",
     "ProcessingBlock",
+    "Prognosis",
+    "StorageCheck",
     "Validity",
 ]

@@ -24,6 +24,7 @@ class EffectKind(models.TextChoices):
     RUCIO_DISK = "rucio_disk", "Rule on disk for the container"
     RUCIO_UNPROTECT = "rucio_unprotect", "Delete the source rules of a block"
     FILES_INVALIDATE = "files_invalidate", "Take back single files of a block"
+    BLOCK_VALIDATE = "block_validate", "Compare a block with DBS and Rucio"
     REQMGR2_STATUS = "reqmgr2_status", "Tell ReqMgr2 the status"
     REQMGR2_TOTALS = "reqmgr2_totals", "Tell ReqMgr2 how much work a round has"
     REQMGR2_CLONE = "reqmgr2_clone", "Clone the request in ReqMgr2"
