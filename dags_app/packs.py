@@ -7,6 +7,7 @@ is repaired by packing again. Owns no row and does not know which directories ma
 
 from __future__ import annotations
 
+import filecmp
 import fnmatch
 import os
 import shutil
@@ -72,6 +73,30 @@ def pack(directory: Path) -> int:
         shutil.rmtree(left)
     for part in directory.parent.glob(f".{directory.name}.*.{_PART}"):
         part.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def pack_copy(directory: Path, target: Path) -> int:
+    """Have the pack of a directory lie at ``target`` too, whole or not at all; its bytes. The caller removes the first one.
+
+    Raises:
+        PackProblem: what was written is not what was read.
+        OSError: the file system refuses.
+    """
+    source, part = pack_path(directory), target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.{_PART}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with source.open("rb") as old, part.open("xb") as new:
+            shutil.copyfileobj(old, new, _CHUNK_BYTES)
+            new.flush()
+            os.fsync(new.fileno())
+            os.posix_fadvise(new.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
+        if not filecmp.cmp(source, part, shallow=False):
+            raise PackProblem(f"{part} is not what was just copied from {source}: the disk errs")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_directory(target.parent)
     return target.stat().st_size
 
 

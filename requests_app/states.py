@@ -51,7 +51,6 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.QUEUED: "a service or schedd is unavailable: slot back, next_attempt_at",
         S.HELD: "refused, ledger violation, one hour",
         S.VALIDATING_OUTPUTS: "nothing left to plan, no effect pending",
-        S.COMPLETED: "stands in for VALIDATING_OUTPUTS, same guard",
         S.STOPPING: "a verb while a submission intent is open",
         S.ABORTED: "no intent, or its absence proved",
     },
@@ -59,7 +58,6 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.PARTIAL: "DAG proved gone, final sweep done, some unit not done",
         S.QUEUED: "round closed, work left",
         S.VALIDATING_OUTPUTS: "no work left, blocks ARCHIVED, no effect pending or dead",
-        S.COMPLETED: "stands in for VALIDATING_OUTPUTS, same guard",
         S.STOPPING: "stop, hold, step, fail, restart, abort, ledger violation",
         S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
     },
@@ -72,7 +70,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.STOPPING: {
         S.RESUBMITTING: "resume, step; DAG gone, rescue file there",
         S.QUEUED: "the DAG had finished by itself, work left",
-        S.VALIDATING_OUTPUTS: "the DAG had finished by itself, nothing left",
+        S.VALIDATING_OUTPUTS: "the DAG had finished by itself, nothing left, everything registered",
         S.HELD: "intent hold",
         S.FAILED: "intent fail or restart",
         S.ABORTED: "intent abort",
@@ -81,13 +79,18 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.HELD: {
         S.QUEUED: "release",
         S.SUBMITTED: "release before a workflow exists",
+        S.VALIDATING_OUTPUTS: "release of what was held after its last job",
         S.FAILED: "fail, restart",
         S.ABORTED: "operator",
     },
     S.VALIDATING_OUTPUTS: {S.VALIDATED_OUTPUTS: "no finding", S.WAITING_INTEGRITY: "findings", S.HELD: "operator"},
     S.WAITING_INTEGRITY: {S.VALIDATING_OUTPUTS: "cases closed", S.HELD: "operator"},
-    S.VALIDATED_OUTPUTS: {S.REMOVING_FILES: "enough", S.QUEUED: "short: extend"},
-    S.REMOVING_FILES: {S.COMPLETED: "nothing left to clean", S.HELD: "operator"},
+    S.VALIDATED_OUTPUTS: {
+        S.REMOVING_FILES: "enough",
+        S.QUEUED: "work left, or short: extended",
+        S.HELD: "short and not to be extended; operator",
+    },
+    S.REMOVING_FILES: {S.COMPLETED: "nothing left to clean, datasets VALID", S.HELD: "operator"},
     S.COMPLETED: {S.ARCHIVED: "after the grace"},
     S.ARCHIVED: {},
     S.FAILED: {},
@@ -238,7 +241,7 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
         values |= {"queued_at": now}
     if old is S.SUBMITTED:  # the workflow has it; or what was refused may be corrected before it comes here again
         values |= {"prepared": None}
-    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.COMPLETED, S.FAILED, S.ABORTED):
+    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
     if old is S.STOPPING:
         values |= {"stop_intent": ""}

@@ -12,12 +12,13 @@ from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
+from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
 from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
-from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST
+from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, REMOVE_LEFTOVERS
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0
@@ -48,7 +49,13 @@ def pack_dags() -> None:
     dags_pack()
 
 
-@shared_task(name="requests_app.tasks.remove_leftovers", ignore_result=True)
+@shared_task(name="requests_app.tasks.archive_requests", ignore_result=True)
+def archive_requests() -> None:
+    """Archive what has been complete for long, for about a minute."""
+    requests_archive()
+
+
+@shared_task(name=REMOVE_LEFTOVERS, ignore_result=True)
 def remove_leftovers() -> None:
     """Have files removed that nobody needs any more, and look at the jobs that do it."""
     leftovers_remove()

@@ -22,6 +22,9 @@ _TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
 #: Whoever asks for an effect calls for it at once; this is for those that are tried again.
 _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 
+#: Jobs at sites are tended so often.
+_SITE_SECONDS = min(_CYCLE_SECONDS, 60.0)
+
 app.conf.beat_schedule = {
     "lifecycle": {
         "task": "requests_app.tasks.run_lifecycle_cycle",
@@ -33,7 +36,12 @@ app.conf.beat_schedule = {
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
     "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
-    "leftovers": {"task": "requests_app.tasks.remove_leftovers", "schedule": 60.0, "options": {"expires": 60.0}},
+    "archive": {"task": "requests_app.tasks.archive_requests", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "leftovers": {
+        "task": "requests_app.tasks.remove_leftovers",
+        "schedule": _SITE_SECONDS,
+        "options": {"expires": _SITE_SECONDS},
+    },
     "reqmgr2": {
         "task": "requests_app.tasks.poll_reqmgr2",
         "schedule": _REQMGR2_SECONDS,

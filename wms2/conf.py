@@ -100,6 +100,9 @@ class Conf(BaseModel):
     )
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
+    timeout_validating_seconds: int = 86_400
+    timeout_validated_seconds: int = 7 * 86_400
+    timeout_removing_seconds: int = 3 * 86_400
     retry_after_failure_seconds: int = Field(
         60, description="first pause of a request whose planning or submission failed; doubles"
     )
@@ -157,6 +160,13 @@ class Conf(BaseModel):
         0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
     )
     generation_excess_factor: float = Field(2.0, ge=1.0)
+    pass_fractions: tuple[str, ...] = Field(
+        ("*=1", "DQMIO=0"), description="share of the events asked for that is enough in DBS, by tier; * is every other tier"
+    )
+    extend_max_failure_rate: float = Field(
+        0.5, ge=0, le=1, description="share of the last round's work units that failed; above it nothing is extended"
+    )
+    extend_max_queued: int = Field(1000, ge=0, description="queued requests; above it nothing is extended")
     dag_max_merge_groups: int = Field(100, ge=1, le=1000, description="Work units of one DAG that run at the same time at most")
     dag_max_processing: int = 5000
     dag_status_interval_seconds: int = 2
@@ -195,6 +205,7 @@ class Conf(BaseModel):
     cleaner_ended_grace_days: float = Field(
         14.0, ge=0, description="the same since a request failed or was aborted, unless it is to be cleaned up at once"
     )
+    removal_tries: int = Field(3, ge=1, description="after so many tries a request completes without what cannot be removed")
     site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
     site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
 
@@ -205,6 +216,10 @@ class Conf(BaseModel):
     pack_dags_after_days: float = Field(
         7.0, ge=0, description="from a request's end until its DAG directories are packed; 0: never"
     )
+    archive_after_days: float = Field(
+        7.0, ge=0, description="from a request's completion until its packs are moved and it is archived; 0: never"
+    )
+    archive_root: Path | None = Field(None, description="where they are moved; below the state directory without it")
     kept_logs_per_unit: int = Field(20, ge=1, le=1000, description="attempts whose packed logs a work unit keeps")
     kept_logs_per_dag: int = Field(1000, ge=1, le=10_000, description="the same for a DAG")
     kept_logs_mb_per_dag: int = Field(2000, ge=1, le=10**6, description="what they may take in all, in MB")
@@ -253,6 +268,22 @@ class Conf(BaseModel):
                 raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
         return self
 
+    @model_validator(mode="after")
+    def _fractions_make_sense(self) -> Self:
+        try:
+            sensible = all(0 <= share <= 1 for share in self.pass_fraction_of.values())
+        except ValueError:
+            sensible = False
+        if not sensible:
+            raise ValueError("WMS2_PASS_FRACTIONS: tier=share, each share from 0 to 1, separated by commas")
+        return self
+
+    @property
+    def pass_fraction_of(self) -> dict[str, float]:
+        """``pass_fractions`` by tier; ``*`` is there always."""
+        pairs = (each.partition("=") for each in self.pass_fractions)
+        return {"*": 1.0} | {tier.strip(): float(share) for tier, _, share in pairs}
+
     @property
     def configcaches_allowed(self) -> tuple[str, ...]:
         """ConfigCaches that documents may name."""
@@ -281,7 +312,7 @@ class Conf(BaseModel):
         return self
 
 
-_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites")
+_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites", "pass_fractions")
 
 
 def _variable(place: tuple[int | str, ...]) -> str:

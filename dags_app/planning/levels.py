@@ -7,7 +7,7 @@ position is in them. docs/design/model.md, Tasks of a chain; ADR 0043.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -70,7 +70,7 @@ def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
             raise ValueError(
                 f"task {task.name}: its first step has to read an output of an earlier task, not {task.input_task!r}"
             )
-        plans.append(LevelPlan(task.number, before, task.algorithm, _per_job(task), _share(steps, task.input_step)))
+        plans.append(LevelPlan(task.number, before, task.algorithm, _per_job(task), share_passed(steps, task.input_step)))
     return tuple(plans)
 
 
@@ -78,7 +78,7 @@ def _per_job(task: TaskSpec) -> int:
     return int(getattr(task, task.algorithm.parameters[0]))
 
 
-def _share(steps: dict[str, StepSpec], name: str | None) -> Fraction:
+def share_passed(steps: Mapping[str, StepSpec], name: str | None) -> Fraction:
     """Product of the filter efficiencies of ``name`` and all steps before it, exactly as they are written."""
     share = Fraction(1)
     while name is not None:

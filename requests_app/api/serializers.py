@@ -101,8 +101,8 @@ class WorkflowSerializer(serializers.ModelSerializer):
         model = Workflow
         fields: tuple[str, ...] = (
             "id", "request_name", "status", "input_dataset", "splitting_algo", "splitting_params", "config_cache_id",
-            "spec", "requested_events", "next_first_event", "next_first_lumi", "input_imported_at", "total_nodes", "created_at",
-            "updated_at",
+            "spec", "requested_events", "next_first_event", "next_first_lumi", "input_imported_at", "inputs_removed_at",
+            "total_nodes", "created_at", "updated_at",
         )  # fmt: skip
 
 

@@ -28,16 +28,19 @@ from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResul
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.models import OutputFile
 from requests_app.lifecycle.packing import UNSETTLED, seen_in_queues
-from requests_app.models import CleanupPolicy, RequestStatus
+from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, RequestStatus, Workflow
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
+from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 #: Rounds are written down for so long, and so many at most; beat comes again.
 RUN_SECONDS, ROUNDS = 30.0, 200
 #: Units whose leftovers one job removes, and rows of one statement.
 PORTION = 500
+#: Their outputs are validated: nothing wants the unmerged files any more.
+_NOW = (RequestStatus.REMOVING_FILES, RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
 #: Told of one unit; the others are counted.
 MOST_PROBLEMS = 5
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(hours=1), timedelta(days=1)
@@ -60,7 +63,8 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
     """The first DAG of each round of which nothing can use the unmerged files any more, for as long as the grace.
 
     The round is closed, so none of its DAGs is rescued; none is live, may come back, or has jobs in a queue. Nothing of a
-    request that is HELD; of one that failed or was aborted later, unless its policy wants it cleaned up at once.
+    request that is HELD or whose outputs are being validated; once they are validated, without the grace. Of one that failed or
+    was aborted later, unless its policy wants it cleaned up at once.
     """
     settings = conf()
     others, units = DAG.objects.filter(round=OuterRef("round")), WorkUnit.objects.filter(round=OuterRef("round"))
@@ -68,14 +72,19 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
     rows = DAG.objects.filter(
         ~Exists(others.filter(Q(status__in=LIVE_DAG) | UNSETTLED)),
         ~Exists(units.filter(state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE)),
+        Q(round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days)) | Q(workflow__request__status__in=_NOW),
         directory_id=F("pk"),
-        round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days),
+        round__closed_at__isnull=False,
     )
     too_early = Q(
         workflow__request__status__in=(RequestStatus.FAILED, RequestStatus.ABORTED),
         workflow__request__status_since__gte=now - timedelta(days=settings.cleaner_ended_grace_days),
     ) & ~Q(workflow__request__cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
-    return rows.exclude(round_id__in=astray).exclude(workflow__request__status=RequestStatus.HELD).exclude(too_early)
+    return (
+        rows.exclude(round_id__in=astray)
+        .exclude(workflow__request__status__in=(RequestStatus.HELD, *UNMERGED_FROZEN))
+        .exclude(too_early)
+    )
 
 
 def _wanted(site: str) -> bool:
@@ -116,6 +125,7 @@ def _write_down(dag: DAG) -> None:
         if DAG.objects.filter(pk=dag.pk, leftovers_at__isnull=True).update(leftovers_at=now):
             Leftover.objects.bulk_create(rows, batch_size=PORTION, ignore_conflicts=True)
             DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
+            _wake(Q(pk=dag.workflow_id))
 
 
 def _submit_root_is_there() -> bool:
@@ -143,6 +153,12 @@ def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, now
         for site, files in sites.items()
         if site
     ]
+
+
+def _wake(workflows: Q) -> None:
+    """Requests that wait for this to complete."""
+    waiting = Workflow.objects.filter(workflows, request__status=RequestStatus.REMOVING_FILES).distinct()
+    wake(waiting.values_list("request__pk", flat=True), "leftovers")
 
 
 # --- removing
@@ -203,6 +219,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
         if row.settled_at is None:
             row.job = None
     _save(rows)
+    _wake(Q(work_units__in=[row.unit_id for row in rows]))
     removed = sum(len(each.removed) for each in told.values())
     LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
     job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(told)}

@@ -21,6 +21,7 @@ from requests_app.lifecycle.missing import alert_missing
 from requests_app.lifecycle.planning import handle_planning, handle_queued, handle_resubmitting, handle_submitted
 from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.timeouts import watch_timeout
+from requests_app.lifecycle.validating import handle_removing, handle_validated, handle_validating, handle_waiting_integrity
 from requests_app.models import EVALUATED, RequestStatus, Workflow
 from requests_app.work.block_limits import blocks_look_after
 from wms2 import clock
@@ -172,6 +173,10 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
     RequestStatus.STOPPING: handle_stopping,
     RequestStatus.RESUBMITTING: handle_resubmitting,
     RequestStatus.HELD: handle_held,
+    RequestStatus.VALIDATING_OUTPUTS: handle_validating,
+    RequestStatus.WAITING_INTEGRITY: handle_waiting_integrity,
+    RequestStatus.VALIDATED_OUTPUTS: handle_validated,
+    RequestStatus.REMOVING_FILES: handle_removing,
 }
 
 

@@ -1,4 +1,4 @@
-"""After a round: the next one, a rescue, a hold, new input, or the end (docs/design/model.md, Request statuses).
+"""After a round: the next one, a rescue, a hold, new input, or validation (docs/design/model.md, Request statuses).
 
 PARTIAL is rescued below the threshold, otherwise held (error-handling 3.2); FAILED is never set here. A request with
 ``OpenRunningTimeout`` takes new files of its dataset until none has come for that long (spec 4.3): DBS is asked at most every
@@ -21,7 +21,6 @@ from dags_app.services.failures import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, REPORTS, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.selectors import STUCK
-from outputs_app.services import datasets_publish
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
@@ -29,7 +28,6 @@ from requests_app.lifecycle.pauses import pause_fields
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.selectors.account import ledger_kept
-from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account_again
 from requests_app.work.block_limits import blocks_let_failed_go
@@ -51,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 def finish(evaluation: Evaluation) -> None:
     """No DAG is live: close the round, plan again if work is left or the input has grown, wait while the input may still grow,
-    otherwise complete once everything is registered.
+    otherwise have the outputs validated once everything is registered.
 
     Raises:
         LedgerViolation: the numbers do not add up.
@@ -95,7 +93,7 @@ def finish(evaluation: Evaluation) -> None:
         blocks_seal(workflow_id=workflow.pk)
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
-    _complete_when_registered(evaluation)
+    validate_when_registered(evaluation)
 
 
 def _ledger(evaluation: Evaluation, *, changed: bool) -> Ledger:
@@ -131,7 +129,16 @@ def _refuse_forgotten_units(round_: Round) -> None:
         )
 
 
-def _complete_when_registered(evaluation: Evaluation) -> None:
+def nothing_more(evaluation: Evaluation) -> bool:
+    """Whether all its rounds are accounted and closed, and neither work is left nor input to come."""
+    workflow = evaluation.request.workflow
+    if round_open(workflow) is not None or input_open(workflow) is not None:
+        return False
+    return not ledger_of(workflow, whole=False).work_left or evaluation.request.complete_early
+
+
+def validate_when_registered(evaluation: Evaluation) -> None:
+    """No work is left and no round is open: on to validation, or say what of its registrations is waited for."""
     request = evaluation.request
     open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT).exclude(kind__in=REPORTS)
     # alerted on already (``alerts.tell_stuck_effects``)
@@ -140,7 +147,7 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
         evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
         return
     if open_effects.exists():
-        evaluation.note(waiting_for=_registrations(open_effects))
+        evaluation.note(waiting_for=registrations(open_effects))
         return
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
     unfinished = blocks.exclude(status__in=(BlockStatus.ARCHIVED, BlockStatus.GIVEN_UP))
@@ -162,15 +169,10 @@ def _complete_when_registered(evaluation: Evaluation) -> None:
             evaluation.note(waiting_for="input files that were let in again just now")
             evaluation.again_in(0)
             return
-        if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=request.workflow.pk):
-            evaluation.note(waiting_for=_registrations(open_effects.all()))
-            nudge(RUN_EFFECTS)
-            return
-        evaluation.transition(S.COMPLETED, f"{why} registered, protected and archived", evidence)
-        previous_superseded(request)
+        evaluation.transition(S.VALIDATING_OUTPUTS, f"{why} registered, protected and archived", evidence)
 
 
-def _registrations(effects: QuerySet[Effect]) -> str:
+def registrations(effects: QuerySet[Effect]) -> str:
     """What is waited for, and what of it fails. How many are left changes with no evaluation; the page counts them."""
     failing = effects.exclude(last_error="").order_by("next_attempt_at").first()
     why = (

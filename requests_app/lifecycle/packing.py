@@ -15,6 +15,7 @@ from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import ENDED
 from outputs_app.models import OPEN_EFFECT, Effect
 from requests_app.lifecycle.retention import AT_AN_END
+from requests_app.models import RequestStatus
 from sites_app.models import Schedd
 from wms2 import clock
 from wms2.conf import conf
@@ -42,28 +43,32 @@ def dags_pack() -> int:
 
 
 def packable(now: datetime) -> QuerySet[DAG]:
-    """The first DAG of each directory that may be packed, the longest untried first.
+    """The first DAG of each directory that may be packed, the longest untried first."""
+    days, archived = conf().pack_dags_after_days, conf().archive_after_days
+    wanted = Q(workflow__request__status_since__lt=now - timedelta(days=days)) if days else Q(pk=None)
+    if archived:
+        completed = Q(workflow__request__status=RequestStatus.COMPLETED)
+        wanted |= completed & Q(workflow__request__status_since__lt=now - timedelta(days=archived))
+    untried = Q(pack_tried_at__isnull=True) | Q(pack_tried_at__lt=now - TRY_AGAIN)
+    rows = dags_at_rest().filter(wanted, untried, packed_at__isnull=True)
+    return rows.order_by(F("pack_tried_at").asc(nulls_first=True))
 
-    Its request is at an end, so no rescue follows; none of its workflow's jobs can be there still, and nothing of it is owed.
-    """
-    days = conf().pack_dags_after_days
-    if not days:
-        return DAG.objects.none()
+
+def dags_at_rest() -> QuerySet[DAG]:
+    """The first DAG of each directory whose request is at an end, so that no rescue follows; none of its workflow's jobs can be
+    there still, and nothing of it is owed."""
     others = DAG.objects.filter(workflow=OuterRef("workflow"))
     owed = Effect.objects.filter(
         request=OuterRef("workflow__request__pk"), state__in=OPEN_EFFECT, epoch=OuterRef("workflow__request__epoch")
     )
     astray = DAG.objects.filter(pk__in=seen_in_queues()).values("round_id")
     rows = DAG.objects.filter(
-        Q(pack_tried_at__isnull=True) | Q(pack_tried_at__lt=now - TRY_AGAIN),
         ~Exists(others.filter(Q(status__in=LIVE_DAG) | UNSETTLED)),
         ~Exists(owed),
-        packed_at__isnull=True,
         directory_id=F("pk"),
         workflow__request__status__in=AT_AN_END,
-        workflow__request__status_since__lt=now - timedelta(days=days),
     )
-    return rows.exclude(round_id__in=astray).order_by(F("pack_tried_at").asc(nulls_first=True))
+    return rows.exclude(round_id__in=astray)
 
 
 def seen_in_queues() -> list[str]:

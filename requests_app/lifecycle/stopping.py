@@ -15,6 +15,7 @@ from dags_app.services.submit import Submitted, dag_record_submission, submissio
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
+from requests_app.lifecycle.finish import nothing_more, validate_when_registered
 from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, tell_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
@@ -159,6 +160,10 @@ def _resume(evaluation: Evaluation) -> None:
     why = "the DAG had finished by itself"
     if last is None:
         why = "no DAG had begun"
+    elif last.status == DAGStatus.COMPLETED and nothing_more(evaluation):
+        validate_when_registered(evaluation)
+        if evaluation.request.status != S.STOPPING:
+            return
     elif last.status != DAGStatus.COMPLETED:
         obstacle = rescue_obstacle(last, rescue_left(last))
         why = f"stopped; what is left is planned anew: {obstacle}" if obstacle else ""

@@ -20,7 +20,14 @@ HELD_AFTER = {
     S.PLANNING: "timeout_planning_seconds",
     S.RESUBMITTING: "timeout_resubmitting_seconds",
 }
-ALERT_AFTER = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds", S.STOPPING: "timeout_stopping_seconds"}
+ALERT_AFTER = {
+    S.QUEUED: "timeout_queued_seconds",
+    S.ACTIVE: "timeout_active_seconds",
+    S.STOPPING: "timeout_stopping_seconds",
+    S.VALIDATING_OUTPUTS: "timeout_validating_seconds",
+    S.VALIDATED_OUTPUTS: "timeout_validated_seconds",
+    S.REMOVING_FILES: "timeout_removing_seconds",
+}
 
 
 def _timeout_seconds(status: RequestStatus) -> float | None:

@@ -6,14 +6,26 @@ from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.reqmgr2 import ReqMgr2Request
-from requests_app.models.request import EVALUATED, TERMINAL, CleanupPolicy, HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models.request import (
+    AFTER_WORK,
+    EVALUATED,
+    TERMINAL,
+    UNMERGED_FROZEN,
+    CleanupPolicy,
+    HoldCode,
+    Request,
+    RequestStatus,
+    StopIntent,
+)
 from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus
 
 __all__ = [
+    "AFTER_WORK",
     "BY_BYTES",
     "EVALUATED",
     "LEADER_LEASE",
     "TERMINAL",
+    "UNMERGED_FROZEN",
     "CleanupPolicy",
     "EvaluationLease",
     "Event",

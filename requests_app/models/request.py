@@ -41,6 +41,17 @@ TERMINAL = (RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED,
 EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus.NEW, RequestStatus.COMPLETED))
 
 
+#: After the last job: nothing runs and nothing is planned. What is held of these comes back to the first.
+AFTER_WORK = (
+    RequestStatus.VALIDATING_OUTPUTS,
+    RequestStatus.WAITING_INTEGRITY,
+    RequestStatus.VALIDATED_OUTPUTS,
+    RequestStatus.REMOVING_FILES,
+)
+#: While a request is in one of them its unmerged files stay: a case may still want its work done again.
+UNMERGED_FROZEN = AFTER_WORK[:3]
+
+
 class StopIntent(models.TextChoices):
     """What a STOPPING request becomes, weakest first; a later intent may only be stronger."""
 

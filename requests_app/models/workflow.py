@@ -61,6 +61,10 @@ class Workflow(models.Model):
     input_grew_at = models.DateTimeField(null=True, blank=True, help_text="when that last brought any")
     input_closed_at = models.DateTimeField(null=True, blank=True, help_text="since when the input is taken as complete")
 
+    inputs_removed_at = models.DateTimeField(
+        null=True, blank=True, help_text="when nothing of its unmerged files was left that had not been removed"
+    )
+
     total_nodes = models.IntegerField(default=0)
 
     status = models.CharField(max_length=50, choices=WorkflowStatus.choices, default=WorkflowStatus.NEW)

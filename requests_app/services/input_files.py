@@ -21,7 +21,7 @@ from wms2.errors import InvalidTransition
 MAX_FILES = 10_000
 #: What was left out because of a moment, or by an operator. The rest would be left out again for the same reason.
 RESTORABLE = (ExclusionKind.LOST, ExclusionKind.OPERATOR, ExclusionKind.ACCEPTED)
-_OVER = (*TERMINAL, RequestStatus.COMPLETED, RequestStatus.CLEANING)
+_OVER = (*TERMINAL, RequestStatus.REMOVING_FILES, RequestStatus.COMPLETED, RequestStatus.CLEANING)
 
 
 def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, reason: str) -> int:

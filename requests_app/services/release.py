@@ -11,7 +11,7 @@ from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from requests_app import states
-from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Round, Workflow
+from requests_app.models import AFTER_WORK, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round, Workflow
 from requests_app.services.acting import acting, applies
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
 from requests_app.work.left import record_left_out
@@ -63,7 +63,7 @@ class ReleasePlan:
 def request_release(
     *, request: Request, actor: str, reason: str, mode: ReleaseMode | None = None, changes: Changes | None = None
 ) -> ReleasePlan:
-    """HELD -> QUEUED, or SUBMITTED when no workflow exists yet. Completed work stays.
+    """HELD -> QUEUED, or SUBMITTED when no workflow exists yet, or VALIDATING_OUTPUTS after its last job. Completed work stays.
 
     Args:
         mode: None chooses: the next round when rescues are used up, the DAG aborted itself, or a change cannot reach a rescue.
@@ -84,7 +84,7 @@ def request_release(
                 _close_round(workflow, files, f"released for the next round: {reason}")
             _apply(request, workflow, asked, actor, reason)
         ready = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
-        to = S.QUEUED if ready else S.SUBMITTED
+        to = S.VALIDATING_OUTPUTS if held_after_work(request) else S.QUEUED if ready else S.SUBMITTED
         states.transition(request, to, actor=actor, reason=reason, next_attempt_at=None, failed_attempts=0, last_error="")
     return plan
 
@@ -92,6 +92,12 @@ def request_release(
 def release_refused(request: Request) -> str:
     """Why it cannot be released; empty if it can."""
     return "" if request.status == S.HELD else f"It is {request.get_status_display()}; only a held request can be released."
+
+
+def held_after_work(request: Request) -> bool:
+    """Whether it was held with its work done: nothing needs a slot unless work was taken back since, which it finds out."""
+    last = RequestTransition.objects.filter(request=request).order_by("-id").first()
+    return last is not None and last.to_status == S.HELD and last.from_status in AFTER_WORK
 
 
 def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Changes | None = None) -> ReleasePlan:
@@ -109,7 +115,7 @@ def _plan(request: Request, mode: ReleaseMode | None, asked: Changes, files: Rou
     if round_ is None:
         if mode is ReleaseMode.RESCUE:
             raise InvalidTransition("there is no round to rescue; release it without a mode")
-        return ReleasePlan(None, "what is left is planned")
+        return ReleasePlan(None, "its outputs are validated again" if held_after_work(request) else "what is left is planned")
     units = WorkUnit.objects.filter(round=round_)
     done = units.filter(state=WorkUnitState.DONE).count()
     chosen, why = _choose(request, round_, mode, asked, files)

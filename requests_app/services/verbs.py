@@ -17,7 +17,7 @@ from django.db import transaction
 from outputs_app.reconciliation.services import comparisons_ask
 from outputs_app.selectors import datasets_told
 from requests_app import states
-from requests_app.models import TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.models import AFTER_WORK, TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, may_run, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
@@ -83,7 +83,7 @@ def abort_refused(request: Request) -> str:
         return stopped_for(request, StopIntent.ABORT)
     if states.allowed(request.status, S.ABORTED) or states.allowed(request.status, S.STOPPING):
         return ""
-    told = f"It is {request.get_status_display()}; it has ended."
+    told = f"It is {request.get_status_display()}; {'hold it first' if request.status in AFTER_WORK else 'it has ended'}."
     return Already(told) if request.status == S.ABORTED else told
 
 

@@ -8,7 +8,7 @@ leaves out is collected (``dags_app.planning.plan``), and recorded by ``record_l
 from __future__ import annotations
 
 from dags_app.planning.plan import LeftOut, WorkLeft
-from dags_app.planning.specs import GenerationLeft, WorkflowSpec
+from dags_app.planning.specs import GenerationLeft, GenerationSpec, WorkflowSpec
 from outputs_app.owning import lumi_next
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_left, lumis_rebuild, lumis_refuse
@@ -28,7 +28,7 @@ def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLef
     if not ledger.work_left:
         return None
     if spec.generation is not None:
-        _refuse_runaway(workflow, ledger)
+        _refuse_runaway(spec.generation, ledger)
         lumi = max(workflow.next_first_lumi, lumi_next(request_id=workflow.request.pk))
         return WorkLeft(GenerationLeft(workflow.next_first_event, lumi, ledger.left_events))
     places, rows = Places(workflow, spec), dict[str, tuple[int, int]]()
@@ -53,11 +53,16 @@ def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut, *
         lumis_rebuild(workflow, spec.input)
 
 
-def _refuse_runaway(workflow: Workflow, ledger: Ledger) -> None:
+def events_most(asked: GenerationSpec) -> int:
+    """As many events are planned at most, lost ones and extensions included."""
+    return int(asked.events * conf().generation_excess_factor)
+
+
+def _refuse_runaway(asked: GenerationSpec, ledger: Ledger) -> None:
     """Rounds that keep losing events end at a multiple of the request; then a person looks (docs/design/model.md, Ledger)."""
-    most = int(workflow.requested_events * conf().generation_excess_factor)
+    most = events_most(asked)
     if ledger.taken_numbers + ledger.left_events > most:
         raise ShortOfEvents(
-            f"{ledger.taken_numbers} events were planned for {workflow.requested_events} asked, {ledger.left_events} are left; "
+            f"{ledger.taken_numbers} events were planned for {asked.events} asked, {ledger.left_events} are left; "
             f"planning them would pass {most}: most work fails, see the errors of the last round"
         )

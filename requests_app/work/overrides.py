@@ -34,6 +34,9 @@ class Overrides(BaseModel):
     max_excluded_fraction: float | None = Field(
         None, ge=0, le=1, description="share of its wanted input files that it may complete without"
     )
+    pass_fraction: float | None = Field(
+        None, ge=0, le=1, description="share of the events asked for that is enough in DBS, of each of its datasets"
+    )
     memory_mb: int | None = Field(None, ge=1, le=10**7, description="of a processing job, all its cores together")
     cores: int | None = Field(None, ge=1, le=1024, description="of a processing job")
     events_per_job: int | None = Field(None, ge=1, le=10**12, description="of the first task, where it is split by events")
@@ -106,6 +109,12 @@ def max_excluded(request: Request) -> float:
     """Share of its wanted input files that this request may complete without."""
     own = overrides_of(request).max_excluded_fraction
     return conf().max_excluded_fraction if own is None else own
+
+
+def pass_fraction(request: Request, tier: str) -> float:
+    """Share of the events that this request's dataset of this tier is to have in DBS."""
+    own, known = overrides_of(request).pass_fraction, conf().pass_fraction_of
+    return known.get(tier, known["*"]) if own is None else own
 
 
 def throttles_of(request: Request, most_groups: int) -> Throttles:

@@ -144,6 +144,7 @@ CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects"
 CELERY_TASK_ROUTES = {
     "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
     "requests_app.tasks.evaluate_request": {"queue": "verbs"},
+    "requests_app.tasks.archive_requests": {"queue": "effects"},
     "requests_app.tasks.pack_dags": {"queue": "effects"},
     "requests_app.tasks.remove_leftovers": {"queue": "effects"},
     "requests_app.tasks.poll_reqmgr2": {"queue": "effects"},

@@ -5,14 +5,15 @@ They keep the guards of the real ones (a closed block takes no files, a file is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
-from wms2.adapters.rucio_types import RucioFile
+from wms2.adapters.rucio import AVAILABLE
+from wms2.adapters.rucio_types import HeldBlock, HeldFile, RucioFile, RuleState
 from wms2.adapters.types import (
     BlockInfo,
     BlockSpec,
@@ -150,6 +151,11 @@ class ScriptedDbs:
 
         return self.script.call("block_files", act, block_name)
 
+    @property
+    def outputs(self) -> ScriptedOutputs:
+        """How validation and comparisons read what was registered."""
+        return ScriptedOutputs(self)
+
     def invalidate_files(self, lfns: Iterable[str]) -> int:
         wanted = list(lfns)
 
@@ -181,6 +187,26 @@ class ScriptedDbs:
             self.access[dataset] = access_type
 
         self.script.call("set_dataset_access_type", act, dataset)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedOutputs:
+    """What DBS tells of outputs."""
+
+    dbs: ScriptedDbs
+
+    def block(self, name: str) -> BlockInfo | None:
+        held = self.dbs.registered.get(name)
+        sizes = [file.size_bytes for file in held.files.values()] if held is not None else []
+        told = BlockInfo(name, False, len(sizes), sum(sizes), "") if held is not None else None
+        return self.dbs.script.call("output_block", lambda: told, name)
+
+    def blocks(self, dataset: str) -> list[BlockInfo]:
+        names = [name for name, held in self.dbs.registered.items() if held.dataset == dataset]
+        return [block for name in names if (block := self.block(name)) is not None]
+
+    def files(self, name: str, *, valid_only: bool, operation: str) -> list[DbsFileInfo]:
+        return [file for file in self.dbs.block_files(name) if file.is_valid or not valid_only]
 
 
 @dataclass
@@ -259,9 +285,31 @@ class ScriptedRucio:
 
     def rules_with_comment(self, comment: str) -> list[Any]:
         def act() -> list[Any]:
-            return [SimpleNamespace(rule_id=ids[0], name=name, expires_at=None) for (name, _), ids in self.rules.items()]
+            return [self._told(ids[0], name, rse) for (name, rse), ids in self.rules.items()]
 
         return self.script.call("rules_with_comment", act)
+
+    def rule(self, rule_id: str) -> Any:
+        def act() -> Any:
+            for (name, rse), ids in self.rules.items():
+                if ids[0] == rule_id:
+                    return self._told(rule_id, name, rse)
+            raise NotFoundInService("rucio", "rule", f"{rule_id} does not exist")
+
+        return self.script.call("rule", act)
+
+    def _told(self, rule_id: str, name: str, rse: str) -> Any:
+        return SimpleNamespace(
+            rule_id=rule_id, name=name, rse_expression=rse, state=RuleState.OK, error="", expires_at=None, locks_stuck=0
+        )
+
+    def blocks_held(self, places: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
+        def held(block: _RucioBlock) -> HeldBlock:
+            copies = {lfn: dict.fromkeys(self.replicas[lfn], AVAILABLE) for lfn in block.files}
+            files = {lfn: HeldFile(file.size_bytes, file.adler32, copies[lfn]) for lfn, file in block.files.items()}
+            return HeldBlock(block.open, files)
+
+        return self.script.call("blocks_held", lambda: {name: held(self.held[name]) for name in places if name in self.held})
 
     def delete_rule(self, rule_id: str) -> bool:
         def act() -> bool:

@@ -1,0 +1,1 @@
+"""Whether registered blocks are what they should be."""

@@ -1,0 +1,228 @@
+"""After the last job: outputs validated, counted again from the catalogue, what is left removed (docs/design/model.md, After the
+last job; ADR 0082).
+
+Nothing of a request runs here, and none fails by itself: what is not as it should be waits and says for what. Unmerged files stay
+until the outputs are validated (``UNMERGED_FROZEN``); only then the datasets become VALID in DBS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import Count, F, Q
+
+from dags_app.models import Leftover, WorkUnit, WorkUnitState
+from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, IntegrityCase, Prognosis
+from outputs_app.selectors import STUCK
+from outputs_app.services import datasets_publish
+from outputs_app.validation.tending import ValidationProgress, events_in_catalogue, validation_tend
+from requests_app.alerts import alert, alert_over
+from requests_app.lease import Evaluation
+from requests_app.lifecycle.cleaner import rounds_unneeded
+from requests_app.lifecycle.finish import registrations
+from requests_app.models import Event, HoldCode, Request, RequestStatus, Round, Workflow
+from requests_app.services.invalidation import previous_superseded
+from requests_app.states import hold_changes
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from requests_app.work.left import events_most
+from requests_app.work.recount import Counted, events_more, recount
+from requests_app.work.spec import spec_of
+from wms2 import clock
+from wms2.conf import conf
+from wms2.errors import LedgerViolation
+from wms2.nudge import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
+from wms2.words import counted as number_of
+
+S = RequestStatus
+#: Between two looks at whether an extension may go on.
+LOOK_AGAIN_SECONDS = 300.0
+EXTENSION_WAITS, FILES_STAY = "extension_waits", "files_stay"
+
+
+def handle_validating(evaluation: Evaluation) -> None:
+    """Until every block is validated, or a file needs somebody."""
+    with evaluation.fenced():
+        progress = _tend(evaluation)
+        if progress.open_cases:
+            why = f"{number_of(progress.open_cases, 'integrity case')} open"
+            evaluation.transition(S.WAITING_INTEGRITY, why, _told(progress))
+        elif progress.validated >= progress.blocks:
+            why = f"{number_of(progress.blocks, 'block')} with {number_of(progress.files, 'file')} validated"
+            evaluation.transition(S.VALIDATED_OUTPUTS, why, _told(progress))
+        else:
+            evaluation.note(waiting_for=_progress_words(evaluation.request, progress))
+
+
+def handle_waiting_integrity(evaluation: Evaluation) -> None:
+    """Cases are settled as operators decide; blocks without any go on being validated. It never fails by itself."""
+    if not cases_settle(evaluation):
+        evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
+        return
+    with evaluation.fenced():
+        progress = _tend(evaluation)
+        told = _cases_words(evaluation.request)
+        if progress.validated + _blocks_with_cases(evaluation.request) < progress.blocks:
+            told += f"; beside them {_progress_words(evaluation.request, progress)}"
+        evaluation.note(waiting_for=told[:4000])
+
+
+def cases_settle(evaluation: Evaluation) -> int:
+    """How many are open."""
+    return _cases(evaluation.request)
+
+
+def _cases(request: Request) -> int:
+    return IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count()
+
+
+def _blocks_with_cases(request: Request) -> int:
+    return IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).values("block").distinct().count()
+
+
+def _cases_words(request: Request) -> str:
+    rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
+    kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
+    told = [f"{number} {Prognosis(prognosis).label}{f' at {site}' if site else ''}" for site, prognosis, number in kinds]
+    return f"its integrity cases: {', '.join(told)}"
+
+
+def _tend(evaluation: Evaluation) -> ValidationProgress:
+    request = evaluation.request
+    nudge(RUN_EFFECTS)
+    return validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+
+
+def _told(progress: ValidationProgress) -> dict[str, Any]:
+    return asdict(progress) | {"at": clock.now().isoformat()}
+
+
+def _progress_words(request: Request, progress: ValidationProgress) -> str:
+    """A failure that is due again, or waits for a person, comes first."""
+    told = f"{progress.validated} of {number_of(progress.blocks, 'block')} validated"
+    effects = Effect.objects.filter(request=request, epoch=request.epoch, kind=EffectKind.BLOCK_VALIDATE, state__in=OPEN_EFFECT)
+    failing = effects.exclude(last_error="").order_by("next_attempt_at").first()
+    if failing is not None:
+        whom = "an operator" if failing.state in STUCK else "a service"
+        told = f"{whom}: a block was not compared: {failing.last_error}; {told}"
+    return "; ".join(part for part in (told, progress.waiting_for) if part)[:4000]
+
+
+# --- counted again
+
+
+def handle_validated(evaluation: Evaluation) -> None:
+    """Work that was taken back is planned again; then the catalogue says whether it is enough."""
+    request = evaluation.request
+    try:
+        ledger = ledger_of(request.workflow, whole=False)
+        ledger_check(ledger)
+    except LedgerViolation as error:
+        evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+        return
+    evidence: dict[str, Any] = {"ledger": ledger.as_dict(), "at": clock.now().isoformat()}
+    if ledger.work_left and not request.complete_early:
+        evaluation.transition(S.QUEUED, f"work was taken back, it is planned again: {ledger.summary()}", evidence)
+        return
+    counted = recount(request, events_in_catalogue(request.workflow.pk))
+    evidence["datasets"] = [each.as_dict() for each in counted]
+    short = [each for each in counted if each.short]
+    if short and not request.complete_early:
+        _extend(evaluation, ledger, short, evidence)
+        return
+    alert_over(evaluation, EXTENSION_WAITS)
+    with evaluation.fenced():
+        if ledger_of(request.workflow, whole=False).work_left and not request.complete_early:
+            evaluation.again_in(0)  # input files were let in again just now
+            return
+        why = "as asked, with what is done" if short else "enough events are in DBS" if counted else "it has no output dataset"
+        now, left = clock.now(), Leftover.objects.filter(unit__workflow=request.workflow, settled_at__isnull=True, job=None)
+        left.filter(next_try_at__gt=now).update(next_try_at=now)
+        evaluation.transition(S.REMOVING_FILES, why, evidence)
+
+
+def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], evidence: dict[str, Any]) -> None:
+    """Further events are generated, as many as are short and no more; else it is held, or waits until that makes sense."""
+    request, workflow = evaluation.request, evaluation.request.workflow
+    told = f"DBS has {', '.join(map(str, short))}"
+    generation = spec_of(workflow).generation
+    more = events_more(short, ledger.done_events)
+    if generation is None or more is None:
+        why = f"{told}; {'all its input is done' if generation is None else 'nothing says how many would make up for it'}"
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
+        return
+    most = events_most(generation)
+    if ledger.taken_numbers + more > most:
+        why = f"{told}; {more} more would have to be generated, {ledger.taken_numbers} were planned, at most {most} may be"
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
+        return
+    if obstacle := _not_now(workflow):
+        evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {told}"[:4000])
+        alert(request, EXTENSION_WAITS, f"{told}; {more} more are to be generated: {obstacle}")
+        evaluation.again_in(LOOK_AGAIN_SECONDS)
+        return
+    extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
+    with evaluation.fenced():
+        Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + more)
+        Event.objects.create(request=request, kind="request.extended", data=extension | {"why": told})
+        evaluation.transition(S.QUEUED, f"{told}; extended by {more} events to generate", evidence | {"extension": extension})
+
+
+def _not_now(workflow: Workflow) -> str:
+    """Why nothing should be extended now; empty if it may be."""
+    units = WorkUnit.objects.filter(round=Round.objects.filter(workflow=workflow).order_by("-index").first())
+    failed, total = units.filter(state=WorkUnitState.FAILED).count(), units.count()
+    most = conf().extend_max_failure_rate
+    if total and failed / total > most:
+        return f"{failed} of {total} work units of its last round failed, at most {most:.0%} may have"
+    queued = Request.objects.filter(status=S.QUEUED).count()
+    return f"{queued} requests are queued, at most {conf().extend_max_queued} may be" if queued > conf().extend_max_queued else ""
+
+
+# --- removed
+
+
+def handle_removing(evaluation: Evaluation) -> None:
+    """The datasets become VALID, and what its work units left is removed; what cannot be is told, and does not keep it."""
+    request, workflow = evaluation.request, evaluation.request.workflow
+    waits: list[str] = []
+    with evaluation.fenced():
+        if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk):
+            open_effects = Effect.objects.filter(request=request, kind=EffectKind.DBS_VALID, state__in=OPEN_EFFECT)
+            waits.append(registrations(open_effects))
+            nudge(RUN_EFFECTS)
+    units = Leftover.objects.filter(unit__workflow=workflow)
+    left, stays = units.filter(settled_at__isnull=True), ""
+    if not conf().cleaner_enabled:
+        stays = "the cleaner is off"
+    else:
+        reported = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=conf().removal_tries), job=None)
+        waiting = left.exclude(pk__in=reported.values("pk")).count()
+        rounds = rounds_unneeded(clock.now()).filter(workflow=workflow, leftovers_at__isnull=True).count()
+        if rounds or waiting:
+            nudge(REMOVE_LEFTOVERS)
+            whose = number_of(rounds, "round") if rounds else number_of(waiting, "work unit")
+            waits.append(f"the removal of what {whose} left")
+        first = reported.order_by("site", "id").first()
+        if first is not None:
+            stays = (
+                f"{number_of(reported.count(), 'work unit')}, e.g. at {first.site}: {first.problem or 'nothing is removed there'}"
+            )
+    if waits:
+        evaluation.note(waiting_for="; ".join(waits)[:4000])
+        return
+    _complete(evaluation, {"removed_files": sum(units.values_list("removed_files", flat=True)), "left": left.count()}, stays)
+
+
+def _complete(evaluation: Evaluation, removed: dict[str, Any], stays: str) -> None:
+    request, now = evaluation.request, clock.now()
+    discarded = Effect.objects.filter(request=request, kind=EffectKind.DBS_VALID, state=EffectState.DISCARDED).count()
+    evidence = {**removed, "stays": stays, "at": now.isoformat(), "datasets_given_up": discarded}
+    with evaluation.fenced():
+        evaluation.transition(S.COMPLETED, f"files stay: {stays}" if stays else "what it left is removed", evidence)
+        previous_superseded(request)
+        if not stays:
+            Workflow.objects.filter(pk=request.workflow.pk).update(inputs_removed_at=now)
+        elif conf().cleaner_enabled:
+            alert(request, FILES_STAY, f"not removed: {stays}")
