@@ -55,11 +55,17 @@ def units_join_blocks(*, workflow_id: uuid.UUID, memberships: Sequence[Membershi
     """Put planned units into their blocks, creating blocks and sealing those that later ones of the dataset follow."""
     datasets = {d.name: d for d in OutputDataset.objects.filter(workflow_id=workflow_id)}
     blocks: dict[tuple[str, int], ProcessingBlock] = {}
-    for name, index in sorted({(m.dataset, m.block_index) for m in memberships}):
-        ProcessingBlock.objects.filter(dataset=datasets[name], block_index__lt=index, sealed_at__isnull=True).update(
+    later: dict[str, int] = {}
+    for name, planned in sorted({(m.dataset, m.block_index) for m in memberships}):
+        dataset, index = datasets[name], planned + later.get(name, 0)
+        ProcessingBlock.objects.filter(dataset=dataset, block_index__lt=index, sealed_at__isnull=True).update(
             sealed_at=clock.now()
         )
-        blocks[name, index] = _block(datasets[name], index)
+        block = _block(dataset, index)
+        if block.sealed_at is not None:  # since the plan looked, an operator gave it up, or another whose units went to this one
+            later[name] = _next_index(dataset) - planned
+            block = _block(dataset, _next_index(dataset))
+        blocks[name, planned] = block
     copy_rows(
         BlockWorkUnit,
         ("block", "unit", "dataset", "size_bytes", "done"),
@@ -202,8 +208,12 @@ def _taking(dataset: OutputDataset, size_bytes: int, limits: BlockLimits) -> Pro
         return block
     if block is not None:
         ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=clock.now())
-    last = ProcessingBlock.objects.filter(dataset=dataset).aggregate(last=Max("block_index"))["last"]
-    return _block(dataset, 0 if last is None else last + 1)
+    return _block(dataset, _next_index(dataset))
+
+
+def _next_index(dataset: OutputDataset) -> int:
+    last: int | None = ProcessingBlock.objects.filter(dataset=dataset).aggregate(last=Max("block_index"))["last"]
+    return 0 if last is None else last + 1
 
 
 def _block(dataset: OutputDataset, index: int, **given: Any) -> ProcessingBlock:
@@ -218,8 +228,7 @@ def block_give_up(*, block: ProcessingBlock, context: dict[str, Any]) -> None:
     ProcessingBlock.objects.filter(pk=block.pk, sealed_at__isnull=True).update(sealed_at=clock.now())
     members = block.members.filter(done=False)
     if members.exists():
-        last = ProcessingBlock.objects.filter(dataset=block.dataset).aggregate(last=Max("block_index"))["last"]
-        target = _block(block.dataset, last + 1, sealed_at=clock.now())
+        target = _block(block.dataset, _next_index(block.dataset), sealed_at=clock.now())
         members.update(block=target)
         _recount([target.pk, block.pk])
     blocks_become(ProcessingBlock.objects.filter(pk=block.pk), BlockStatus.GIVEN_UP, failure_context=context)

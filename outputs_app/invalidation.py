@@ -131,10 +131,12 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
     parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
         owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
-        if not block.dbs_block_closed or owed.exists():
-            raise FieldRefused(
-                "blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} is not registered as a whole yet"
-            )
+        why = "is not registered as a whole yet" if not block.dbs_block_closed else ""
+        if effect := owed.first():  # it may register or protect something yet, a failed one if somebody retries it
+            owes = f"{effect.get_kind_display().lower()} ({effect.get_state_display().lower()})"
+            why = f"is still owed: {owes}; wait for it, or discard it"
+        if why:
+            raise FieldRefused("blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} {why}")
     return parts
 
 

@@ -278,7 +278,7 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
             row.state, row.done_at = EffectState.DISCARDED, clock.now()
             row.last_error = f"{told}. Last error: {row.last_error}" if row.last_error else told
         Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
-        if effect.block is not None and effect.kind in ESSENTIAL:
+        if effect.block is not None and gives_block_up(effect):
             context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
             block_give_up(block=effect.block, context=context)
         elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
@@ -288,6 +288,12 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(rows))
         nudge(RUN_EFFECTS)
         nudge(EVALUATE_REQUEST, str(effect.request_id))
+
+
+def gives_block_up(effect: Effect) -> bool:
+    """Whether its block cannot be brought to an end without it; one that was archived before, and is only repaired, has been."""
+    block = effect.block
+    return block is not None and effect.kind in ESSENTIAL and not (block.tape_rule_id or block.no_tape)
 
 
 def effects_discarded_with(effect: Effect) -> QuerySet[Effect]:

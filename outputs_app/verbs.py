@@ -11,12 +11,12 @@ from outputs_app.reconciliation.remedies import REMEDIES
 from outputs_app.reconciliation.services import accept_refused, dataset_compare, drift_accept, drift_repair, repair_refused
 from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
 from outputs_app.services import (
-    ESSENTIAL,
     effect_discard,
     effect_discard_refused,
     effect_retry_now,
     effect_retry_refused,
     effects_discarded_with,
+    gives_block_up,
 )
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
@@ -39,14 +39,16 @@ def _discard(effect: Effect) -> list[str]:
     if effect.attempts:
         told.append("It was tried before, and may have been done all the same: look outside.")
     block = effect.block
-    if block is not None and effect.kind in ESSENTIAL:
-        others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
+    others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
+    if block is not None and gives_block_up(effect):
         told += [
             f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
             f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
             " Work units of it that are not done go to another block.",
             "Blocks with children of its files are refused by DBS, unless it has them already.",
         ]
+    elif others:
+        told.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
     elif effect.kind == EffectKind.RUCIO_TAPE:
         told.append("Its block is archived without a tape rule, and says so; its source rules stay.")
     elif effect.kind == EffectKind.RUCIO_PROTECT:

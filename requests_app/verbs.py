@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dags_app.verbs  # noqa: F401  declares what is extended here
@@ -31,7 +32,7 @@ from requests_app.services.verbs import (
     priority_refused,
     submit_refused,
 )
-from requests_app.work.overrides import PINS, Overrides
+from requests_app.work.overrides import PINS, Overrides, read_layouts
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -57,6 +58,11 @@ def _release(
 ) -> None:
     changes = Changes(Overrides(**overrides), tuple(site_bans), tuple(excluded_files), accept_excluded)
     services.request_release(request=request, actor=actor, reason=reason, mode=mode, changes=changes)
+
+
+def _override(name: str) -> Field:
+    found = field_of(name, Overrides.model_fields[name])
+    return replace(found, convert=lambda texts: read_layouts(texts) and list(texts)) if name == "layouts" else found
 
 
 def _release_repeated(request: Request, actor: str, given: Mapping[str, Any]) -> bool:
@@ -103,7 +109,7 @@ declare(
                 "accept_excluded", Kind.FLAG,
                 "it may complete without the input files that could not be read or not be split",
             ),
-            *(field_of(name, info) for name, info in Overrides.model_fields.items()),
+            *map(_override, Overrides.model_fields),
         ),
         release_refused, _release_repeated, path="release",
     ),
@@ -158,7 +164,7 @@ declare(
         " measured, or by the request's hints.",
         services.request_pin,
         told_of_each(lambda request: ["From its next round on jobs and work units have these sizes; what runs stays as it is."]),
-        tuple(field_of(name, Overrides.model_fields[name]) for name in PINS),
+        tuple(map(_override, PINS)),
         priority_refused, initial=lambda request: {name: request.overrides.get(name) for name in PINS}, path="pin", single=True,
         seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
@@ -166,7 +172,7 @@ declare(
         "retry-time", "Retry time", "Say for how long a request's registrations are tried again after their first failure.",
         services.request_set_retries,
         told_of_each(lambda request: ["It holds from the next failure on; what has been given up needs its retry."]),
-        (field_of("effect_max_retry_seconds", Overrides.model_fields["effect_max_retry_seconds"]),),
+        (_override("effect_max_retry_seconds"),),
         initial=lambda request: {"effect_max_retry_seconds": request.overrides.get("effect_max_retry_seconds")},
         path="retry-time", single=True, seen=lambda request: (f"{request.overrides}", request.get_status_display()),
     ),

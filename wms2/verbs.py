@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from django.db.models import Model, QuerySet
@@ -82,7 +82,9 @@ class Field:
 
 
 def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
-    """A field with the bounds that a pydantic model declares for it."""
+    """A field with the bounds that a pydantic model declares for it; a tuple is one of texts."""
+    if any(get_origin(each) is tuple for each in get_args(info.annotation)):
+        return Field(name, Kind.TEXTS, info.description or "", length=200, most_items=100, **more)
     bounds: dict[str, Any] = {}
     whole = int in (info.annotation, *get_args(info.annotation))
     for found in info.metadata:

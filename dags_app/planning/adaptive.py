@@ -54,6 +54,7 @@ def size_round(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits:
     for task in tasks:
         if not task.measured:
             workflow = _unmeasured(workflow, task, decisions)
+            runs |= _pinned_runs(task, task.pins.cores or task.spec.resources.cores, decisions)
             continue
         cores = _cores(task, decisions)
         layouts = _layouts(task, cores)
@@ -83,8 +84,7 @@ def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
         layouts = _layouts(task, cores) if task.measured else {}
         memory_mb = _memory(task, layouts, cores, decisions)
         workflow = _with_task(workflow, task, replace(task.spec.resources, memory_mb=memory_mb), cores)
-        if task.measured:
-            runs |= _runs(task, layouts, cores, memory_mb, decisions)
+        runs |= _runs(task, layouts, cores, memory_mb, decisions) if task.measured else _pinned_runs(task, cores, decisions)
     return Sizing(
         workflow, limits.jobs_per_work_unit, _bytes_per_event(workflow, known), StepProfile(steps=runs), tuple(decisions)
     )
@@ -114,7 +114,7 @@ def _unmeasured(workflow: WorkflowSpec, task: TaskModel, decisions: list[Decisio
     decisions.append(Decision("cores", given.cores, None, cores, task.unmeasured, number, pinned=bool(pins.cores)))
     memory_mb = _memory(task, {}, cores, decisions)
     workflow = _with_task(workflow, task, replace(given, cores=cores, memory_mb=memory_mb), cores)
-    if number == FIRST_TASK and (pins.events_per_job or pins.lumis_per_job):
+    if number == FIRST_TASK and (pins.events_per_job or pins.lumis_per_job or pins.files_per_job):
         events = JobEvents(inf, "", *task.most(given.time_per_event_seconds), given.time_per_event_seconds)
         return _split(workflow, task, events, decisions)
     return workflow
@@ -125,12 +125,16 @@ def _cores(task: TaskModel, decisions: list[Decision]) -> int:
     hint, pinned = task.spec.resources.cores, task.pins.cores
     cpu = {step: task.models[step].cpu_per_event for step in task.models}
     busy = sum(cpu.values()) / sum(
-        cpu[step] / task.models[step].busy(layout.threads) for step, layout in task.whole(hint).items()
+        cpu[step] / (layout.processes * task.models[step].busy(layout.threads)) for step, layout in task.whole(hint).items()
     )
     cores, bound = 2 ** max(round(log2(max(busy, 0.1))), 0), ""
-    floor = min(task.limits.min_request_cpus, hint)
+    taken = max(
+        (layout.processes * layout.threads for step, layout in task.whole(hint).items() if step in task.pins.layouts), default=1
+    )
+    floor = min(max(task.limits.min_request_cpus, taken), hint)
     if not floor <= cores <= hint:
-        cores, bound = min(max(cores, floor), hint), "min_request_cpus" if cores < floor else "Multicore"
+        least = "min_request_cpus" if taken < floor else "layouts"
+        cores, bound = min(max(cores, floor), hint), least if cores < floor else "Multicore"
     while cores < hint and not _window_holds(task, cores):
         cores, bound = min(2 * cores, hint), "max_memory_per_core_mb"
     why = f"{busy:.2f} of {hint} cores are kept busy"
@@ -167,6 +171,8 @@ def _layouts(task: TaskModel, cores: int) -> dict[str, Layout]:
     seconds = task.seconds(chosen, cores)
     for step in task.steps:
         model, base = task.models[step.name], chosen[step.name]
+        if step.name in task.pins.layouts:
+            continue
         limit = task.limits.split_below * (_STAYS_SPLIT if model.split_before else 1)
         busy = min(model.busy(base.threads), cores) / cores
         if busy >= limit or (1 - busy) * seconds[step.name] < _WORTH_TRYING * sum(seconds.values()):
@@ -301,10 +307,13 @@ def _runs(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisio
     for step in task.steps:
         model, (processes, threads) = task.models[step.name], layouts[step.name]
         needed, busy = rss[step.name], min(processes * model.busy(threads), cores) / cores
-        if processes > 1:
+        pinned = step.name in task.pins.layouts
+        if pinned:
+            _tell_pinned(task, step.name, layouts[step.name], decisions)
+        elif processes > 1:
             why = f"as one process it keeps {min(model.busy(task.layout(step, cores).threads), cores):.2f} of {cores} cores busy"
             decisions.append(Decision("processes", 1, round(needed), processes, why, task.spec.number, step.name))
-        if task.limits.split_below <= busy < _SATURATED:
+        if not pinned and task.limits.split_below <= busy < _SATURATED:
             for more in range(int(threads * task.limits.overcommit_max), threads, -1):
                 filled = needed + processes * THREAD_MB * (more - threads)
                 if max(filled, model.slot_rss(Layout(processes, more), max(model.lengths()))) * margin <= memory_mb:
@@ -314,6 +323,20 @@ def _runs(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisio
                     break
         runs[step.name] = StepRun(processes, threads, int(min(needed * margin, memory_mb) / processes))
     return runs
+
+
+def _pinned_runs(task: TaskModel, cores: int, decisions: list[Decision]) -> dict[str, StepRun]:
+    """Of a task of which nothing is known yet: what its steps take of the memory nobody knows."""
+    runs = {step: StepRun(*layout) for step, layout in task.whole(cores).items() if step in task.pins.layouts}
+    for step, run in runs.items():
+        _tell_pinned(task, step, Layout(run.processes, run.threads), decisions)
+    return runs
+
+
+def _tell_pinned(task: TaskModel, step: str, layout: Layout, decisions: list[Decision]) -> None:
+    for what, asked, chosen in zip(("processes", "threads"), task.pins.layouts[step], layout, strict=True):
+        bound = "the cores of a job" if chosen < asked else ""
+        decisions.append(Decision(what, None, None, chosen, "as pinned", task.spec.number, step, bound, pinned=True))
 
 
 def _bytes_per_event(workflow: WorkflowSpec, known: Mapping[str, StepModel]) -> dict[str, float]:

@@ -5,6 +5,7 @@ Pure, no Django. Memory in MB of 1024 x 1024 bytes, times in seconds, sizes in b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dags_app.payload.contract.step_profile import StepProfile
@@ -69,12 +70,14 @@ class SizingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What an operator has fixed for the request; None: it is sized."""
+    """What an operator has fixed for the request; None, and steps without a layout: it is sized."""
 
     memory_mb: int | None = None
     cores: int | None = None
+    layouts: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # step -> processes, threads of each
     events_per_job: int | None = None
     lumis_per_job: int | None = None
+    files_per_job: int | None = None
     jobs_per_work_unit: int | None = None
 
 

@@ -73,8 +73,16 @@ class TaskModel:
         return Layout(processes, max(min(cores // processes, cores if step.threads >= whole else step.threads), 1))
 
     def whole(self, cores: int) -> dict[str, Layout]:
-        """No step is split."""
-        return {step.name: self.layout(step, cores) for step in self.steps}
+        """No step is split but as pinned."""
+        return {step.name: self.pinned(step.name, cores) or self.layout(step, cores) for step in self.steps}
+
+    def pinned(self, step: str, cores: int) -> Layout | None:
+        """As an operator has fixed it, as far as the cores go."""
+        if step not in self.pins.layouts:
+            return None
+        processes, threads = self.pins.layouts[step]
+        processes = min(processes, cores)
+        return Layout(processes, max(min(threads, int(cores * self.limits.overcommit_max) // processes), 1))
 
     def seconds(self, layouts: Layouts, cores: int) -> dict[str, float]:
         """Wall seconds of each step for an event that the first one reads."""

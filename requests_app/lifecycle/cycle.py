@@ -28,6 +28,7 @@ from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import schedds_watch
 from requests_app.models import EVALUATED, Lease
 from requests_app.services.invalidation import superseded_take_back
+from requests_app.services.stopping import left_blocks_end
 from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
 from wms2 import clock
@@ -102,6 +103,8 @@ def _cycle(leadership: Leadership) -> None:
         site_bans_expire(leadership.fenced)
     with unless_locked("replaced outputs"):
         superseded_take_back(leadership.fenced)
+    with unless_locked("blocks of ended requests"):
+        left_blocks_end(leadership.fenced)
     with unless_locked("retention"):
         rows_expire(leadership)
     credentials_watch(leadership)

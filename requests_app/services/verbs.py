@@ -208,7 +208,7 @@ def request_set_steps(
         Request.objects.filter(pk=request.pk).update(production_steps=request.production_steps)
 
 
-def request_pin(*, request: Request, actor: str, reason: str, **pins: int) -> None:
+def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list[str]) -> None:
     """Fix sizes of its rounds from the next one on, in place of those fixed before: what is left out is sized again.
 
     Raises:

@@ -6,6 +6,8 @@ into DAG files, so they need the next round. What fixes a size that is chosen by
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from dags_app.planning.throttles import Throttles
 from requests_app.limits import limit_float, limit_int
 from requests_app.models import Request
 from wms2.conf import conf
-from wms2.errors import InvalidTransition
+from wms2.errors import FieldRefused, InvalidTransition
 
 
 class Overrides(BaseModel):
@@ -41,6 +43,10 @@ class Overrides(BaseModel):
     cores: int | None = Field(None, ge=1, le=1024, description="of a processing job")
     events_per_job: int | None = Field(None, ge=1, le=10**12, description="of the first task, where it is split by events")
     lumis_per_job: int | None = Field(None, ge=1, le=10**6, description="of the first task, where it is split by lumis")
+    files_per_job: int | None = Field(None, ge=1, le=10**5, description="of the first task, where it is split by files")
+    layouts: tuple[str, ...] | None = Field(
+        None, description="how steps run in a job, of any task: STEP=PROCESSESxTHREADS, separated by spaces"
+    )
     jobs_per_work_unit: int | None = Field(None, ge=1, le=10_000, description="processing jobs that are merged together")
     work_units_per_round: int | None = Field(None, ge=1, le=5_000, description="of each further round")
     max_merge_groups: int | None = Field(None, ge=1, le=1000, description="its work units that run at the same time")
@@ -59,11 +65,15 @@ class Overrides(BaseModel):
 
     def set_fields(self) -> dict[str, Any]:
         """What was set, as JSON."""
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 #: Those that fix what a round is sized with.
-PINS = ("memory_mb", "cores", "events_per_job", "lumis_per_job", "jobs_per_work_unit", "work_units_per_round")
+PINS = (
+    "memory_mb", "cores", "layouts", "events_per_job", "lumis_per_job", "files_per_job", "jobs_per_work_unit",
+    "work_units_per_round",
+)  # fmt: skip
+_LAYOUT = re.compile(r"(.+)=([1-9]\d{0,2})x([1-9]\d{0,2})")
 
 
 def overrides_of(request: Request) -> Overrides:
@@ -82,7 +92,9 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
     most = cores * conf().max_memory_per_core_mb
     if memory_mb > most:
         raise InvalidTransition(f"memory_mb {memory_mb} is too much for {cores} cores; at most {most} are possible")
-    for name in ("events_per_job", "lumis_per_job"):
+    if strange := sorted(read_layouts(changed.layouts or ()).keys() - {step.name for step in spec.steps}):
+        raise InvalidTransition(f"layouts: it has no step {strange[0]}; its steps: {' '.join(step.name for step in spec.steps)}")
+    for name in ("events_per_job", "lumis_per_job", "files_per_job"):
         if getattr(changed, name) is not None and name not in spec.splitting.algorithm.parameters:
             raise InvalidTransition(f"{name}: the request is split by {spec.splitting.algorithm}, which does not read it")
 
@@ -90,7 +102,22 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
 def pins_of(request: Request) -> Pins:
     """What an operator has fixed for the sizes of this request's rounds."""
     own = overrides_of(request)
-    return Pins(**{field.name: getattr(own, field.name) for field in fields(Pins)})
+    values = {field.name: getattr(own, field.name) for field in fields(Pins)}
+    return Pins(**{**values, "layouts": read_layouts(own.layouts or ())})
+
+
+def read_layouts(texts: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Step -> processes, and threads of each.
+
+    Raises:
+        FieldRefused: a text has another form.
+    """
+    found = {}
+    for text in texts:
+        if (parts := _LAYOUT.fullmatch(text)) is None:
+            raise FieldRefused("layouts", f"{text!r} is not STEP=PROCESSESxTHREADS")
+        found[parts[1]] = (int(parts[2]), int(parts[3]))
+    return found
 
 
 def hold_threshold(request: Request) -> float:

@@ -37,8 +37,8 @@ def round_sizing(request: Request) -> tuple[Sizing, int]:
         return size_round(spec, measured, limits, pins), units
     pinned = size_round(spec, [], limits, pins)
     sized = size_rescue(pinned.workflow, measured, limits, pins)
-    decisions = (*pinned.decisions, *sized.decisions)
-    return replace(sized, jobs_per_work_unit=pinned.jobs_per_work_unit, decisions=decisions), units
+    decisions = {(each.what, each.task, each.step): each for each in (*pinned.decisions, *sized.decisions)}
+    return replace(sized, jobs_per_work_unit=pinned.jobs_per_work_unit, decisions=tuple(decisions.values())), units
 
 
 def rescue_sizing(request: Request, last: DAG) -> Sizing:

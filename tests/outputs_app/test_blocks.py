@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from dags_app.models import WorkUnit
 from outputs_app.blocks import (
+    block_give_up,
     blocks_advance,
     blocks_let_go,
     blocks_look,
@@ -345,3 +346,17 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
         assert blocks_look(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"
+
+
+@pytest.mark.parametrize("given_up", [0, 1], ids=["an older one", "the open one"])
+def test_a_block_that_is_given_up_while_a_round_is_planned_gets_none_of_its_units(workflow: Workflow, given_up: int) -> None:
+    first, second = join(workflow, 0, 1)
+    planned = blocks_open(workflow_id=workflow.pk)[workflow.output_datasets.get().name]
+    assert (planned.open_index, planned.blocks) == (1, 2), "what the plan rests on: its units go to 1, then to 2"
+    block_give_up(block=ProcessingBlock.objects.get(block_index=given_up), context={})
+    moved = BlockWorkUnit.objects.get(unit=(first, second)[given_up]).block
+    assert (moved.block_index, moved.sealed_at is None) == (2, False)
+    for unit in join(workflow, 1, 2, 3):
+        block = BlockWorkUnit.objects.get(unit=unit).block
+        assert block.pk != moved.pk and block.status == BlockStatus.OPEN
+    assert [block.sealed_at is None for block in ProcessingBlock.objects.order_by("block_index")].count(True) == 1

@@ -230,3 +230,18 @@ def test_retries_are_spread_end_at_the_limit_and_follow_the_requests_own(workflo
     executor.effects_run_due(owner="test")
     assert Effect.objects.get(key="k0").state == E.DEAD
     assert OutputDataset.objects.count() == 1
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(workflow: Workflow, failed: bool) -> None:
+    block = whole(workflow, "/store/a.root")
+    Effect.objects.update(state=E.DONE)
+    status = BlockStatus.FAILED if failed else BlockStatus.ARCHIVED
+    ProcessingBlock.objects.update(status=status, tape_rule_id="tape", dbs_block_closed=True)
+    repaired = [K.RUCIO_BLOCK, K.RUCIO_FILES]
+    Effect.objects.filter(kind__in=repaired).update(state=E.DEAD if failed else E.PENDING)
+    told = " ".join(_discard(Effect.objects.get(kind=K.RUCIO_FILES)))
+    assert "given up" not in told and "1 other effect that its block is owed; the block stays archived" in told
+    discard(K.RUCIO_FILES, block)
+    assert (block.status, block.failure_context, block.tape_rule_id) == (BlockStatus.ARCHIVED, {}, "tape")
+    assert {kind for kind, state in states(block).items() if state == E.DISCARDED} == set(repaired)

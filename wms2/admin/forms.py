@@ -30,6 +30,10 @@ class ReasonForm(forms.Form):
 class TextsField(forms.CharField):
     """Texts with white space between them."""
 
+    def prepare_value(self, value: Any) -> Any:
+        """As they are typed."""
+        return " ".join(value) if isinstance(value, list | tuple) else value
+
     def to_python(self, value: Any) -> Any:
         """A list."""
         return str(super().to_python(value)).split()

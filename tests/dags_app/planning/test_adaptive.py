@@ -336,6 +336,31 @@ def test_pins_hold_also_before_anything_is_measured() -> None:
     assert events_of(lumis) == 150
 
 
+def test_files_of_a_job_are_pinned_where_input_is_split_by_files() -> None:
+    workflow = input_workflow(SplittingAlgo.FILE_BASED)
+    assert size_round(workflow, [], LIMITS, Pins(files_per_job=3)).workflow.splitting.files_per_job == 3
+
+
+@pytest.mark.parametrize("rows", [[], [measured(busy=7.5)]], ids=["nothing measured", "measured"])
+def test_a_step_runs_as_it_is_pinned_before_and_after_it_is_measured(rows: list[StepMeasured]) -> None:
+    for sizing in (size(one_step(), rows, LIMITS, Pins(layouts={"GenSim": (2, 4)})) for size in (size_round, size_rescue)):
+        run = sizing.profile.steps["GenSim"]
+        assert (run.processes, run.threads, sizing.workflow.resources.cores) == (2, 4, 8)
+        assert {(each.what, each.chosen, each.bound) for each in sizing.decisions if each.pinned} == {
+            ("processes", 2, ""), ("threads", 4, ""),
+        }  # fmt: skip
+    beyond = size_round(one_step(), rows, LIMITS, Pins(cores=4, layouts={"GenSim": (2, 8)}))
+    assert (beyond.profile.steps["GenSim"].processes, beyond.profile.steps["GenSim"].threads) == (2, 2)
+    assert decision(beyond, "threads").bound == "the cores of a job"
+
+
+def test_cores_are_as_many_as_a_pinned_step_takes() -> None:
+    idle = [measured(busy=1.0, rss=1500)]
+    assert size_round(one_step(), idle, LIMITS).workflow.resources.cores < 8
+    pinned = size_round(one_step(), idle, LIMITS, Pins(layouts={"GenSim": (4, 2)}))
+    assert (pinned.workflow.resources.cores, decision(pinned, "cores").bound) == (8, "layouts")
+
+
 def test_a_rescue_changes_memory_and_how_steps_run_and_nothing_else() -> None:
     workflow = one_step()
     sizing = size_rescue(workflow, [measured(busy=2.0, rss=4000, seconds=99)], LIMITS)
@@ -367,6 +392,7 @@ rows_of = st.builds(
         cores=st.none() | st.integers(1, 16),
         events_per_job=st.none() | st.integers(1, 10**6),
         lumis_per_job=st.none() | st.integers(1, 100),
+        layouts=st.just({}) | st.fixed_dictionaries({"GenSim": st.tuples(st.integers(1, 20), st.integers(1, 20))}),
         jobs_per_work_unit=st.none() | st.integers(1, 1000),
     ),
     st.sampled_from([1.0, 1.25, 2.0]),

@@ -32,6 +32,8 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
         "retry_merge": 5,
         "events_per_job": 50,
     }
+    layouts = ["GenSim=2x4"]
+    assert operator.post(f"{url}/pin", WHY | {"layouts": layouts}).json()["overrides"] == {"retry_merge": 5, "layouts": layouts}
     assert operator.post(f"{url}/pin", WHY).json()["overrides"] == {"retry_merge": 5}
 
 
@@ -41,12 +43,15 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
         ({"memory_mb": 3001}, 409, "too much for 1 cores; at most 3000"),
         ({"cores": 2, "memory_mb": 6001}, 409, "at most 6000"),
         ({"lumis_per_job": 3}, 409, "split by EventBased"),
+        ({"files_per_job": 3}, 409, "split by EventBased"),
+        ({"layouts": ["Digi=2x4"]}, 409, "it has no step Digi; its steps: GenSim"),
+        ({"layouts": ["GenSim 2x4"]}, 400, "is not STEP=PROCESSESxTHREADS"),
         ({"cores": 0}, 400, "cores"),
         ({"events_per_jobs": 5}, 400, "events_per_jobs"),
     ],
 )
 def test_a_pin_that_cannot_be_is_refused_and_changes_nothing(
-    operator: APIClient, pin: dict[str, int], status: int, words: str
+    operator: APIClient, pin: dict[str, object], status: int, words: str
 ) -> None:
     request = active()
     answer = operator.post(f"/api/v1/requests/{request.request_name}/pin", WHY | pin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from requests_app.services.intake import Received, request_receive
 from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
+from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.conf import conf
-from wms2.errors import DocumentRefused
+from wms2.errors import DocumentRefused, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -91,6 +93,39 @@ def test_what_agents_begin_to_run_later_is_held_once(world: World, outside: Outs
     request_release(request=request, actor="olga", reason="their element is gone")
     reqmgr2_poll(force=True)
     assert fresh(request).status == S.SUBMITTED
+
+
+def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[], None], lost: bool) -> None:
+    """What happens after WMS2 has looked, and before its step to acquired reaches ReqMgr2; or that step is lost on its way."""
+    put = ReqMgr2._put
+
+    def late(self: ReqMgr2, name: str, changes: Any, operation: str, tries: int) -> None:
+        if operation == "acquire":
+            does()
+            if lost:
+                raise ServiceUnavailable("reqmgr2", operation, "no answer")
+        put(self, name, changes, operation, tries)
+
+    monkeypatch.setattr(ReqMgr2, "_put", late)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "lost on its way"])
+@pytest.mark.parametrize("by_hand", [False, True], ids=["staged", "imported by hand"])
+def test_what_agents_take_at_the_very_moment_is_held(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, lost: bool, by_hand: bool
+) -> None:
+    name = outside.stage()
+    if by_hand:
+        request_receive(received=Received(request_name=name), actor="olga")
+
+    def agents() -> None:
+        outside.agents_take(name)
+        outside.put(name, RequestStatus="acquired")
+
+    between(monkeypatch, agents, lost)
+    request = taken(name)
+    assert (request.status, outside.steps(name)) == (S.HELD, ["staged", "acquired"])
+    assert "work queue of WMCore has it too" in request.hold_reason
 
 
 def test_what_somebody_else_acquired_for_our_team_is_imported_held(world: World, outside: Outside) -> None:

@@ -116,6 +116,14 @@ def test_what_is_not_its_own_not_registered_or_still_wanted_is_refused(world: Wo
     ProcessingBlock.objects.filter(pk=file.block_id).update(dbs_block_closed=False)
     with pytest.raises(FieldRefused, match="not registered as a whole"):
         request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    ProcessingBlock.objects.filter(pk=file.block_id).update(dbs_block_closed=True)
+    dead = new_effect(
+        EffectState.DEAD, request=completed, block=file.block, kind=EffectKind.RUCIO_SOURCE_BLOCK, epoch=completed.epoch
+    )
+    with pytest.raises(FieldRefused, match=r"is still owed: .*\(dead\); wait for it, or discard it"):
+        request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    effect_discard(effect=dead, **BY)
+    request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
     Request.objects.filter(pk=completed.pk).update(status=S.ACTIVE)
     with pytest.raises(InvalidTransition, match="It is Active"):
         request_invalidate_files(request=fresh(completed), files=[file.lfn], **BY)

@@ -12,7 +12,16 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
 from dags_app.services.stop import halt_file
-from outputs_app.models import BlockStatus, DatasetState, Effect, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    BlockStatus,
+    DatasetState,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 from requests_app.models import CleanupPolicy, HoldCode, InputFile, Request, RequestStatus, StopIntent
 from requests_app.services import (
     StopMode,
@@ -27,6 +36,7 @@ from requests_app.services import (
 from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.release import Changes, ReleaseMode, release_plan
+from requests_app.services.stopping import left_blocks_end
 from requests_app.work.overrides import Overrides
 from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState
@@ -264,6 +274,23 @@ def test_an_aborted_request_leaves_no_block_open(world: World) -> None:
     assert {(block.status, block.total_work_units) for block in blocks} == {(BlockStatus.ARCHIVED, 1)}
     assert world.dbs.registered.keys() == {block.dbs_block_name for block in blocks}
     assert "VALID" not in world.dbs.access.values(), "its datasets are not whole"
+
+
+def test_blocks_that_a_former_release_left_open_for_an_ended_request_are_registered_with_what_is_done(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.observe()
+    world.evaluate(request)
+    Request.objects.filter(pk=request.pk).update(status=S.ABORTED)  # without what every way to that status does now
+    left_blocks_end(transaction.atomic)
+    for _ in range(5):
+        world.cycle()
+    blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
+    assert {(block.status, block.total_work_units) for block in blocks} == {(BlockStatus.ARCHIVED, 1)}
+    ProcessingBlock.objects.update(status=BlockStatus.OPEN)
+    Effect.objects.create(request=request, kind=EffectKind.RUCIO_RELEASE, key="taken back", epoch=request.epoch)
+    left_blocks_end(transaction.atomic)
+    assert set(blocks.values_list("status", flat=True)) == {BlockStatus.OPEN}, "nothing of it is wanted any more"
 
 
 def test_failing_a_running_request_stops_its_dag_first(world: World) -> None:
