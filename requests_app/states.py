@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
 
 from outputs_app.owning import names_release
 from requests_app.models import (
@@ -205,10 +206,19 @@ def transition(
         report_status(request, to)
         if to in TERMINAL:
             names_release(request_id=request.pk)
+        if to in (*TERMINAL, S.COMPLETED, S.CLEANING):
+            wake_related(request)
     for name, value in values.items():
         setattr(request, name, value)
     TRANSITIONS_TOTAL.labels(to).inc()
     log.info("request status", request_name=request.request_name, old=old.value, new=to.value, actor=actor, reason=reason)
+
+
+def wake_related(request: Request) -> None:
+    """Have looked at what waits for a request: what depends on it, and those of its group that have their outputs validated."""
+    siblings = Q(in_group__isnull=False, in_group=request.in_group_id, status=S.VALIDATED_OUTPUTS)
+    rows = Request.objects.filter(Q(depends_on=request, status=S.SUBMITTED) | siblings)
+    wake(set(rows.values_list("pk", flat=True)), "related")
 
 
 def lease_held(pk: uuid.UUID, epoch: int) -> bool:

@@ -14,10 +14,11 @@ from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import CleanupPolicy, InputFile, Limit, Request
-from requests_app.selectors.requests import release_repeated
+from requests_app.models import CleanupPolicy, InputFile, Limit, Request, RequestGroup
+from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
+from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
@@ -32,6 +33,7 @@ from requests_app.services.verbs import (
     priority_refused,
     submit_refused,
 )
+from requests_app.work.groups import group_standing
 from requests_app.work.overrides import PINS, Overrides, read_layouts
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
@@ -184,6 +186,23 @@ declare(
         seen=lambda request: (f"{request.status} {request.notes}", request.get_status_display()),
     ),
     Verb(
+        "group", "Change its group",
+        "Have requests complete together: each waits with its outputs validated until all others of the group are there.",
+        services.request_group,
+        told_of_each(lambda request: [f"It is in {request.in_group or 'no group'} now. All others of its group wait for it."]),
+        (Field("in_group", Kind.NAME, "name of the group, made if there is none; empty: it completes by itself", length=150),),
+        group_refused, path="group",
+    ),
+    Verb(
+        "depend", "Change what it depends on",
+        "Replace the requests that one that has not begun waits for; it begins when they have completed, and reads their output.",
+        services.request_depend,
+        told_of_each(lambda request: ["It begins when all of these have completed; one of them writes its input."]),
+        (Field("depends_on", Kind.TEXTS, "names of requests; none: it begins by itself", length=150, most_items=100),),
+        depend_refused, initial=lambda request: {"depends_on": names_of(request.depends_on)}, path="depend", single=True,
+        seen=lambda request: (f"{request.status} {names_of(request.depends_on)}", request.get_status_display()),
+    ),
+    Verb(
         "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",
         services.request_restart, preview.restart,
         (
@@ -236,6 +255,19 @@ declare(
         services.input_files_restore,
         fields=(Field("files", Kind.TEXTS, "their names, one a line", required=True, length=700, most_items=MAX_FILES),),
         prepare=lambda given: {"lfns": given.pop("files"), **given}, path="restore-files", admin=False,
+    ),
+)  # fmt: skip
+
+
+declare(
+    Noun(
+        RequestGroup, "group", "group", lambda name: RequestGroup.objects.filter(name=name),
+        lambda group: (group_standing(group).status,) * 2, "groups/<name:name>",
+    ),
+    Verb(
+        "dissolve", "Dissolve", "Each of its requests completes by itself; those that waited for others go on.",
+        services.group_dissolve, told_of_each(lambda group: [f"{child}." for child in group_standing(group).children]),
+        path="dissolve",
     ),
 )  # fmt: skip
 

@@ -87,6 +87,10 @@ class PlanningRefused(Wms2Error):
     """The work cannot be planned as asked; the reason is for the operator."""
 
 
+class ParentEnded(PlanningRefused):
+    """What a request depends on never completes, or writes nothing that it reads."""
+
+
 class NoSite(Wms2Error):
     """Every site that the work may go to is banned, draining or closed; wait, or lift a ban."""
 

@@ -26,6 +26,7 @@ class LockKey(IntEnum):
 
     ADMISSION = 2
     LIMITS = 3
+    DEPENDENCIES = 4
 
 
 NAMESPACE = 0x574D5332  # "WMS2"

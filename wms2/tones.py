@@ -23,14 +23,14 @@ _VALUES = {
     IDLE: ["new", "planned", "discovered"],
     MOVING: [
         *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
-        *("ready", "running", "open", "complete", "claimed"),
+        *("ready", "running", "open", "complete", "claimed", "completing"),
     ],
     GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired"],
-    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked"],
+    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"],
     BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled"],
     ENDED: [
         *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),
-        *("accepted", "gone"),
+        *("accepted", "gone", "ended"),
     ],
 }
 TONES: dict[str, str] = {value: tone for tone, values in _VALUES.items() for value in values}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
 
-from requests_app.models import Event, RequestStatus, RequestTransition
+from requests_app.models import Event, RequestGroup, RequestStatus, RequestTransition
 from wms2.admin import ReadOnlyAdmin, link_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
@@ -30,6 +30,18 @@ class RequestTransitionAdmin(ReadOnlyAdmin):
 
     list_display = ("at", link_column("request"), from_badge, to_badge, "actor", "reason")
     exact_search: ClassVar = {"request__request_name": "a request's whole name"}
+
+
+@admin.register(RequestGroup)
+class RequestGroupAdmin(ReadOnlyAdmin):
+    """Groups, newest first; where one stands is on its live page."""
+
+    list_display = ("name", "note", "created_by", "created_at")
+    search_fields = ("name",)
+
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
+        """The live page."""
+        return [("Live page", row.get_absolute_url())]
 
 
 @admin.register(Event)

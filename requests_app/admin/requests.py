@@ -78,7 +78,8 @@ class RequestAdmin(ReadOnlyAdmin):
             "Versions and relations",
             {
                 "fields": (
-                    "previous_version_request", "superseded_by_request", "cleanup_policy",
+                    "previous_version_request", "superseded_by_request", "cleanup_policy", "in_group", "group_ready_at",
+                    "depends_on",
                 ),
                 "classes": ("collapse",),
             },

@@ -19,6 +19,8 @@ class RequestFilters(django_filters.FilterSet):
     campaign = TextFilter(max_length=100)
     requestor = TextFilter(max_length=100)
     group = TextFilter(max_length=100)
+    in_group = TextFilter(field_name="in_group__name", max_length=150)
+    depends_on = TextFilter(field_name="depends_on__request_name", max_length=255, help_text="those that wait for this request")
     urgent = TrueFalseFilter()
     alerted = TrueFalseFilter(method="filter_alerted", help_text="with an alert that waits for a person")
     priority_min = WholeNumberFilter(field_name="priority", lookup_expr="gte", least=0, most=MAX_PRIORITY)

@@ -64,6 +64,10 @@ class _ImportSerializer(StrictSerializer):
     production_steps = StepsField(required=False, help_text="step back in priority when a share of the work is done")
     family_of = NameField(required=False, help_text="a request into whose output datasets it may write, e.g. one it recovers")
     family_reason = TextField(required=False, max_length=MAX_REASON, help_text="why it may; needed with family_of")
+    in_group = NameField(required=False, help_text="a group that it completes together with; made if there is none")
+    depends_on = serializers.ListField(
+        child=NameField(), required=False, max_length=100, help_text="requests that complete before it begins"
+    )
 
     def received(self) -> Received:
         """As the service wants it."""

@@ -36,7 +36,8 @@ class UnitCountsSerializer(serializers.Serializer):
 class RequestListSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
-    computed_from: ClassVar = {"workflow": "workflow__id", "work_units": "workflow__status"}
+    computed_from: ClassVar = {"workflow": "workflow__id", "work_units": "workflow__status", "in_group": "in_group__name"}
+    in_group = serializers.CharField(allow_null=True, read_only=True)
     workflow = WorkflowBriefSerializer(allow_null=True, read_only=True)
     work_units = UnitCountsSerializer(read_only=True)
 
@@ -45,8 +46,8 @@ class RequestListSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
             "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
-            "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "workflow", "work_units",
-            "created_at", "updated_at", "queued_at", "completed_at",
+            "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "in_group", "workflow",
+            "work_units", "created_at", "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
 
 
@@ -205,6 +206,9 @@ class RequestSerializer(serializers.Serializer):
     production_steps = serializers.ListField(source="request.production_steps")
     overrides = serializers.DictField(source="request.overrides", help_text="settings of this request alone, its pins among them")
     previous_version_request = serializers.CharField(source="request.previous_version_request_id", allow_null=True)
+    in_group = serializers.CharField(source="request.in_group", allow_null=True, help_text="with which it completes")
+    depends_on = serializers.ListField(child=serializers.CharField(), help_text="requests that complete before it begins")
+    dependents = serializers.ListField(child=serializers.CharField(), help_text="requests that depend on it")
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     work_units = UnitCountsSerializer(source="units")

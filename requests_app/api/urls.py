@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import input_files, leftovers, system, verbs, views
+from requests_app.api import groups, input_files, leftovers, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -26,6 +26,9 @@ urlpatterns = [
     ),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     *verbs.VERBS,
+    path("groups", groups.GroupViewSet.as_view({"get": "list"}), name="group-list"),
+    path("groups/<name:name>", groups.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
+    *groups.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),

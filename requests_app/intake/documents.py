@@ -105,19 +105,31 @@ def merge_document(raw: object) -> dict[str, object]:
 def with_priority(raw: dict[str, object], priority: int) -> dict[str, object]:
     """A copy of ``raw`` (any accepted form) that asks for ``priority``."""
     changed = copy.deepcopy(raw)
-    found = _unwrap(changed)
-    target = found.get(_ASSIGN)
-    (target if isinstance(target, dict) else found)["RequestPriority"] = priority
+    _assigned(changed)["RequestPriority"] = priority
     return changed
 
 
 def with_sites(raw: dict[str, object], whitelist: list[str], blacklist: list[str]) -> dict[str, object]:
     """A copy of ``raw`` (any accepted form) that may run at these sites."""
     changed = copy.deepcopy(raw)
-    found = _unwrap(changed)
-    target = found.get(_ASSIGN)
-    (target if isinstance(target, dict) else found).update(SiteWhitelist=whitelist, SiteBlacklist=blacklist)
+    _assigned(changed).update(SiteWhitelist=whitelist, SiteBlacklist=blacklist)
     return changed
+
+
+def with_input(raw: dict[str, object], old: str, new: str) -> dict[str, object]:
+    """A copy of ``raw`` (any accepted form) that reads the dataset ``new`` wherever it read ``old``."""
+    merged = merge_document(raw)
+    for part in (merged, *(inner for _, inner in sub_documents(merged))):
+        if part.get("InputDataset") == old:
+            part["InputDataset"] = new
+    return merged
+
+
+def _assigned(raw: dict[str, object]) -> dict[str, object]:
+    """The part whose values count."""
+    found = _unwrap(raw)
+    target = found.get(_ASSIGN)
+    return target if isinstance(target, dict) else found
 
 
 def _unwrap(raw: object) -> dict[str, object]:

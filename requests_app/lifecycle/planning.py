@@ -22,6 +22,7 @@ from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
+from requests_app.work.groups import PARENTS, parents_missing
 from requests_app.work.ledger import Ledger, ledger_of
 from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
@@ -31,6 +32,7 @@ from wms2.errors import (
     DocumentRefused,
     LedgerViolation,
     NoSite,
+    ParentEnded,
     PlanningRefused,
     ServiceRejected,
     ServiceUnavailable,
@@ -137,14 +139,20 @@ def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **change
 
 
 def handle_submitted(evaluation: Evaluation) -> None:
-    """Import; a refusal holds the request with every reason, an unavailable service is tried again later."""
+    """Import, once its parents are done; a refusal holds it with every reason, an unavailable service is tried again later."""
     next_attempt_at = evaluation.request.next_attempt_at
     if next_attempt_at is not None and next_attempt_at > clock.now():
         return
     try:
+        if parents := parents_missing(evaluation.request):
+            evaluation.note(waiting_for=parents)
+            return
+        if evaluation.request.waiting_for.startswith(PARENTS):  # its time limit counts from here on
+            evaluation.note(waiting_for="", status_since=clock.now())
         workflow_import(request=evaluation.request, fenced=evaluation.fenced)
     except (DocumentRefused, PlanningRefused, ServiceRejected) as error:
-        evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
+        code = HoldCode.PARENT if isinstance(error, ParentEnded) else HoldCode.REFUSED
+        evaluation.transition(S.HELD, str(error), **hold_changes(code, str(error)))
         return
     except ServiceUnavailable as error:
         pause(evaluation, error)

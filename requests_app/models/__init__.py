@@ -2,6 +2,7 @@
 
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.evaluation import EvaluationLease
+from requests_app.models.group import RequestGroup
 from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
@@ -42,6 +43,7 @@ __all__ = [
     "PileupDataset",
     "ReqMgr2Request",
     "Request",
+    "RequestGroup",
     "RequestStatus",
     "RequestTransition",
     "Round",

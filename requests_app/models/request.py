@@ -90,6 +90,7 @@ class HoldCode(models.TextChoices):
     EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
     RUN_ELSEWHERE = "run_elsewhere", "Somebody else may run it"
+    PARENT = "parent", "A request that it depends on gives it no input"
 
 
 class CleanupPolicy(models.TextChoices):
@@ -165,6 +166,18 @@ class Request(models.Model):
     family = models.UUIDField(
         default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets (ADR 0037)"
     )
+
+    in_group = models.ForeignKey(
+        "requests_app.RequestGroup", on_delete=models.PROTECT, null=True, blank=True, related_name="children",
+        help_text="completes together with the others of it",
+    )  # fmt: skip
+    group_ready_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when, in this stay in validated outputs, it waits for its group alone"
+    )
+    depends_on = models.ManyToManyField(
+        "self", symmetrical=False, blank=True, related_name="dependents", db_table="request_dependencies",
+        help_text="it begins when these have completed, and reads what one of them wrote",
+    )  # fmt: skip
 
     search_text = models.GeneratedField(
         expression=Upper(Concat("request_name", Value("\n"), "prep_id", Value("\n"), "campaign", Value("\n"), "input_dataset")),

@@ -23,7 +23,7 @@ from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
-from requests_app.selectors.requests import workflow_of
+from requests_app.selectors.requests import names_of, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
 from wms2.words import duration
@@ -157,6 +157,8 @@ class RequestPage:
     drift_number: int
     work: Work | None
     next_versions: tuple[str, ...]
+    depends_on: list[str]
+    dependents: list[str]
 
     @property
     def effects_done(self) -> int:
@@ -187,6 +189,8 @@ def request_page(request: Request) -> RequestPage:
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
         ),
+        depends_on=names_of(request.depends_on),
+        dependents=names_of(request.dependents),
     )
 
 

@@ -11,6 +11,7 @@ from wms2.api import converters  # noqa: F401  <name:...>
 urlpatterns = [
     path("", views.board, name="board"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
+    path("groups/<name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),
 ]

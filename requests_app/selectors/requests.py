@@ -39,6 +39,8 @@ class RequestPicture:
     output_datasets: list[str]
     effects_open: Mapping[str, int]
     job_success: JobSuccess | None
+    depends_on: list[str]
+    dependents: list[str]
 
 
 def requests_stored() -> QuerySet[Request]:
@@ -53,7 +55,7 @@ def requests_listed() -> QuerySet[Any]:
 
 def requests_with_workflow() -> QuerySet[Request]:
     """Requests, whole, with their lease, their account, what ReqMgr2 has of them, and their workflow but for its PSets."""
-    return Request.objects.select_related("workflow__kept_account", "lease", "reqmgr2").defer("workflow__psets")
+    return Request.objects.select_related("workflow__kept_account", "lease", "reqmgr2", "in_group").defer("workflow__psets")
 
 
 def workflow_of(request: Request) -> Workflow | None:
@@ -81,6 +83,8 @@ def request_picture(request: Request) -> RequestPicture:
         output_datasets=_datasets(workflow) if workflow else [],
         effects_open=effects_open_counts(request.pk),
         job_success=job_success(workflow.pk) if workflow else None,
+        depends_on=names_of(request.depends_on),
+        dependents=names_of(request.dependents),
     )
 
 
@@ -93,6 +97,11 @@ def release_repeated(request: Request, *, actor: str, reason: str) -> bool:
         return False
     last = RequestTransition.objects.filter(request=request, from_status=RequestStatus.HELD).order_by("-id").first()
     return last is not None and (last.actor, last.reason) == (actor, reason)
+
+
+def names_of(related: Any) -> list[str]:
+    """Of the requests that one depends on, or that depend on it."""
+    return list(related.order_by("request_name").values_list("request_name", flat=True))
 
 
 def _datasets(workflow: Workflow) -> list[str]:

@@ -1,6 +1,7 @@
 """Operator verbs and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work."""
 
 from dags_app.services.stop import StopMode
+from requests_app.services.groups import group_dissolve, request_depend, request_group
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate, request_invalidate_files
@@ -25,13 +26,16 @@ from requests_app.services.verbs import (
 __all__ = [
     "Belonging",
     "StopMode",
+    "group_dissolve",
     "input_files_restore",
     "request_abort",
     "request_check",
     "request_compare",
     "request_complete",
+    "request_depend",
     "request_fail",
     "request_fetch",
+    "request_group",
     "request_hold",
     "request_import",
     "request_invalidate",

@@ -14,6 +14,7 @@ from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limit_int
 from requests_app.models import ReqMgr2Request, Request, RequestStatus
+from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
@@ -28,11 +29,13 @@ from wms2.nudge import EVALUATE_REQUEST, nudge
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """With which request it may share its datasets, and why."""
+    """With which request it may share its datasets, and why; with which it completes, and on which it depends."""
 
     outputs: tuple[str, ...] = ()  # what a document that was not checked is known to write
     family_of: str = ""
     reason: str = ""
+    in_group: str = ""
+    depends_on: Sequence[str] = ()
 
     @property
     def family(self) -> uuid.UUID | None:
@@ -131,6 +134,8 @@ def request_import(
                 reqmgr2_seen(name=str(document["RequestName"]), request=request, seen=seen)
             record_creation(request, actor=actor, reason="imported" if submit else "stored as new")
             names_claim(request_id=request.pk, family=request.family, names=outputs)
+            group_join(request, belongs.in_group, actor)
+            parents_set(request, belongs.depends_on)
             told: dict[str, Any] = {"family_of": belongs.family_of} if belongs.family_of else {}
             audit(
                 actor=actor,
@@ -218,6 +223,8 @@ class Received:
     production_steps: Sequence[Mapping[str, Any]] = ()
     family_of: str = ""
     family_reason: str = ""
+    in_group: str = ""
+    depends_on: Sequence[str] = ()
 
 
 def request_receive(*, received: Received, actor: str) -> Request:
@@ -236,7 +243,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
     if received.priority is not None:
         document = intake.with_priority(document, received.priority)
     steps_read(received.production_steps)
-    belonging = Belonging(family_of=received.family_of, reason=received.family_reason)
+    belonging = Belonging((), received.family_of, received.family_reason, received.in_group, received.depends_on)
     checked = request_check(document=document, request_name=received.request_name, belonging=belonging)
     return request_import(
         document=document,

@@ -19,6 +19,7 @@ from requests_app.services.acting import acting, applies, may_run, stop_first
 from requests_app.services.intake import Belonging, request_import
 from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
+from requests_app.work.groups import related_move
 from requests_app.work.production_steps import before_steps
 from requests_app.work.round_files import round_files_at_rest
 from requests_app.work.spec import spec_of
@@ -68,6 +69,7 @@ def request_restart(
             adaptive=request.adaptive,
             **before_steps(request),
         )
+        related_move(request, new)
         new.refresh_from_db()
         if request_name is None:
             report_next_version(new, request)
@@ -92,6 +94,7 @@ def successor_drop(request: Request, why: str) -> None:
     """The old request ends otherwise (aborted, failed): its successor is not wanted either; in the caller's transaction."""
     new = _waiting_successor(request)
     if new is not None:
+        related_move(new, request)
         states.transition(new, S.ABORTED, actor="lifecycle", reason=why)
         Request.objects.filter(pk=request.pk).update(superseded_by_request="")
         request.superseded_by_request = ""

@@ -21,6 +21,7 @@ from requests_app.models import AFTER_WORK, TERMINAL, Event, HoldCode, Request, 
 from requests_app.services.acting import acting, applies, give_up, may_run, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
+from requests_app.work.groups import related_move
 from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import PINS, check_pins, overrides_of
 from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
@@ -70,8 +71,9 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
             return
         if not stop_first(request, StopIntent.ABORT, actor, reason):
             if request.status == S.NEW:  # one that would have replaced another and never began: that may be restarted again
-                waiting = Request.objects.filter(superseded_by_request=request.request_name)
-                waiting.update(superseded_by_request="")
+                for old in Request.objects.filter(superseded_by_request=request.request_name):
+                    Request.objects.filter(pk=old.pk).update(superseded_by_request="")
+                    related_move(request, old)
             states.transition(request, S.ABORTED, actor=actor, reason=reason)
             give_up(request, reason, files)
             ended_follow_up(request)

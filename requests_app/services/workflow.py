@@ -12,6 +12,7 @@ from requests_app import intake
 from requests_app.intake import lexicon
 from requests_app.lease import Fence
 from requests_app.models import Request, Workflow
+from requests_app.work.groups import input_follow, parents_missing
 from requests_app.work.input_reading import inputs_import
 from requests_app.work.spec import Prepared, prepared_of, spec_to_json
 from sites_app.selectors import known_site_names
@@ -19,7 +20,7 @@ from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import DocumentRefused, NotFoundInService, Problem
+from wms2.errors import DocumentRefused, NotFoundInService, Problem, StaleState
 
 
 def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
@@ -65,11 +66,14 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
 
 
 def _create(request: Request, fenced: Fence) -> Workflow:
+    input_follow(request, fenced)
     prepared = prepared_of(request) or draft_prepare(draft_of(request.request_data, request.request_name))
     spec, shown = prepared.spec, prepared.spec.splitting.shown(prepared.spec.generation)
     primary_ds_type = _primary_ds_type(spec)
     crash_point("import.claimed")
     with fenced():
+        if parents_missing(request):
+            raise StaleState(f"{request}: what it depends on was changed just now")
         workflow = Workflow.objects.create(request=request, splitting_params=shown, psets=prepared.psets, **_fields(spec))
         workflow.refresh_from_db()
         names = [output.dataset for output in spec.outputs]

@@ -43,6 +43,8 @@ class Command(BaseCommand):
         parser.add_argument("--priority", type=int, metavar="N", help="priority instead of the document's (0..999999)")
         parser.add_argument("--family-of", default="", metavar="NAME", help="a request into whose output datasets it may write")
         parser.add_argument("--family-reason", default="", metavar="TEXT", help="why it may; kept in the audit")
+        parser.add_argument("--in-group", default="", metavar="NAME", help="a group that it completes together with")
+        parser.add_argument("--depends-on", action="append", default=[], metavar="NAME", help="a request to wait for")
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run, without Django's checks of settings and services where none is used."""
@@ -80,7 +82,8 @@ class Command(BaseCommand):
 
     def _import(self, document: dict[str, object], options: dict[str, Any]) -> None:
         name = options["name"]
-        belonging = services.Belonging(family_of=options["family_of"], reason=options["family_reason"])
+        related = (options["family_of"], options["family_reason"], options["in_group"], options["depends_on"])
+        belonging = services.Belonging((), *related)
         checked = services.request_check(document=document, request_name=name, belonging=belonging)
         status = None
         if not options["check"]:

@@ -1,0 +1,218 @@
+"""Groups: requests that complete together; whoever comes last takes the others on."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+
+from dags_app.models import WorkUnit
+from outputs_app.models import OutputFile
+from requests_app.lease import evaluating
+from requests_app.models import Request, RequestGroup, RequestStatus, RequestTransition
+from requests_app.services import group_dissolve, request_abort, request_group
+from requests_app.states import transition
+from requests_app.work.groups import Child, group_standing, siblings_missing
+from tests.support.rows import new_block, request_row
+from wms2.errors import DocumentRefused, InvalidTransition, StaleState
+from wms2.models import AuditEntry, Wake
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "one sample"}
+
+
+@pytest.fixture(autouse=True)
+def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wms2.nudge._send", lambda name, args: None)
+
+
+def together(*statuses: RequestStatus) -> list[Request]:
+    """Children of one group."""
+    rows = [request_row(status) for status in statuses]
+    group = RequestGroup.objects.create(name="sample", created_by="olga")
+    Request.objects.filter(pk__in=[row.pk for row in rows]).update(in_group=group)
+    return rows
+
+
+def arrives(row: Request) -> str:
+    """It has enough events: what the life cycle does of it then."""
+    with evaluating(row.pk, owner="test") as evaluation:
+        assert evaluation is not None
+        with evaluation.fenced():
+            missing = siblings_missing(evaluation.request)
+            if missing:
+                evaluation.note(waiting_for=missing)
+            else:
+                evaluation.transition(S.REMOVING_FILES, "enough")
+    return missing
+
+
+def statuses(*rows: Request) -> list[str]:
+    return [Request.objects.get(pk=row.pk).status for row in rows]
+
+
+def standing() -> str:
+    return group_standing(RequestGroup.objects.get(name="sample")).status
+
+
+def test_the_first_waits_for_the_second_and_both_go_on_in_one_transaction() -> None:
+    first, second = together(S.VALIDATED_OUTPUTS, S.ACTIVE)
+    assert arrives(first) == f"the others of its group sample: {second} is Active"
+    assert (statuses(first), standing()) == (["validated_outputs"], "waiting")
+    Request.objects.filter(pk=second.pk).update(status=S.VALIDATED_OUTPUTS)
+    assert arrives(second) == ""
+    assert statuses(first, second) == ["removing_files", "removing_files"]
+    moved = RequestTransition.objects.get(request=first, to_status=S.REMOVING_FILES)
+    assert (moved.reason, moved.evidence["last"]) == (f"all of group sample are there, {second} as the last", str(second))
+    assert standing() == "completing"
+
+
+def test_one_that_is_short_goes_back_and_the_other_waits_for_it() -> None:
+    first, second = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
+    assert f"{second} is Validated outputs" in arrives(first)
+    second.refresh_from_db()
+    transition(second, S.QUEUED, actor="lifecycle", reason="short")
+    assert f"{second} is Queued" in arrives(first)
+    Request.objects.filter(pk=second.pk).update(status=S.VALIDATED_OUTPUTS)
+    assert arrives(second) == ""
+    assert statuses(first, second) == ["removing_files", "removing_files"]
+
+
+def test_one_that_was_there_and_went_back_is_missing_until_it_is_there_again() -> None:
+    first, second = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
+    Request.objects.filter(pk=second.pk).update(status=S.ACTIVE)
+    arrives(first)
+    first.refresh_from_db()
+    transition(first, S.QUEUED, actor="lifecycle", reason="files were lost")
+    Request.objects.update(status=S.VALIDATED_OUTPUTS)
+    assert f"{first} is Validated outputs" in arrives(second)
+
+
+def test_what_ended_with_nothing_in_dbs_is_skipped_with_a_warning() -> None:
+    first, gone = together(S.VALIDATED_OUTPUTS, S.ABORTED)
+    assert arrives(first) == ""
+    (warning,) = Request.objects.get(pk=first.pk).warnings
+    assert warning == f"group sample completes without what has ended with no events in DBS: {gone} is Aborted"
+
+
+def test_what_ended_with_events_in_dbs_is_waited_for_until_an_operator_takes_it_out() -> None:
+    block = new_block(dbs_block_closed=True)
+    (first,), failed = together(S.VALIDATED_OUTPUTS), block.workflow.request
+    Request.objects.filter(pk=failed.pk).update(status=S.FAILED, in_group=RequestGroup.objects.get())
+    failed.refresh_from_db()
+    OutputFile.objects.create(
+        lfn="/store/a.root", dataset=block.dataset, block=block, unit=WorkUnit.objects.first(), rse="T2_CH_CERN",
+        size_bytes=1, adler32="0", events=70, lumis={},
+    )  # fmt: skip
+    assert f"{failed} is Failed with 71 events in DBS: take it out of the group, or clean it" in arrives(first)
+    assert standing() == "held"
+    Wake.objects.all().delete()
+    request_group(request=failed, **BY)
+    assert first.pk in Wake.objects.values_list("request_id", flat=True)
+    assert arrives(first) == ""
+
+
+def test_whoever_waits_is_woken_when_another_ends() -> None:
+    first, second = together(S.VALIDATED_OUTPUTS, S.HELD)
+    arrives(first)
+    Wake.objects.all().delete()
+    request_abort(request=second, **BY)
+    assert first.pk in Wake.objects.values_list("request_id", flat=True)
+    assert arrives(first) == ""
+
+
+def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
+    rows = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
+    gate, told = threading.Barrier(2), []
+
+    def come(row: Request) -> None:
+        try:
+            gate.wait()
+            for _ in range(20):
+                try:
+                    if not arrives(row):
+                        break
+                except StaleState:
+                    break  # the other has taken it on
+                if row.pk not in set(Wake.objects.values_list("request_id", flat=True)):
+                    break
+        except Exception as error:  # the test tells
+            told.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=come, args=(row,)) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == []
+    for row in Request.objects.filter(pk__in=Wake.objects.values_list("request_id"), status=S.VALIDATED_OUTPUTS):
+        arrives(row)
+    assert statuses(*rows) == ["removing_files", "removing_files"]
+    assert RequestTransition.objects.filter(to_status=S.REMOVING_FILES).count() == 2
+
+
+def test_a_group_that_is_being_changed_is_not_waited_for() -> None:
+    (only,) = together(S.VALIDATED_OUTPUTS)
+    holds, goes = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with transaction.atomic():
+            list(RequestGroup.objects.select_for_update(no_key=True))
+            holds.set()
+            goes.wait(30)
+        connections.close_all()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    holds.wait(30)
+    try:
+        assert arrives(only) == "its group, which is being changed just now"
+        with pytest.raises(StaleState, match="being changed"):
+            request_group(request=only, **BY)
+    finally:
+        goes.set()
+        thread.join()
+    assert only.pk in Wake.objects.values_list("request_id", flat=True)
+    assert arrives(only) == ""
+
+
+def test_groups_are_made_changed_and_dissolved_by_verbs_with_their_reasons() -> None:
+    first, second, done = request_row(S.VALIDATED_OUTPUTS), request_row(S.ACTIVE), request_row(S.COMPLETED)
+    for row in (first, second):
+        request_group(request=row, in_group="pair", **BY)
+    group = RequestGroup.objects.get(name="pair")
+    assert (group.note, group.created_by, group_standing(group).status) == ("one sample", "olga", "active")
+    with pytest.raises(InvalidTransition, match="completes already"):
+        request_group(request=done, in_group="pair", **BY)
+    with pytest.raises(InvalidTransition, match="with nobody any more"):
+        request_group(request=request_row(S.FAILED), in_group="pair", **BY)
+    arrives(first)
+    group_dissolve(group=group, **BY)
+    assert group_standing(group).status == "empty"
+    assert AuditEntry.objects.get(action="group_dissolve").target == "pair"
+    assert arrives(first) == ""
+    request_group(request=second, in_group="late", **BY)
+    request_group(request=request_row(), in_group="late", **BY)
+    Request.objects.filter(pk=second.pk).update(status=S.REMOVING_FILES)
+    with pytest.raises(DocumentRefused, match="complete already"):
+        request_group(request=request_row(), in_group="late", **BY)
+
+
+@pytest.mark.parametrize(
+    ("children", "expected"),
+    [
+        ([S.COMPLETED, S.ARCHIVED, S.ABORTED], "completed"),
+        ([S.ABORTED, S.CLEANED], "ended"),
+        ([S.ACTIVE, S.WAITING_INTEGRITY], "held"),
+        ([S.ACTIVE, S.QUEUED], "active"),
+    ],
+)
+def test_where_a_group_stands_follows_from_its_children(children: list[RequestStatus], expected: str) -> None:
+    rows = together(*children)
+    assert standing() == expected
+    assert [Child(row).skipped for row in rows].count(True) == sum(each in (S.ABORTED, S.CLEANED) for each in children)
