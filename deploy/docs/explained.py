@@ -152,12 +152,13 @@ SETTINGS: dict[str, dict[str, str]] = {
         " left out if it cannot be read then either; where two sites agree, at once.",
         "max_excluded_fraction": "The share of its wanted input files that a request may complete without, when they could not be"
         " read or not be split; above it the request is held (`excluded`). A request may have its own.",
-        "generation_excess_factor": "Events planned in all, lost ones and extensions included, at most so many times the number to"
-        " generate that follows from the document.",
+        "generation_excess_factor": "Events planned in all, lost ones and extensions included, at most so many times the"
+        " number to generate that follows from the document.",
         "pass_fractions": "Share of the events that a document asks for which is enough in DBS, as `TIER=share,...`; `*` is every"
         " tier that is not named, 1 without it. A generation that has fewer is extended; with input, so much of what the accepted"
         " manifests declare has to be there. DQMIO holds no events. A request may have its own (`pass_fraction` of a release).",
-        "extend_max_failure_rate": "A request whose last round has a larger share of failed work units is not extended by itself.",
+        "extend_max_failure_rate": "A request whose last round has a larger share of failed work units is not extended by"
+        " itself.",
         "extend_max_queued": "While more requests are queued, none is extended.",
         "dag_max_merge_groups": limit("dag_max_merge_groups"),
         "dag_max_processing": "Processing jobs of one DAG in the queue at once, where its request has no limit of its own.",
@@ -204,10 +205,10 @@ SETTINGS: dict[str, dict[str, str]] = {
         "keep_audit_days": "Entries of the audit that are older than so many days go, whatever they are about.",
         "pack_dags_after_days": "The directories of a request's DAGs become one file each when it has been at an end for so many"
         " days; 0: never. The pages go on showing what is in them.",
-        "archive_after_days": "A request that has been COMPLETED for so many days becomes ARCHIVED, once nothing is owed and its DAG"
-        " directories are packed: the packs are moved to `archive_root`, and read from there. 0: never.",
-        "archive_root": "Directory of the packs of archived requests, on any file system that all workers and web servers see; below"
-        " `state_dir` (`archive`) without it.",
+        "archive_after_days": "A request that has been COMPLETED for so many days becomes ARCHIVED, once nothing is owed and"
+        " its DAG directories are packed: the packs are moved to `archive_root`, and read from there. 0: never.",
+        "archive_root": "Directory of the packs of archived requests, on any file system that all workers and web servers"
+        " see; below `state_dir` (`archive`) without it.",
         "kept_logs_per_unit": "Attempts whose packed logs a work unit keeps at most: the first of each kind of error, then the"
         " newest of each node. This and the next three are written into each DAG when it is planned.",
         "kept_logs_per_dag": "The same for a whole DAG.",

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('requests_app', '0028_reqmgr2'),
+        ('requests_app', '0029_life'),
         ('sites_app', '0007_counted'),
     ]
 

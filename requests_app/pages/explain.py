@@ -23,11 +23,11 @@ _NEXT: dict[RequestStatus, str] = {
     S.SUBMITTED: "Its configuration and its input files are being read; then it is queued.",
     S.QUEUED: "It is planned as soon as a slot is free and its turn has come.",
     S.PLANNING: "Its work is split and written down as a DAG, which is then submitted to a schedd.",
-    S.ACTIVE: "HTCondor runs its DAG. What is done is registered as it comes; with everything registered its outputs are validated.",
+    S.ACTIVE: "HTCondor runs its DAG. What is done is registered as it comes; once all is registered its outputs are validated.",
     S.PARTIAL: "Its DAG ended with work units not done. It is rescued, or held if too many failed.",
     S.RESUBMITTING: "Its DAG is prepared to go on from its rescue file; then it is queued.",
     S.HELD: "Nothing, until an operator releases or aborts it. What is done stays registered.",
-    S.VALIDATING_OUTPUTS: "Its blocks are compared with DBS, Rucio and the storage, then its events are counted again. Its unmerged"
+    S.VALIDATING_OUTPUTS: "Its blocks are compared with DBS, Rucio and the storage, then its events counted again. Its unmerged"
     " files stay meanwhile.",
     S.WAITING_INTEGRITY: "Once its integrity cases are closed, what they touched is validated again. Its unmerged files stay"
     " meanwhile.",
@@ -93,15 +93,21 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it, or discard it."),
     "extension_waits": (
         "Its datasets are short of events, and it is not extended now.",
-        "Look at its errors; if what is there is enough, complete it early, or hold it and release it with another pass fraction.",
+        "Look at its errors; if it is enough, complete it early, or hold it and release it with another pass fraction.",
     ),
     "files_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
     "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
     "slow_stopping": ("It has been stopping for very long.", "See whether its schedd answers."),
-    "slow_validating_outputs": ("Its outputs are not validated for very long.", "See what it waits for: a service, a site, a job."),
+    "slow_validating_outputs": (
+        "Its outputs are not validated for very long.",
+        "See what it waits for: a service, a site, a job.",
+    ),
     "slow_validated_outputs": ("It has waited for very long with its outputs validated.", "See what it waits for."),
-    "slow_removing_files": ("Its unmerged files are not removed for very long.", "See at which site, and whether jobs run there."),
+    "slow_removing_files": (
+        "Its unmerged files are not removed for very long.",
+        "See at which site, and whether jobs run there.",
+    ),
 }
 
 
