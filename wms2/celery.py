@@ -32,6 +32,7 @@ app.conf.beat_schedule = {
     "source-rules": {"task": "outputs_app.tasks.look_at_source_rules", "schedule": 3600.0, "options": {"expires": 3600.0}},
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
     "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
+    "cases": {"task": "outputs_app.tasks.remind_of_cases", "schedule": 600.0, "options": {"expires": 600.0}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
     "leftovers": {"task": "requests_app.tasks.remove_leftovers", "schedule": 60.0, "options": {"expires": 60.0}},
     "reqmgr2": {
