@@ -1,7 +1,7 @@
 """Integrity cases: what an operator decides of a file that is not what it should be (ADR 0084). Writes rows only.
 
-A block with an open case is not validated. Whatever was decided, it is validated again, and what is still wrong opens a new case.
-Removing a file cuts its unit's claim: ``requests_app.services.cases``.
+A block with an open case is not validated. What is said to be repaired is looked at again: only then the case ends, or a person
+is needed again. Removing a file cuts its unit's claim: ``requests_app.services.cases``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db.models import Count, F, Min, Q, QuerySet
+from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
 
 from outputs_app.models import (
     OPEN_CASE,
+    OPEN_EFFECT,
     BlockValidation,
     CaseAction,
     CaseState,
     Drift,
     DriftKind,
+    Effect,
+    EffectKind,
     IntegrityCase,
     OutputFile,
     Prognosis,
+    StorageCheck,
     Validity,
 )
 from outputs_app.reconciliation.services import registrations_again, repair_refused
@@ -62,7 +66,9 @@ def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
 
 def decided_refused(case: IntegrityCase) -> str:
     """Why nothing is to be decided of it any more; empty if there is."""
-    return "" if case.state == CaseState.NEW else f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
+    if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
+        return ""
+    return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
 
 
 def register_refused(case: IntegrityCase) -> str:
@@ -78,7 +84,7 @@ def register_refused(case: IntegrityCase) -> str:
 
 
 def case_recovered(*, case: IntegrityCase, actor: str, reason: str) -> None:
-    """The file is whole again at its storage, an operator says; its block is looked at again.
+    """The file is whole again at its storage, an operator says.
 
     Raises:
         InvalidTransition: something is decided of it already.
@@ -112,23 +118,31 @@ def case_register(*, case: IntegrityCase, actor: str, reason: str) -> None:
 def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, reason: str) -> Iterator[None]:
     told = {"actor": actor, "action": f"case_{action}", "target": case.name, "target_type": "case", "reason": reason}
     with audited(**told, prognosis=case.prognosis):
-        now = clock.now()
-        mine = IntegrityCase.objects.filter(pk=case.pk, state=CaseState.NEW)
-        decided = {
-            "state": CaseState.RESOLVED,
-            "action": action,
-            "actor": actor,
-            "reason": reason,
-            "acted_at": now,
-            "ended_at": now,
-        }
-        if why or not mine.update(**decided):
+        now, over = clock.now(), action == CaseAction.ACCEPTED or case.request.is_at_end
+        decided = {"action": action, "actor": actor, "reason": reason, "acted_at": now}
+        ends = {"state": CaseState.RESOLVED, "ended_at": now} if over else {"state": CaseState.IN_PROGRESS}
+        mine = IntegrityCase.objects.filter(pk=case.pk, state=CaseState.NEW).exclude(action=CaseAction.REMOVED)
+        if why or not mine.update(**decided, **ends):
             case.refresh_from_db()
             raise InvalidTransition(f"{case}: {why or decided_refused(case)}")
         yield
         case.refresh_from_db()
-        blocks_again([case.block_id])
         wake([case.request_id], "case decided")
+
+
+def repaired_look(request_id: uuid.UUID) -> None:
+    """What was said to be repaired is validated again as soon as nothing is under way for its block; the case is over when that
+    has found nothing. In the caller's transaction."""
+    owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT).exclude(kind=EffectKind.BLOCK_VALIDATE)
+    checks = StorageCheck.objects.filter(validation=OuterRef("block"), done_at__isnull=True)
+    repaired = IntegrityCase.objects.filter(
+        ~Exists(owed), request=request_id, state=CaseState.IN_PROGRESS, action__in=(CaseAction.RECOVERED, CaseAction.REGISTERED)
+    )
+    looked_at = repaired.filter(~Exists(checks), block__validation__asked_at__gt=F("acted_at"))
+    over = looked_at.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
+    IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
+    again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
+    blocks_again(set(again.values_list("block_id", flat=True)))
 
 
 def _drifts(case: IntegrityCase) -> list[Drift]:
@@ -162,7 +176,7 @@ def orphans_open(files: Iterable[OutputFile], *, lfns: Collection[str]) -> None:
 
 def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase:
     """A new one, not yet a row."""
-    evidence = [{"prognosis": prognosis, "expected": "", "found": found, "at": clock.now().isoformat()}]
+    evidence = [{"prognosis": prognosis, "expected": "", "found": found, "generation": 0, "at": clock.now().isoformat()}]
     request = file.block.workflow.request
     return IntegrityCase(
         request=request, block=file.block, file=file, name=file.lfn, rse=file.rse, site=file.unit.site, prognosis=prognosis,

@@ -154,7 +154,7 @@ declare(
     ),
 )  # fmt: skip
 
-_AGAIN = "Its block is validated again; what is still wrong with it opens a new case."
+_AGAIN = "Its block is validated again: the case ends if nothing is found, else it waits for you again."
 
 
 def _case(case: IntegrityCase, *then: str) -> list[str]:

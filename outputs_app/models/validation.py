@@ -79,8 +79,7 @@ class Prognosis(models.TextChoices):
 
 
 class CaseState(models.TextChoices):
-    """NEW: a person is needed. IN_PROGRESS: it is being removed. The others are ends: what is still wrong when its block is
-    validated again opens a new case."""
+    """NEW: a person is needed. IN_PROGRESS: what was decided is being done or checked. The others are ends."""
 
     NEW = "new", "New"
     IN_PROGRESS = "in_progress", "In progress"

@@ -22,15 +22,13 @@ from dags_app.services.claims import claims_of, pieces_of
 from outputs_app import invalidation
 from outputs_app.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
-from requests_app.models import TERMINAL, InputFile, RequestStatus
+from requests_app.models import InputFile
 from requests_app.services.acting import acting
 from wms2 import clock
 from wms2.errors import DocumentRefused, InvalidTransition
 from wms2.verbs import Already, Told
 from wms2.words import counted
 
-#: Nothing is planned for these any more.
-_AT_END = (RequestStatus.COMPLETED, *TERMINAL)
 _SHOWN = 5
 
 
@@ -54,14 +52,14 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
         StaleState: the unit has changed since its manifest was read.
     """
     request = case.request
-    losses = [] if remove_refused(case) or request.status in _AT_END else _losses(case, {})
+    losses = [] if remove_refused(case) or request.is_at_end else _losses(case, {})
     with acting(request, actor, "case_remove", reason, case=case.name):
         case.refresh_from_db()
         if why := remove_refused(case):
             if isinstance(why, Already):
                 return
             raise InvalidTransition(f"{case}: {why}")
-        over = request.status in _AT_END
+        over = request.is_at_end
         if not over and (not losses or _changed(losses)):
             raise InvalidTransition(f"{case}: other files of its work are being removed, or were meanwhile; look again")
         lfns = {lfn: by for loss in losses for lfn, by in loss.closure.files.items()} or {file.lfn: "" for file in _files(case)}
@@ -94,7 +92,7 @@ def removal_told(cases: Sequence[IntegrityCase]) -> Told:
 
 
 def _told(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> list[str]:
-    if case.request.status in _AT_END:
+    if case.request.is_at_end:
         lfns = [file.lfn for file in _files(case)]
         told = [
             f"{counted(len(lfns), 'file')} INVALID in DBS and without rules.",
@@ -171,7 +169,7 @@ def _changed(losses: Sequence[UnitLoss]) -> bool:
     for loss in losses:
         same = WorkUnit.objects.filter(pk=loss.unit.pk, state=WorkUnitState.DONE, manifest_sha256=loss.manifest_sha256)
         files = _uncut().filter(unit=loss.unit, lfn__in=loss.closure.files)
-        taken = IntegrityCase.objects.filter(name__in=loss.closure.files, state=CaseState.IN_PROGRESS)
+        taken = IntegrityCase.objects.filter(name__in=loss.closure.files, state__in=OPEN_CASE, action=CaseAction.REMOVED)
         if not same.exists() or files.count() != len(loss.closure.files) or taken.exists():
             return True
     return False

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from dags_app.models import WorkUnit
 from dags_app.planning.closure import Piece
 from dags_app.services.claims import claims_cut
-from outputs_app.cases import blocks_again
+from outputs_app.cases import blocks_again, repaired_look
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, Effect, EffectState, IntegrityCase
 from requests_app.lease import Evaluation
 from requests_app.models import Event, Workflow
@@ -22,13 +22,13 @@ log = structlog.get_logger(__name__)
 
 
 def cases_settle(evaluation: Evaluation) -> int:
-    """Cut what removals have taken back whole, and end their cases; returns how many of the request's are still open.
+    """Cut what removals have taken back whole, end cases of which nothing is left to do; returns how many are still open.
 
     Raises:
         LedgerViolation: a unit does not claim any more what was to be cut.
     """
-    cases = IntegrityCase.objects.filter(request=evaluation.request)
-    for case in cases.filter(state=CaseState.IN_PROGRESS, action=CaseAction.REMOVED, cut__has_key="units"):
+    cases = IntegrityCase.objects.filter(request=evaluation.request, state__in=OPEN_CASE)
+    for case in cases.filter(action=CaseAction.REMOVED, cut__has_key="units"):
         states = set(Effect.objects.filter(key__in=case.cut["effects"]).values_list("state", flat=True))
         if states <= {EffectState.DONE}:
             crash_point("cut.claimed")
@@ -38,7 +38,9 @@ def cases_settle(evaluation: Evaluation) -> int:
         elif EffectState.DISCARDED in states:  # an operator gave it up: what is left valid waits for another decision
             with evaluation.fenced():
                 _together(case).update(state=CaseState.NEW, action="", cut={})
-    return cases.filter(state__in=OPEN_CASE).count()
+    with evaluation.fenced():
+        repaired_look(evaluation.request.pk)
+    return cases.count()
 
 
 def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:

@@ -192,5 +192,5 @@ def test_files_that_do_not_hold_what_is_claimed_are_not_cut() -> None:
         closure(manifest(jobs, outputs), lost={lfn(0, 0)}, kept={lfn(0, 0)}, claims=claims)
     with pytest.raises(ManifestProblem, match="does not claim"):
         closure(manifest(jobs, outputs), lost={lfn(0, 0)}, kept=all_, claims=[Piece(GENERATED, "2", 1, 200)])
-    with pytest.raises(ManifestProblem, match="does not name /store/mc/other.root"):
+    with pytest.raises(ManifestProblem, match="does not name"):
         closure(manifest(jobs, outputs), lost={"/store/mc/other.root"}, kept=all_, claims=claims)
