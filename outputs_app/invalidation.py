@@ -44,7 +44,7 @@ TAKING_BACK = (
 
 
 #: What may still be owed for a block of which files are taken back: none of it registers or protects anything.
-_NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT)
+_NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE)
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
@@ -153,19 +153,23 @@ def children_of(*, workflow_id: uuid.UUID, parts: Parts) -> list[str]:
     return list(others.filter(made).order_by("lfn").values_list("lfn", flat=True))
 
 
-def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int) -> int:
-    """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the number of files."""
+def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int, lost: bool = False) -> list[str]:
+    """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the effects' keys.
+
+    Args:
+        lost: they are not to be found again: Rucio's blocks go on without them.
+    """
     wishes = []
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks).order_by("dbs_block_name"):
         keys = sorted(file.pk for file in parts.files if file.block_id == block.pk)
         whole = block.pk in parts.whole
         of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
-        payload = {"files": keys, "whole": whole}
+        payload = {"files": keys, "whole": whole, **({"lost": True} if lost else {})}
         wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block=block, payload=payload))
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     discarded = Effect.objects.filter(key__in=asked, state=EffectState.DISCARDED)
     discarded.update(state=EffectState.PENDING, done_at=None, next_attempt_at=clock.now())  # now it is asked for again
-    return len(parts.files)
+    return sorted(asked)
 
 
 @dataclass(frozen=True, slots=True)

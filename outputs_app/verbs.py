@@ -1,11 +1,12 @@
-"""Verbs on effects, on output datasets and where they go, and on differences from DBS and Rucio."""
+"""Verbs on effects, on output datasets and where they go, on differences from DBS and Rucio, and on integrity cases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from outputs_app.models import Drift, DriftKind, Effect, EffectKind, EffectState, OutputDataset, Placement
+from outputs_app.cases import case_accept, case_recovered, case_register, cases_shown, decided_refused, register_refused
+from outputs_app.models import Drift, DriftKind, Effect, EffectKind, EffectState, IntegrityCase, OutputDataset, Placement
 from outputs_app.placements import FIELDS, placement_remove, placement_set, remove_refused
 from outputs_app.reconciliation.remedies import REMEDIES
 from outputs_app.reconciliation.services import accept_refused, dataset_compare, drift_accept, drift_repair, repair_refused
@@ -152,5 +153,37 @@ declare(
         "accept", "Accept", "Accept a difference for the reason given. It is open again if it changes.", drift_accept,
         told_of_each(lambda drift: [f"Expected: {drift.expected}. Found: {drift.found}. It may stay so.", _todo(drift)]),
         refused=accept_refused, path="accept",
+    ),
+)  # fmt: skip
+
+_AGAIN = "Its block is validated again: the case ends if nothing is found, else it waits for you again."
+
+
+def _case(case: IntegrityCase, *then: str) -> list[str]:
+    found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.evidence]
+    return [f"{case.get_prognosis_display()}: {' '.join(found)}", *then]
+
+
+declare(
+    Noun(
+        IntegrityCase, "case", "case", lambda key: cases_shown().filter(pk=key),
+        lambda case: (f"{case.state} {case.prognosis}", case.get_state_display()), "cases/<int:pk>",
+    ),
+    Verb(
+        "recovered", "Recovered",
+        "Say that a file is whole again at its storage. Its block is validated again.",
+        case_recovered, told_of_each(lambda case: _case(case, _AGAIN)), refused=decided_refused, path="recovered",
+    ),
+    Verb(
+        "register", "Register again",
+        "Have made again what should have brought what is missing: replicas, rules, a whole block. Then its block is validated"
+        " again.",
+        case_register, told_of_each(lambda case: _case(case, _AGAIN)), refused=register_refused, path="register",
+    ),
+    Verb(
+        "accept", "Accept",
+        "Accept a file as it is, for the reason given. The same finding opens no further case.",
+        case_accept, told_of_each(lambda case: _case(case, "It stays valid as it is, and counts as right.")),
+        refused=decided_refused, path="accept",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Verbs on requests, input files and limits, and those on a DAG that decide on its request."""
+"""Verbs on requests, input files and limits, and those on a DAG or an integrity case that decide on its request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
 from dags_app.services.steer import steer_refused
 from dags_app.services.stop import StopMode
+from outputs_app.models import IntegrityCase
 from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
@@ -17,6 +18,7 @@ from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, InputFile, Limit, Request, RequestGroup
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
+from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
@@ -297,6 +299,16 @@ extend(
     Verb(
         "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, told_of_each(_rescue),
         refused=rescue_refused, path="rescue",
+    ),
+)  # fmt: skip
+
+extend(
+    IntegrityCase,
+    Verb(
+        "remove", "Remove",
+        "Take a lost file back with every file that holds pieces of the same work: INVALID in DBS, without rules. Then that work"
+        " is planned again; of a request at its end it is not.",
+        case_remove, removal_told, refused=remove_refused, path="remove", dangerous=True,
     ),
 )  # fmt: skip
 

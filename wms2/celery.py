@@ -35,6 +35,7 @@ app.conf.beat_schedule = {
     "source-rules": {"task": "outputs_app.tasks.look_at_source_rules", "schedule": 3600.0, "options": {"expires": 3600.0}},
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
     "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
+    "cases": {"task": "outputs_app.tasks.remind_of_cases", "schedule": 600.0, "options": {"expires": 600.0}},
     "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
     "archive": {"task": "requests_app.tasks.archive_requests", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "leftovers": {

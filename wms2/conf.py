@@ -254,6 +254,9 @@ class Conf(BaseModel):
     reconcile_days: float = Field(
         30.0, gt=0, description="a dataset whose blocks have not changed for so long is compared no more"
     )
+    integrity_reminder_hours: float = Field(
+        24.0, ge=0, description="from one reminder of a site's open integrity cases to the next; 0: never"
+    )
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"
 

@@ -1,18 +1,22 @@
-"""Whether a manifest equals its unit's claims (docs/design/model.md, A unit is done), and its merged files hold just that.
+"""Whether a manifest equals its unit's claims (docs/design/model.md, A unit is done), and its merged files hold just that; and
+cutting the claims of a unit that is done.
 
-Raises only: ``LedgerViolation`` for work that was not claimed or was done twice, ``ManifestProblem`` for what is missing.
+Comparing only raises: ``LedgerViolation`` for work that was not claimed or done twice, ``ManifestProblem`` for what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from dags_app.manifest import Manifest, ManifestOutput, ManifestProblem, ProcessedFile
 from dags_app.models import WorkUnit, WorkUnitClaim
 from dags_app.planning import lumis
+from dags_app.planning.closure import Piece
 from dags_app.planning.specs import LumiRanges
 from dags_app.planning.wanted import WantedLumis
+from dags_app.services.plan import ClaimRow, claims_record
 from wms2.errors import LedgerViolation
 
 Intervals = tuple[tuple[int, int], ...]
@@ -24,6 +28,58 @@ def claims_of(unit_ids: Collection[int]) -> dict[int, list[WorkUnitClaim]]:
     for claim in WorkUnitClaim.objects.filter(unit_id__in=unit_ids, live=True).select_related("input_file").order_by("id"):
         found[claim.unit_id].append(claim)
     return found
+
+
+def pieces_of(claims: Iterable[WorkUnitClaim]) -> list[Piece]:
+    """The claims as ``planning.closure`` has them."""
+    return [Piece(claim.kind, _claims_of_what(claim), claim.first, claim.last) for claim in claims]
+
+
+def _claims_of_what(claim: WorkUnitClaim) -> str:
+    return claim.input_file.lfn if claim.input_file is not None else str(claim.run)
+
+
+def claims_cut(*, unit: WorkUnit, pieces: Collection[Piece]) -> None:
+    """Give back exactly these pieces of what a unit claims; it keeps the rest. Rows that hold some of both are split.
+
+    In the caller's transaction, which holds the request's row.
+
+    Raises:
+        LedgerViolation: it does not claim all of them; nothing may be written then.
+    """
+    claims = claims_of([unit.pk])[unit.pk]
+    back = {
+        (kind, of): lumis.merged((p.first, p.last) for p in some) for (kind, of), some in groupby(sorted(pieces), _KIND_AND_OF)
+    }
+    before, changed, new, given = _weight(claims), list[WorkUnitClaim](), list[ClaimRow](), 0
+    for claim in claims:
+        whole: LumiRanges = {0: ((claim.first, claim.last),)}
+        lost = lumis.intersect(whole, {0: back.get((claim.kind, _claims_of_what(claim)), ())})
+        if not lost:
+            continue
+        given += lumis.count(lost)
+        parts = [(*part, False) for part in lost[0]] + [(*part, True) for part in lumis.subtract(whole, lost).get(0, ())]
+        same = (claim.unit_id, claim.input_file_id, claim.kind, claim.scope, claim.run)
+        # a file without events claims 0..0, and lumis have none
+        rows = [ClaimRow(*same, first, last, claim.events and last - first + 1, live) for first, last, live in parts]
+        claim.first, claim.last, claim.events, claim.live = rows[0].first, rows[0].last, rows[0].events, rows[0].live
+        changed.append(claim)
+        new += rows[1:]
+    if given != sum(piece.last - piece.first + 1 for piece in pieces):
+        raise LedgerViolation(f"{unit.name} does not claim all that is to be given back: {given} of {sorted(pieces)[:3]}...")
+    WorkUnitClaim.objects.bulk_update(changed, ("first", "last", "events", "live"))  # before others are live in their place
+    claims_record(new)
+    after = _weight(claims_of([unit.pk])[unit.pk])
+    WorkUnit.objects.filter(pk=unit.pk).update(events=unit.events * after // before if before else 0)
+
+
+_KIND_AND_OF = itemgetter(0, 1)
+
+
+def _weight(claims: Iterable[WorkUnitClaim]) -> int:
+    """By which the unit's events are shared out: events; lumis where work is split by them."""
+    by_lumi = WorkUnitClaim.KIND_RUN_LUMIS
+    return sum(claim.last - claim.first + 1 if claim.kind == by_lumi else claim.events for claim in claims)
 
 
 def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, wanted: WantedLumis | None) -> None:

@@ -1,11 +1,24 @@
-"""Filters of the lists of blocks, effects, datasets and differences."""
+"""Filters of the lists of blocks, effects, datasets, differences and integrity cases."""
 
 from __future__ import annotations
 
 import django_filters
 from django.db.models import QuerySet
 
-from outputs_app.models import OPEN_EFFECT, BlockStatus, DatasetState, DriftKind, DriftState, Effect, EffectKind, EffectState
+from outputs_app.models import (
+    OPEN_CASE,
+    OPEN_EFFECT,
+    BlockStatus,
+    CaseState,
+    DatasetState,
+    DriftKind,
+    DriftState,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    Prognosis,
+)
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
 
 
@@ -59,3 +72,19 @@ class DriftFilters(django_filters.FilterSet):
     dataset = TextFilter(field_name="dataset__name", max_length=500)
     block = django_filters.UUIDFilter(field_name="block_id")
     name = TextFilter(max_length=700, help_text="LFN, block or dataset")
+
+
+class CaseFilters(django_filters.FilterSet):
+    """``?state=new`` waits for an operator."""
+
+    state = ChoicesFilter(choices=CaseState.choices)
+    open = TrueFalseFilter(method="filter_open", help_text="not at an end")
+    prognosis = ChoicesFilter(choices=Prognosis.choices)
+    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    site = TextFilter(max_length=100)
+    block = django_filters.UUIDFilter(field_name="block_id")
+    name = TextFilter(max_length=700, help_text="LFN, or a block's name")
+
+    def filter_open(self, queryset: QuerySet[IntegrityCase], name: str, value: bool) -> QuerySet[IntegrityCase]:
+        """Open ones, or those at an end."""
+        return queryset.filter(state__in=OPEN_CASE) if value else queryset.exclude(state__in=OPEN_CASE)

@@ -1,4 +1,4 @@
-"""Blocks, effects, datasets and differences as JSON. Spec 3.1.4; docs/design/model.md, Blocks."""
+"""Blocks, effects, datasets, differences and integrity cases as JSON. Spec 3.1.4; docs/design/model.md, Blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from outputs_app.models import Drift, Effect, OutputDataset, Placement, ProcessingBlock
+from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset, Placement, ProcessingBlock
 from outputs_app.placements import FIELDS
 from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
 
@@ -128,4 +128,18 @@ class DriftSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "id", "kind", "state", "name", "rule_id", "request_name", "dataset_name", "block_id", "expected", "found", "since",
             "last_seen", "ended_at", "actor", "reason",
+        )  # fmt: skip
+
+
+class CaseSerializer(serializers.ModelSerializer):
+    """One file, or block, that is not what it should be, and what was decided of it."""
+
+    request_name = serializers.CharField(source="request.request_name")
+    block_name = serializers.CharField(source="block.dbs_block_name")
+
+    class Meta:
+        model = IntegrityCase
+        fields: tuple[str, ...] = (
+            "id", "name", "prognosis", "state", "action", "request_name", "block_id", "block_name", "rse", "site", "evidence",
+            "actor", "reason", "cut", "created_at", "acted_at", "ended_at",
         )  # fmt: skip

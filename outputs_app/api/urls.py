@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.urls import path
 
 import outputs_app.verbs  # noqa: F401  declares them
-from outputs_app.api.serializers import DatasetSerializer, DriftSerializer, EffectSerializer
-from outputs_app.api.views import BlockViewSet, DatasetViewSet, DriftViewSet, EffectViewSet, PlacementViewSet
-from outputs_app.models import Drift, Effect, OutputDataset
+from outputs_app.api.serializers import CaseSerializer, DatasetSerializer, DriftSerializer, EffectSerializer
+from outputs_app.api.views import BlockViewSet, CaseViewSet, DatasetViewSet, DriftViewSet, EffectViewSet, PlacementViewSet
+from outputs_app.cases import cases_shown
+from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset
 from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
 from wms2.api.verbs import Resource, verb_urls
 
@@ -22,7 +23,10 @@ urlpatterns = [
     path("placements/<int:pk>", PlacementViewSet.as_view({"get": "retrieve"}), name="placement-detail"),
     path("drift", DriftViewSet.as_view({"get": "list"}), name="drift-list"),
     path("drift/<int:pk>", DriftViewSet.as_view({"get": "retrieve"}), name="drift-detail"),
+    path("cases", CaseViewSet.as_view({"get": "list"}), name="case-list"),
+    path("cases/<int:pk>", CaseViewSet.as_view({"get": "retrieve"}), name="case-detail"),
     *verb_urls(Resource(Effect, EffectSerializer, effects_shown)),
     *verb_urls(Resource(OutputDataset, DatasetSerializer, datasets_shown)),
     *verb_urls(Resource(Drift, DriftSerializer, drift_shown)),
+    *verb_urls(Resource(IntegrityCase, CaseSerializer, cases_shown)),
 ]

@@ -1,19 +1,21 @@
-"""Endpoints of blocks, effects, datasets and differences; the verbs are made from ``outputs_app.verbs``."""
+"""Endpoints of blocks, effects, datasets, differences and integrity cases; the verbs are made from ``outputs_app.verbs``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from outputs_app.api.filters import BlockFilters, DatasetFilters, DriftFilters, EffectFilters, PlacementFilters
+from outputs_app.api.filters import BlockFilters, CaseFilters, DatasetFilters, DriftFilters, EffectFilters, PlacementFilters
 from outputs_app.api.serializers import (
     BlockListSerializer,
     BlockSerializer,
+    CaseSerializer,
     DatasetSerializer,
     DriftSerializer,
     EffectListSerializer,
     EffectSerializer,
     PlacementSerializer,
 )
+from outputs_app.cases import cases_shown
 from outputs_app.selectors import (
     blocks_done_units,
     blocks_shown,
@@ -81,3 +83,13 @@ class DriftViewSet(RowsViewSet):
     filterset_class = DriftFilters
     ordering = ("-id",)
     ordering_fields = ("id", "since", "last_seen", "kind", "state")
+
+
+class CaseViewSet(RowsViewSet):
+    """Files and blocks that are not what they should be."""
+
+    queryset = cases_shown()
+    serializer_class = CaseSerializer
+    filterset_class = CaseFilters
+    ordering = ("-id",)
+    ordering_fields = ("id", "created_at", "prognosis", "state", "site")

@@ -19,7 +19,8 @@ def _record(effect: Effect, result: Result) -> None:
 def _files_invalidate(effect: Effect) -> Result:
     """``payload``: ``files`` of the block, and whether that is the ``whole`` block: then its own rules go too.
 
-    A rule that protects other files of the block as well stays.
+    A rule that protects other files of the block as well stays; where they are ``lost``, Rucio's block is without them first, so
+    that no rule waits for them and none keeps them. What DBS does not have as valid needs nothing.
     """
     block, rucio, dbs = block_of(effect), factory.rucio(), factory.dbs()
     files = OutputFile.objects.filter(block=block, pk__in=effect.payload["files"])
@@ -27,7 +28,12 @@ def _files_invalidate(effect: Effect) -> Result:
     rules = set(files.values_list("rule_id", flat=True)) - set(others) - {""}
     if effect.payload["whole"]:
         rules |= {block.tape_rule_id, block.source_rule_id} - {""}
-    deleted = in_parallel(sorted(rules), lambda share: sum(rucio.delete_rule(rule) for rule in share)) if rules else 0
     lfns = sorted(files.values_list("lfn", flat=True))
-    done = in_parallel(lfns, dbs.invalidate_files) if lfns else 0
-    return {"done": done, "of": len(lfns), "deleted": deleted}
+    if effect.payload.get("lost"):
+        rucio.detach_files(block.dbs_block_name, lfns)
+    deleted = in_parallel(sorted(rules), lambda share: sum(rucio.delete_rule(rule) for rule in share)) if rules else 0
+    valid = {file.lfn for file in dbs.block_files(block.dbs_block_name) if file.is_valid}
+    there = [lfn for lfn in lfns if lfn in valid]
+    if there:
+        in_parallel(there, dbs.invalidate_files)
+    return {"done": len(lfns), "of": len(lfns), "deleted": deleted}

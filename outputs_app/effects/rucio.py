@@ -109,7 +109,7 @@ def _rucio_source_block(effect: Effect) -> Result:
     """One rule for a block whose files all lie at its origin, in place of theirs. Only where Rucio counts every file there, or
     it would copy them; and theirs go only when it is OK over all of them. Else both stay: that protects as well."""
     block, rucio = block_of(effect), factory.rucio()
-    name, rse, files = block.dbs_block_name, block.origin_rse, block.files.order_by("id")
+    name, rse, files = block.dbs_block_name, block.origin_rse, block.files.filter(validity=Validity.VALID).order_by("id")
     if not block.source_rule_id and not rucio.block_locations([name])[name].get(rse):
         return {"kept": f"not every file is available at {rse}"}
     rule_id = block.source_rule_id or rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)

@@ -75,6 +75,7 @@ class Prognosis(models.TextChoices):
     ZERO_EVENTS = "zero_events", "No events"
     UNKNOWN_FILE = "unknown_file", "File of nobody known"
     UNPROTECTED = "unprotected", "No rule keeps it"
+    DRAWN_IN = "drawn_in", "Removed with another file"
 
 
 class CaseState(models.TextChoices):
@@ -118,7 +119,10 @@ class IntegrityCase(models.Model):
     action = models.CharField(max_length=20, choices=CaseAction.choices, blank=True)
     actor = models.CharField(max_length=100, blank=True)
     reason = models.TextField(blank=True)
-    cut = models.JSONField(default=dict, blank=True, help_text="what its removal took back of the unit's claim")
+    cut = models.JSONField(
+        default=dict, blank=True, help_text="what its removal takes back of units' claims, or the case with which it is removed"
+    )
+    reminded_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     acted_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -89,10 +89,14 @@ def in_dbs(block: BelievedBlock, known: BlockInfo | None, files: Iterable[DbsFil
     there = {file.lfn: file for file in files}
     for lfn, file in mine.items():
         has = there.get(lfn)
+        if not file.is_valid:  # what was taken back may be there no more, or never have been
+            if has is not None and has.is_valid:
+                yield block.differs(K.DBS_FILE_DIFFERS, "invalid", "valid", lfn)
+            continue
         if has is None:
             yield block.differs(K.DBS_FILE_MISSING, _words(file), "no such file in the block", lfn)
             continue
-        if file.is_valid and not has.is_valid:
+        if not has.is_valid:
             yield block.differs(K.DBS_FILE_INVALID, "valid", "invalid", lfn)
         if _words(has) != _words(file):
             yield block.differs(K.DBS_FILE_DIFFERS, _words(file), _words(has), lfn)

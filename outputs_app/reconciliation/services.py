@@ -56,15 +56,20 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
     with audited(actor=actor, action="drift_repair", target=str(drift), target_type="drift", reason=reason, found=drift.found):
         if (why := repair_refused(drift)) and not isinstance(why, Already):
             raise InvalidTransition(f"{drift}: {why}")
+        registrations_again(drift)
         now = clock.now()
-        done = _registrations(drift).filter(state=EffectState.DONE)
-        done.update(state=EffectState.PENDING, attempts=0, next_attempt_at=now, first_failed_at=None, done_at=None)
         _settle(drift, DriftState.ASKED, actor, reason)
         later = Comparison.objects.filter(dataset=drift.dataset_id).filter(Q(due_at=None) | Q(due_at__gt=now + LOOK_AGAIN))
         later.update(due_at=now + LOOK_AGAIN)
         if drift.request_id is not None:
             wake([drift.request_id], "drift repaired")
-        nudge(RUN_EFFECTS)
+
+
+def registrations_again(drift: Drift) -> None:
+    """What should have brought what is expected is done once more; in the caller's transaction."""
+    done = _registrations(drift).filter(state=EffectState.DONE)
+    done.update(state=EffectState.PENDING, attempts=0, next_attempt_at=clock.now(), first_failed_at=None, done_at=None)
+    nudge(RUN_EFFECTS)
 
 
 def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:

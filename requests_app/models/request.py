@@ -249,6 +249,11 @@ class Request(models.Model):
         return reverse("request-page", args=[self.request_name])
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether nothing of it is planned any more, however it ended."""
+        return self.status in (RequestStatus.COMPLETED, *TERMINAL)
+
+    @property
     def has_ended(self) -> bool:
         """Whether it has ended before its work was done: nothing evaluates it any more."""
         return self.status in (RequestStatus.FAILED, RequestStatus.ABORTED)

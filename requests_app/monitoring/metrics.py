@@ -16,7 +16,8 @@ from prometheus_client.registry import Collector
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
-from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind
+from outputs_app.cases import cases_open_counts
+from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from outputs_app.reconciliation.census import COUNTED
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
@@ -46,6 +47,7 @@ class RowsCollector(Collector):
         yield from _dags()
         yield from _effects()
         yield from _drift()
+        yield from _cases()
         yield _leftovers()
         yield from _lifecycle()
         yield from _reqmgr2()
@@ -139,6 +141,16 @@ def _drift() -> Iterator[Metric]:
     due = Comparison.objects.filter(due_at__isnull=False).aggregate(first=Min("due_at"))["first"]
     yield GaugeMetricFamily(
         "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)
+    )
+
+
+def _cases() -> Iterator[Metric]:
+    found = cases_open_counts("prognosis")
+    numbers = dict.fromkeys(Prognosis.values, 0) | {prognosis: number for prognosis, number, _ in found}
+    yield _family("wms2_integrity_cases_open", "Integrity cases not at an end", "prognosis", numbers.items())
+    oldest = min((since for *_, since in found), default=None)
+    yield GaugeMetricFamily(
+        "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", _age(oldest, timezone.now())
     )
 
 

@@ -63,12 +63,12 @@ def _is_fresh(kept: KeptAccount) -> bool:
 
 
 def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:
-    """Another one after each change of the account: units go one way, claims with them; an exclusion has a later moment."""
+    """Another one after each change of the account: units go one way, claims with them; exclusions, cuts have later moments."""
     out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
     excluded = out.aggregate(number=Count("*"), last=Max("excluded_at")) if workflow.input_dataset else {}
     return etag_of(
         request.status, request.status_since, workflow.requested_events, workflow.next_first_event, workflow.next_first_lumi,
-        workflow.input_imported_at, workflow.input_grew_at, units.as_dict(), *excluded.values(),
+        workflow.input_imported_at, workflow.input_grew_at, workflow.cut_at, units.as_dict(), *excluded.values(),
     )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ def request_invalidate_files(
                 "accept_children",
                 f"{counted(len(children), 'file or request', 'files or requests')} rest on these, e.g. {children[0]}",
             )
-        return invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch)
+        invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch)
+        return len(parts.files)
 
 
 def files_refused(request: Request) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ from wms2.adapters.rucio_types import (
     RucioFile,
 )
 from wms2.adapters.wire import parse
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 AVAILABLE = "AVAILABLE"
 _FILES_PER_CALL = 500  # Rucio's schema allows 1,000; a server on SQLite fails with as many
@@ -112,6 +113,17 @@ class RucioAdapter(RucioRules):
                 return
             # Some were attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
         raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing")
+
+    def detach_files(self, block: str, lfns: Collection[str]) -> int:
+        """The files are in the block no more, also in a closed one: no rule on it keeps them. How many were in it."""
+        try:
+            inside = self._content("detach_files", block)
+        except NotFoundInService:
+            return 0
+        dids = [self._did(lfn) for lfn in sorted(lfns) if lfn in inside]
+        for batch in _batches(dids):
+            self._session.call("detach_files", partial(_detach, scope=self.scope, block=block, dids=batch))
+        return len(dids)
 
     def _add_replicas(self, rse: str, entries: Entries) -> None:
         self._session.call("register_files", lambda client: client.add_replicas(rse, entries))
@@ -234,6 +246,10 @@ class RucioAdapter(RucioRules):
 
     def _did(self, name: str) -> dict[str, str]:
         return {"scope": self.scope, "name": name}
+
+
+def _detach(client: Any, *, scope: str, block: str, dids: Sequence[Mapping[str, str]]) -> None:
+    client.detach_dids(scope, block, dids)
 
 
 def _batches(items: Sequence[T]) -> list[Sequence[T]]:

@@ -1,0 +1,209 @@
+"""Integrity cases: what an operator decides of a file that is not what it should be (ADR 0084). Writes rows only.
+
+A block with an open case is not validated. What is said to be repaired is looked at again: only then the case ends, or a person
+is needed again. Removing a file cuts its unit's claim: ``requests_app.services.cases``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
+
+from outputs_app.models import (
+    OPEN_CASE,
+    OPEN_EFFECT,
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    Drift,
+    DriftKind,
+    Effect,
+    EffectKind,
+    IntegrityCase,
+    OutputFile,
+    Prognosis,
+    StorageCheck,
+    Validity,
+)
+from outputs_app.reconciliation.services import registrations_again, repair_refused
+from wms2 import clock
+from wms2.audit import audited
+from wms2.conf import conf
+from wms2.errors import InvalidTransition
+from wms2.metrics import ALERTS_TOTAL
+from wms2.wakes import wake
+from wms2.words import counted, duration
+
+log = structlog.get_logger(__name__)
+#: The differences whose repairs make again what is missing.
+_REPAIRS: dict[Prognosis, tuple[DriftKind, ...]] = {
+    Prognosis.MISSING_REPLICA: (DriftKind.REPLICA_MISSING,),
+    Prognosis.NOT_IN_CATALOGUE: (DriftKind.RUCIO_BLOCK_MISSING, DriftKind.DBS_BLOCK_MISSING),
+    Prognosis.UNPROTECTED: (DriftKind.RULE_GONE,),
+}
+
+
+def cases_shown() -> QuerySet[IntegrityCase]:
+    """Cases with the names of their requests and blocks."""
+    return IntegrityCase.objects.select_related("request", "block").only(
+        *(field.name for field in IntegrityCase._meta.concrete_fields), "request__request_name", "request__status",
+        "block__dbs_block_name", "block__dataset_name", "block__workflow_id",
+    )  # fmt: skip
+
+
+def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
+    """Values of these fields, how many open cases have them, since when the oldest is open."""
+    rows = IntegrityCase.objects.filter(state__in=OPEN_CASE).order_by(*by)
+    return list(rows.values_list(*by).annotate(number=Count("id"), since=Min("created_at")))
+
+
+def decided_refused(case: IntegrityCase) -> str:
+    """Why nothing is to be decided of it any more; empty if there is."""
+    if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
+        return ""
+    return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
+
+
+def register_refused(case: IntegrityCase) -> str:
+    """Why nothing can be made again that helps; empty if it can."""
+    if why := decided_refused(case):
+        return why
+    if case.file_id is not None and case.prognosis == Prognosis.NOT_IN_CATALOGUE:
+        return "A block is registered once and closed: a file that it lacks cannot be added. Remove it; it is made again."
+    drifts = _drifts(case)
+    if not drifts:
+        return "Nothing that WMS2 could register again would change that."
+    return next(filter(None, map(repair_refused, drifts)), "")
+
+
+def case_recovered(*, case: IntegrityCase, actor: str, reason: str) -> None:
+    """The file is whole again at its storage, an operator says.
+
+    Raises:
+        InvalidTransition: something is decided of it already.
+    """
+    with _deciding(case, CaseAction.RECOVERED, decided_refused(case), actor, reason):
+        pass
+
+
+def case_accept(*, case: IntegrityCase, actor: str, reason: str) -> None:
+    """It may stay as it is; the same finding opens no further case.
+
+    Raises:
+        InvalidTransition: something is decided of it already.
+    """
+    with _deciding(case, CaseAction.ACCEPTED, decided_refused(case), actor, reason):
+        pass
+
+
+def case_register(*, case: IntegrityCase, actor: str, reason: str) -> None:
+    """What should have brought what is missing is asked for again.
+
+    Raises:
+        InvalidTransition: that cannot help, or something is decided of it already.
+    """
+    with _deciding(case, CaseAction.REGISTERED, register_refused(case), actor, reason):
+        for drift in _drifts(case):
+            registrations_again(drift)
+
+
+@contextmanager
+def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, reason: str) -> Iterator[None]:
+    told = {"actor": actor, "action": f"case_{action}", "target": case.name, "target_type": "case", "reason": reason}
+    with audited(**told, prognosis=case.prognosis):
+        now, over = clock.now(), action == CaseAction.ACCEPTED or case.request.is_at_end
+        decided = {"action": action, "actor": actor, "reason": reason, "acted_at": now}
+        ends = {"state": CaseState.RESOLVED, "ended_at": now} if over else {"state": CaseState.IN_PROGRESS}
+        mine = IntegrityCase.objects.filter(pk=case.pk, state=CaseState.NEW).exclude(action=CaseAction.REMOVED)
+        if why or not mine.update(**decided, **ends):
+            case.refresh_from_db()
+            raise InvalidTransition(f"{case}: {why or decided_refused(case)}")
+        yield
+        case.refresh_from_db()
+        wake([case.request_id], "case decided")
+
+
+def repaired_look(request_id: uuid.UUID) -> None:
+    """What was said to be repaired is validated again as soon as nothing is under way for its block; the case is over when that
+    has found nothing. In the caller's transaction."""
+    owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT).exclude(kind=EffectKind.BLOCK_VALIDATE)
+    checks = StorageCheck.objects.filter(validation=OuterRef("block"), done_at__isnull=True)
+    repaired = IntegrityCase.objects.filter(
+        ~Exists(owed), request=request_id, state=CaseState.IN_PROGRESS, action__in=(CaseAction.RECOVERED, CaseAction.REGISTERED)
+    )
+    looked_at = repaired.filter(~Exists(checks), block__validation__asked_at__gt=F("acted_at"))
+    over = looked_at.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
+    IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
+    again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
+    blocks_again(set(again.values_list("block_id", flat=True)))
+
+
+def _drifts(case: IntegrityCase) -> list[Drift]:
+    """The differences that the case may be, none of them a row."""
+    place = {"request": case.request, "dataset": case.block.dataset, "block": case.block}
+    name = {"name": case.name, "rule_id": ""}
+    return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(Prognosis(case.prognosis), ())]
+
+
+def blocks_again(block_ids: Collection[uuid.UUID]) -> None:
+    """Have these blocks validated again."""
+    rows = BlockValidation.objects.filter(block__in=block_ids)
+    rows.update(generation=F("generation") + 1, asked_at=clock.now(), catalogues_at=None, validated_at=None)
+
+
+def files_orphaned(*, lfns: Collection[str], workflows: Collection[uuid.UUID]) -> list[OutputFile]:
+    """Valid files of the workflows that were made from any of these, themselves not among them."""
+    rows = OutputFile.objects.filter(block__workflow__in=workflows, validity=Validity.VALID, parents__has_any_keys=list(lfns))
+    return list(rows.exclude(lfn__in=lfns).select_related("unit", "block__workflow__request").order_by("lfn"))
+
+
+def orphans_open(files: Iterable[OutputFile], *, lfns: Collection[str]) -> None:
+    """A case for each file that was made from any of those that are gone; one that is open stays as it is."""
+    rows = [
+        case_of(file, Prognosis.PARENT_MISSING, f"made from {min(set(file.parents) & set(lfns))}, which is removed")
+        for file in files
+    ]
+    IntegrityCase.objects.bulk_create(rows, ignore_conflicts=True)
+    wake({row.request_id for row in rows}, "parent removed")
+
+
+def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase:
+    """A new one, not yet a row."""
+    evidence = [{"prognosis": prognosis, "expected": "", "found": found, "generation": 0, "at": clock.now().isoformat()}]
+    request = file.block.workflow.request
+    return IntegrityCase(
+        request=request, block=file.block, file=file, name=file.lfn, rse=file.rse, site=file.unit.site, prognosis=prognosis,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+def cases_remind() -> int:
+    """Every so often tell of each site with open cases: how many, how old. Returns of how many sites it was told.
+
+    A site is told of when one of its cases has been open, or was last told of, for so long.
+    """
+    hours, now = conf().integrity_reminder_hours, clock.now()
+    if not hours:
+        return 0
+    rows = IntegrityCase.objects.filter(state__in=OPEN_CASE)
+    late = Q(reminded_at__lte=now - timedelta(hours=hours)) | Q(reminded_at=None, created_at__lte=now - timedelta(hours=hours))
+    due = list(rows.filter(late).values_list("site", flat=True).distinct().order_by("site"))
+    told: dict[str, dict[str, int]] = defaultdict(dict)
+    since: dict[str, datetime] = {}
+    for site, prognosis, number, first in cases_open_counts("site", "prognosis"):
+        told[site][prognosis] = number
+        since[site] = min(since.get(site, first), first)
+    for site in due:
+        number = counted(sum(told[site].values()), "integrity case")
+        oldest = duration((now - since[site]).total_seconds())
+        log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=told[site], oldest=oldest)
+        ALERTS_TOTAL.labels("integrity_cases").inc()
+    rows.filter(site__in=due).update(reminded_at=now)
+    return len(due)

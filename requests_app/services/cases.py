@@ -1,0 +1,200 @@
+"""Removing lost files: they and what holds pieces of the same work are invalidated, then the claim is cut (ADR 0084).
+
+Here is what is asked for, in one transaction; ``requests_app.work.cutting`` cuts when all of it is INVALID outside. Until then
+the pieces stay claimed, so that nobody plans them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from dags_app.manifest import Manifest, ManifestProblem, read_manifest
+from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.packs import files_of
+from dags_app.payload.contract import layout
+from dags_app.planning.closure import Closure, closure
+from dags_app.services.claims import claims_of, pieces_of
+from outputs_app import invalidation
+from outputs_app.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
+from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
+from requests_app.models import InputFile
+from requests_app.services.acting import acting
+from wms2 import clock
+from wms2.errors import DocumentRefused, InvalidTransition
+from wms2.verbs import Already, Told
+from wms2.words import counted
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLoss:
+    """What a unit loses; ``manifest_sha256``: of the manifest that says so."""
+
+    unit: WorkUnit
+    manifest_sha256: str
+    closure: Closure
+
+
+def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
+    """Have the case's files removed with all that holds pieces of the same work; then that work is planned again.
+
+    Of a request at an end the files are invalidated, and nothing is planned. What has been made of them gets cases of its own.
+
+    Raises:
+        InvalidTransition: something else is decided of it, it is no file of ours, or its manifest does not tell its pieces.
+        FieldRefused: a block with one of the files is not registered as a whole.
+        StaleState: the unit has changed since its manifest was read.
+    """
+    request = case.request
+    losses = [] if remove_refused(case) or request.is_at_end else _losses(case, {})
+    with acting(request, actor, "case_remove", reason, case=case.name):
+        case.refresh_from_db()
+        if why := remove_refused(case):
+            if isinstance(why, Already):
+                return
+            raise InvalidTransition(f"{case}: {why}")
+        over = request.is_at_end
+        if not over and (not losses or _changed(losses)):
+            raise InvalidTransition(f"{case}: other files of its work are being removed, or were meanwhile; look again")
+        lfns = {lfn: by for loss in losses for lfn, by in loss.closure.files.items()} or {file.lfn: "" for file in _files(case)}
+        parts = invalidation.parts_of(workflow_id=case.block.workflow_id, lfns=lfns, blocks=())
+        keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch, lost=True)
+        units = [{"unit": loss.unit.pk, "pieces": loss.closure.pieces, "lumis": loss.closure.lumis} for loss in losses]
+        now, by = clock.now(), {"action": CaseAction.REMOVED, "actor": actor, "reason": reason}
+        decided: dict[str, Any] = {**by, "acted_at": now, "state": CaseState.REMOVED if over else CaseState.IN_PROGRESS}
+        if over:
+            decided["ended_at"] = now
+        IntegrityCase.objects.filter(pk=case.pk).update(**decided, cut={} if over else {"units": units, "effects": keys})
+        _draw_in(case, lfns, decided)
+        orphans_open(_orphans(case, list(lfns)), lfns=lfns.keys())
+
+
+def remove_refused(case: IntegrityCase) -> str:
+    """Why it cannot be removed, as far as its rows tell; empty if it can."""
+    if case.action == CaseAction.REMOVED:
+        return Already("It is being removed, or was.")
+    if case.file_id is None and case.name != case.block.dbs_block_name:
+        return "It is no file of WMS2, so there is nothing to remove; find out whose it is."
+    return decided_refused(case)
+
+
+def removal_told(cases: Sequence[IntegrityCase]) -> Told:
+    """What each removal would take with it."""
+    manifests: dict[int, tuple[Manifest, str]] = {}
+    rows = cases_shown().filter(pk__in=[case.pk for case in cases])
+    return {case.pk: _told(case, manifests) for case in rows}
+
+
+def _told(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> list[str]:
+    if case.request.is_at_end:
+        lfns = [file.lfn for file in _files(case)]
+        told = [
+            f"{counted(len(lfns), 'file')} INVALID in DBS and without rules.",
+            f"Its request is {case.request.get_status_display()}: nothing is planned again, its datasets stay short.",
+        ]
+        return [*told, *_orphans_told(_orphans(case, lfns))]
+    try:
+        losses = _losses(case, manifests)
+    except (InvalidTransition, DocumentRefused) as error:
+        return [f"Not possible now: {error}"]
+    told = []
+    for loss in losses:
+        files, drawn = loss.closure.files, sorted(lfn for lfn, by in loss.closure.files.items() if by)
+        also = f", among them {len(drawn)} that hold pieces of the same work: {_some(drawn)}" if drawn else ""
+        told.append(f"{loss.unit.name}: {counted(len(files), 'file')} INVALID in DBS and without rules{also}.")
+        events = f", {loss.closure.events:,} events," if loss.closure.events else ""
+        told.append(
+            f"The work of {counted(loss.closure.lumis, 'lumi')}{events} is given back and planned again once they are INVALID."
+        )
+    lfns = [lfn for loss in losses for lfn in loss.closure.files]
+    return [*told, *_orphans_told(_orphans(case, lfns))]
+
+
+def _orphans_told(orphans: Sequence[OutputFile]) -> list[str]:
+    names = [file.lfn for file in orphans]
+    return [f"{counted(len(names), 'file')} made from these get cases of their own: {_some(names)}."] if names else []
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+
+
+def _files(case: IntegrityCase) -> list[OutputFile]:
+    """Those that the case is about: one, or all of a block."""
+    mine = {"pk": case.file_id} if case.file_id is not None else {"block": case.block_id}
+    return list(_uncut().filter(**mine).defer("lumis", "parents"))
+
+
+def _uncut() -> QuerySet[OutputFile]:
+    """Files whose work nobody has given back: valid ones, and those of which that is still to be done."""
+    open_ = IntegrityCase.objects.filter(file=OuterRef("pk"), state__in=OPEN_CASE)
+    return OutputFile.objects.filter(Q(validity=Validity.VALID) | Exists(open_))
+
+
+def _losses(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> list[UnitLoss]:
+    """By unit. Reads manifests that are not among those given: no transaction is open."""
+    lost: dict[int, set[str]] = {}
+    for file in _files(case):
+        lost.setdefault(file.unit_id, set()).add(file.lfn)
+    found = []
+    for unit in WorkUnit.objects.filter(pk__in=lost, state=WorkUnitState.DONE).select_related("dag").order_by("pk"):
+        kept = _uncut().filter(unit=unit).values_list("lfn", flat=True)
+        claims = pieces_of(claims_of([unit.pk])[unit.pk])
+        try:
+            if unit.pk not in manifests:
+                manifests[unit.pk] = _read(unit)
+            manifest, sha256 = manifests[unit.pk]
+            found.append(UnitLoss(unit, sha256, closure(manifest, lost=lost[unit.pk], kept=set(kept), claims=claims)))
+        except ManifestProblem as problem:
+            raise InvalidTransition(f"{case}: which work it holds cannot be told: {problem}") from problem
+    return found
+
+
+def _read(unit: WorkUnit) -> tuple[Manifest, str]:
+    with files_of(unit.dag.submit_dir, f"{unit.name}/{layout.MANIFEST_FILE}") as place:
+        manifest, sha256 = read_manifest(place / unit.name / layout.MANIFEST_FILE)
+    if sha256 != unit.manifest_sha256:
+        raise ManifestProblem(f"{unit.name}: its manifest is no longer the one that was accounted")
+    return manifest, sha256
+
+
+def _changed(losses: Sequence[UnitLoss]) -> bool:
+    """Whether a unit is no longer what was looked at: its files or claims, which another removal takes, are fewer."""
+    for loss in losses:
+        same = WorkUnit.objects.filter(pk=loss.unit.pk, state=WorkUnitState.DONE, manifest_sha256=loss.manifest_sha256)
+        files = _uncut().filter(unit=loss.unit, lfn__in=loss.closure.files)
+        taken = IntegrityCase.objects.filter(name__in=loss.closure.files, state__in=OPEN_CASE, action=CaseAction.REMOVED)
+        if not same.exists() or files.count() != len(loss.closure.files) or taken.exists():
+            return True
+    return False
+
+
+def _draw_in(case: IntegrityCase, lfns: dict[str, str], decided: dict[str, Any]) -> None:
+    """Every other file that goes is removed with the case: one that is open already, or a new one that says why."""
+    with_it = {"with": case.pk} if decided["state"] == CaseState.IN_PROGRESS else {}
+    others = IntegrityCase.objects.filter(name__in=lfns, state__in=OPEN_CASE).exclude(pk=case.pk)
+    there = set(others.values_list("name", flat=True)) | {case.name}
+    others.update(**decided, cut=with_it)
+    files = OutputFile.objects.filter(lfn__in=lfns.keys() - there).select_related("unit", "block__workflow__request")
+    rows = []
+    for file in files.order_by("lfn"):
+        row = case_of(file, Prognosis.DRAWN_IN, f"holds pieces of the same work as {lfns[file.lfn] or case.name}")
+        for name, value in {**decided, "cut": with_it}.items():
+            setattr(row, name, value)
+        rows.append(row)
+    IntegrityCase.objects.bulk_create(rows)
+
+
+def _orphans(case: IntegrityCase, lfns: Sequence[str]) -> list[OutputFile]:
+    """Of this workflow, and of those that read one of the files."""
+    workflow = case.block.workflow_id
+    names = OutputDataset.objects.filter(workflow=workflow).values_list("name", flat=True)
+    read = InputFile.objects.filter(workflow__input_dataset__in=list(names), lfn__in=lfns)
+    readers: set[uuid.UUID] = set(read.values_list("workflow_id", flat=True))
+    return files_orphaned(lfns=lfns, workflows={workflow, *readers})

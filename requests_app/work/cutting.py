@@ -1,0 +1,64 @@
+"""Cutting the claims of units whose files were lost, once these are INVALID outside (docs/design/model.md, A unit is done).
+
+What is cut goes back to the ledger: of an input as attempted, of a generation as lost numbers that others make up for.
+"""
+
+from __future__ import annotations
+
+import structlog
+from django.db.models import Q, QuerySet
+
+from dags_app.models import WorkUnit
+from dags_app.planning.closure import Piece
+from dags_app.services.claims import claims_cut
+from outputs_app.cases import blocks_again, repaired_look
+from outputs_app.models import OPEN_CASE, CaseAction, CaseState, Effect, EffectState, IntegrityCase
+from requests_app.lease import Evaluation
+from requests_app.models import Event, Workflow
+from wms2 import clock
+from wms2.crash import crash_point
+
+log = structlog.get_logger(__name__)
+
+
+def cases_settle(evaluation: Evaluation) -> int:
+    """Cut what removals have taken back whole, end cases of which nothing is left to do; returns how many are still open.
+
+    Raises:
+        LedgerViolation: a unit does not claim any more what was to be cut.
+    """
+    cases = IntegrityCase.objects.filter(request=evaluation.request, state__in=OPEN_CASE)
+    for case in cases.filter(action=CaseAction.REMOVED, cut__has_key="units"):
+        states = set(Effect.objects.filter(key__in=case.cut["effects"]).values_list("state", flat=True))
+        if states <= {EffectState.DONE}:
+            crash_point("cut.claimed")
+            with evaluation.fenced():
+                _cut(evaluation, case)
+            crash_point("cut.recorded")
+        elif EffectState.DISCARDED in states:  # an operator gave it up: what is left valid waits for another decision
+            with evaluation.fenced():
+                _together(case).update(state=CaseState.NEW, action="", cut={})
+    with evaluation.fenced():
+        repaired_look(evaluation.request.pk)
+    return cases.count()
+
+
+def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
+    now, request = clock.now(), evaluation.request
+    for each in case.cut["units"]:
+        unit = WorkUnit.objects.select_for_update(no_key=True).get(pk=each["unit"])
+        claims_cut(unit=unit, pieces=[Piece(*piece) for piece in each["pieces"]])
+        told = {"unit": unit.name, "unit_id": unit.pk, "pieces": len(each["pieces"]), "lumis": each["lumis"], "file": case.name}
+        Event.objects.create(request=request, kind="work_unit.cut", data=told)
+        log.warning("claim cut", request_name=request.request_name, **told)
+    Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
+    request.workflow.cut_at = now
+    together = _together(case)
+    blocks_again(set(together.values_list("block_id", flat=True)))
+    together.update(state=CaseState.REMOVED, ended_at=now)
+    evaluation.written.append(f"claims cut for {case.name}")
+
+
+def _together(case: IntegrityCase) -> QuerySet[IntegrityCase]:
+    """The case, and those that are removed with it."""
+    return IntegrityCase.objects.filter(Q(pk=case.pk) | Q(cut__with=case.pk), request=case.request_id)
