@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0028_reqmgr2")]
+    dependencies = [("requests_app", "0030_groups")]
 
     operations = [
         migrations.AddField(
