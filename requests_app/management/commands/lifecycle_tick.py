@@ -12,6 +12,7 @@ from django.db import DatabaseError, connections
 
 from outputs_app.executor import effects_run_due
 from requests_app.installation import process_begin
+from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
 from requests_app.reqmgr2.following import reqmgr2_poll
@@ -59,4 +60,5 @@ def tick(*, force: bool = False) -> None:
     run_cycle(force=force)
     evaluate_due(seconds=conf().cycle_seconds)
     effects_run_due(owner=process_name())
+    leftovers_remove()
     evaluate_due(seconds=conf().cycle_seconds)

@@ -192,6 +192,19 @@ def open_again(dag: DAG) -> None:
 
 def just_closed(dag: DAG) -> None:
     type(dag.round).objects.update(closed_at=timezone.now() - timedelta(days=conf().cleaner_grace_days - 0.5))
+    Request.objects.update(status=S.QUEUED)
+
+
+def validating(dag: DAG) -> None:
+    Request.objects.update(status=S.VALIDATING_OUTPUTS)
+
+
+def waiting_for_cases(dag: DAG) -> None:
+    Request.objects.update(status=S.WAITING_INTEGRITY)
+
+
+def counted_again(dag: DAG) -> None:
+    Request.objects.update(status=S.VALIDATED_OUTPUTS)
 
 
 def unaccounted(dag: DAG) -> None:
@@ -202,7 +215,9 @@ def just_aborted(dag: DAG) -> None:
     Request.objects.update(status=S.ABORTED, status_since=timezone.now() - timedelta(days=conf().cleaner_grace_days + 1))
 
 
-WANTED = [live, lost, held, open_again, just_closed, unaccounted, just_aborted]
+WANTED = [
+    live, lost, held, open_again, just_closed, unaccounted, just_aborted, validating, waiting_for_cases, counted_again,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("wanted", WANTED)

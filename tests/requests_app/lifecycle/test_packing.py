@@ -75,7 +75,7 @@ def test_the_end_must_be_some_days_ago_and_0_is_never(ended: DAG, monkeypatch: p
     Request.objects.update(status_since=timezone.now() - timedelta(days=conf().pack_dags_after_days - 1))
     assert dags_pack() == 0
     Request.objects.update(status_since=LONG_AGO)
-    never = conf().model_copy(update={"pack_dags_after_days": 0})
+    never = conf().model_copy(update={"pack_dags_after_days": 0, "archive_after_days": 0})
     monkeypatch.setattr(packing, "conf", lambda: never)
     assert dags_pack() == 0
     assert not is_packed(ended)

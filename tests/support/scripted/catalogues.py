@@ -142,14 +142,14 @@ class ScriptedDbs:
         self.script.call("register_block", act, block.block_name)
 
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
-        def act() -> list[DbsFileInfo]:
-            block = self.registered.get(block_name, _Block(""))
-            return [
-                DbsFileInfo(f.lfn, block_name, f.size_bytes, f.lfn not in self.invalid, f.events, f.adler32)
-                for f in block.files.values()
-            ]
+        return self.script.call("block_files", lambda: self.files_of(block_name), block_name)
 
-        return self.script.call("block_files", act, block_name)
+    def files_of(self, block_name: str) -> list[DbsFileInfo]:
+        block = self.registered.get(block_name, _Block(""))
+        return [
+            DbsFileInfo(f.lfn, block_name, f.size_bytes, f.lfn not in self.invalid, f.events, f.adler32)
+            for f in block.files.values()
+        ]
 
     @property
     def outputs(self) -> ScriptedOutputs:
@@ -199,14 +199,15 @@ class ScriptedOutputs:
         held = self.dbs.registered.get(name)
         sizes = [file.size_bytes for file in held.files.values()] if held is not None else []
         told = BlockInfo(name, False, len(sizes), sum(sizes), "") if held is not None else None
-        return self.dbs.script.call("output_block", lambda: told, name)
+        return self.dbs.script.call("output_block", lambda: told)
 
     def blocks(self, dataset: str) -> list[BlockInfo]:
         names = [name for name, held in self.dbs.registered.items() if held.dataset == dataset]
         return [block for name in names if (block := self.block(name)) is not None]
 
     def files(self, name: str, *, valid_only: bool, operation: str) -> list[DbsFileInfo]:
-        return [file for file in self.dbs.block_files(name) if file.is_valid or not valid_only]
+        files = self.dbs.files_of(name)
+        return self.dbs.script.call("output_files", lambda: [file for file in files if file.is_valid or not valid_only])
 
 
 @dataclass

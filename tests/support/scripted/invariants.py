@@ -27,6 +27,7 @@ from outputs_app.models import (
 )
 from requests_app.limits import limit_int
 from requests_app.models import (
+    AFTER_WORK,
     TERMINAL,
     Event,
     InputFile,
@@ -46,7 +47,7 @@ from wms2.row_counts import counts_fold
 
 S = RequestStatus
 #: Statuses in which nothing of the request may run or be about to.
-QUIET = (S.NEW, S.SUBMITTED, S.QUEUED, S.RESUBMITTING, S.HELD, S.COMPLETED, *TERMINAL)
+QUIET = (S.NEW, S.SUBMITTED, S.QUEUED, S.RESUBMITTING, S.HELD, *AFTER_WORK, S.COMPLETED, *TERMINAL)
 
 
 def check(world: World) -> None:
@@ -134,7 +135,7 @@ def _accounts(world: World) -> None:
             continue
         ledger = ledger_of(workflow)
         ledger_check(ledger)
-        if status in (S.ABORTED, S.FAILED, S.COMPLETED):
+        if status in (S.ABORTED, S.FAILED, S.COMPLETED, *AFTER_WORK):
             assert ledger.planned_events == ledger.planned_files == ledger.planned_lumis == 0, f"{name}: {ledger}"
         if status == S.COMPLETED:
             _completed(name, workflow)

@@ -37,7 +37,7 @@ def bring_to_rest(world: World) -> None:
             verb = "release" if request.status == S.HELD else "submit"
             verb = "release: accept" if request.hold_code == HoldCode.EXCLUDED else verb
             assert ask(world.tally, verbs.ON_REQUESTS[verb], request), f"{request} ({request.status}): no {verb}"
-            assert request.status in (S.QUEUED, S.SUBMITTED), f"{request}: let go, and {request.status}"
+            assert request.status in (S.QUEUED, S.SUBMITTED, S.VALIDATING_OUTPUTS), f"{request}: let go, and {request.status}"
         if not waiting:
             break
     for request in Request.objects.filter(status=S.HELD):

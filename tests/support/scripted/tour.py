@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import Effect, EffectState
+from outputs_app.models import (
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    Effect,
+    EffectState,
+    IntegrityCase,
+    OutputFile,
+    Prognosis,
+)
+from requests_app.lifecycle.archiving import requests_archive
+from requests_app.lifecycle.packing import dags_pack
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
@@ -250,11 +261,8 @@ def done_at_last(world: World) -> None:
     said(world, "hold", request, S.STOPPING)
     _registered_and_held(world, request)
     said(world, "release", request, S.QUEUED)
-    world.evaluate(request)  # asks for its datasets to become VALID, and waits
-    assert fresh(request).status == S.ACTIVE, request.status
-    said(world, "hold", request, S.STOPPING)
-    _registered_and_held(world, request)
-    said(world, "release", request, S.QUEUED)
+    world.evaluate(request)
+    assert fresh(request).status == S.VALIDATING_OUTPUTS, request.status
     world.schedd.end(world.job_of(late), End.FINISHED)
     said(world, "drain", late, S.STOPPING)
     world.cycle()
@@ -269,6 +277,62 @@ def _registered_and_held(world: World, request: Request) -> None:
         world.evaluate(request)
         world.effects()
     assert fresh(request).status == S.HELD, request.status
+
+
+def after_the_last_job(world: World) -> None:
+    """Held and released in every status after its last job; a case; a shortfall; archived in the end. And a stop that finds
+    everything done."""
+    request = world.request(documents.generation(200))
+    world.schedd.end(runs(world, request), End.FINISHED)
+    for status in (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS, S.REMOVING_FILES):
+        if status is S.WAITING_INTEGRITY:
+            file = OutputFile.objects.filter(dataset__workflow__request=request)[0]
+            IntegrityCase.objects.create(
+                request=request, block=file.block, file=file, name=file.lfn, prognosis=Prognosis.MISSING_REPLICA, evidence=[]
+            )
+        until(world, request, status)
+        said(world, "hold", request, S.HELD)
+        said(world, "release", request, S.VALIDATING_OUTPUTS)
+        if status is S.WAITING_INTEGRITY:
+            until(world, request, status)
+            IntegrityCase.objects.update(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED)
+            until(world, request, S.VALIDATING_OUTPUTS)
+    until(world, request, S.VALIDATED_OUTPUTS)
+    BlockValidation.objects.filter(block__workflow__request=request).update(events=50)
+    world.evaluate(request, steps=1)
+    assert fresh(request).hold_code == HoldCode.SHORT, "600 more would be too many"
+    BlockValidation.objects.filter(block__workflow__request=request).update(events=150)
+    said(world, "release", request, S.VALIDATING_OUTPUTS)
+    until(world, request, S.QUEUED)
+    assert fresh(request).workflow.requested_events == 267, "50 are short, and 200 made 150"
+    world.schedd.end(runs(world, request), End.FINISHED)
+    until(world, request, S.COMPLETED)
+    late = small(world)
+    world.schedd.end(runs(world, late), End.FINISHED)
+    world.observe()
+    world.evaluate(late)
+    for _ in range(3):
+        world.clock.advance(60)
+        world.effects()
+    said(world, "stop", late, S.STOPPING)
+    until(world, late, S.VALIDATING_OUTPUTS)
+    world.clock.advance(8 * 86_400)
+    dags_pack()
+    assert requests_archive() == 1
+    assert fresh(request).status == S.ARCHIVED
+
+
+def until(world: World, request: Request, status: RequestStatus) -> None:
+    """A status at a time."""
+    for _ in range(20):
+        if fresh(request).status == status:
+            return
+        world.observe()
+        world.evaluate(request, steps=1)
+        if fresh(request).status != status:
+            world.effects()
+            world.clock.advance(60)
+    raise AssertionError(f"{request}: {request.status}, not {status}: {request.waiting_for}{request.hold_reason}")
 
 
 def a_queue_is_lost(world: World) -> None:
@@ -345,7 +409,8 @@ def given_up_on_the_way(world: World) -> None:
 
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
-    input_is_left_out, a_new_version, done_at_last, a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way,
+    input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost, a_schedd_is_silent_for_good,
+    given_up_on_the_way,
 )  # fmt: skip
 
 
