@@ -14,6 +14,8 @@ from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, IN_QUEUE, FailureGroup, FailureLog, WorkUnit, WorkUnitState
 
+_AT_SITES = ("idle", "running", "held", "done", "failed")
+
 
 @dataclass(frozen=True, slots=True)
 class UnitCounts:
@@ -99,6 +101,27 @@ class UnitTable:
         done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
         return _dag_counts(dag, sum(row.units for row in done), sum(row.jobs for row in done))
 
+    def nodes(self) -> dict[str, int]:
+        """All nodes inside units, and by state, of all rounds: of each its newest DAG's, whose counts contain those before it."""
+        sums = Counter[str](total=0)
+        rows = DAG.objects.filter(workflow_id=self.workflow_id).order_by("round_id", "-created_at", "-fence")
+        for dag in rows.distinct("round_id"):
+            done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
+            sums.update(_by_state(dag, sum(row.units for row in done), sum(row.jobs for row in done)), total=dag.total_nodes)
+        return dict(sums)
+
+    def jobs_by_site(self, dag: DAG | None) -> dict[str, dict[str, int]]:
+        """Site -> its jobs in the queue by state, of this DAG; those that ended well (``done``) and badly, of all rounds."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for site, states in (dag.jobs.get("sites", {}) if dag is not None else {}).items():
+            found[site].update(states)
+        for row in self._of({"state": WorkUnitState.DONE}):
+            found[row.site]["done"] += jobs_judged(row.jobs, row.units)
+        groups = FailureGroup.objects.filter(workflow_id=self.workflow_id).order_by().values_list("site")
+        for site, attempts in groups.annotate(number=Sum("attempts")):
+            found[site]["failed"] += attempts
+        return {site: {state: found[site][state] for state in _AT_SITES} for site in sorted(found) if site}
+
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
         done = self._of({"state": WorkUnitState.DONE})
@@ -183,10 +206,6 @@ def jobs_judged(jobs: int, units: int) -> int:
 
 def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
     running = _running(dag, "units_running")
-    done = _nodes(dag, units, jobs) + int(_running(dag, "inner_done")) + int(dag.failed_units.get("done", 0))
-    if names := dag.observed.get("running_units") if running else None:
-        # accounted already, and DAGMan was seen before it noticed: counted among those that run
-        done -= _nodes(dag, *_done(round_id=dag.round_id, name__in=names))
     failures = list(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
     return DagCounts(
         units={
@@ -195,15 +214,18 @@ def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
             "done": max(units, dag.nodes_done),
             "failed": dag.nodes_failed,
         },
-        nodes={
-            "idle": dag.nodes_idle,
-            "running": dag.nodes_running,
-            "held": dag.nodes_held,
-            "done": min(done, dag.total_nodes),
-            "failed": nodes_failed(dag),
-        },
+        nodes=_by_state(dag, units, jobs),
         success=JobSuccess(jobs_judged(jobs, units), failures[0] if failures else 0),
     )
+
+
+def _by_state(dag: DAG, units: int, jobs: int) -> dict[str, int]:
+    done = _nodes(dag, units, jobs) + int(_running(dag, "inner_done")) + int(dag.failed_units.get("done", 0))
+    if names := dag.observed.get("running_units") if _running(dag, "units_running") else None:
+        # accounted already, and DAGMan was seen before it noticed: counted among those that run
+        done -= _nodes(dag, *_done(round_id=dag.round_id, name__in=names))
+    states = {"idle": dag.nodes_idle, "running": dag.nodes_running, "held": dag.nodes_held}
+    return {**states, "done": min(done, dag.total_nodes), "failed": nodes_failed(dag)}
 
 
 def _done(**where: Any) -> tuple[int, int]:

@@ -22,8 +22,9 @@ def placement_of(block: ProcessingBlock) -> Placement:
     return rows.order_by("-campaign", "-tier").first() or Placement()
 
 
-def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = "", tier: str = "", **values: Any) -> None:
+def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = "", tier: str = "", **values: Any) -> Placement:
     """Change the decision for ``campaign`` and ``tier``, or add it; ``row``: what it begins with where values are missing.
+    Returns it.
 
     Raises:
         InvalidTransition: a value is not possible, or another row decides this already.
@@ -43,6 +44,7 @@ def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = ""
         except ValidationError as error:
             raise InvalidTransition("; ".join(error.messages)) from error
         new.save()
+    return new
 
 
 def placement_remove(*, row: Placement, actor: str, reason: str) -> None:

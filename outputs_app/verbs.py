@@ -78,7 +78,7 @@ declare(
 )  # fmt: skip
 
 _DECISION = (
-    Field("tape", Kind.FLAG, "whether blocks get a tape rule", blank=False),
+    Field("tape", Kind.FLAG, "whether blocks get a tape rule; left out: none", blank=False),
     Field("disk_expression", help="RSEs for the container's rule on disk; empty: others place it", length=500, blank=""),
     Field("disk_copies", Kind.WHOLE, "copies on disk", least=1, most=20),
     Field("disk_days", Kind.WHOLE, "how long that rule lives; 0: for ever", least=0, most=36_500),
@@ -102,14 +102,17 @@ _THEN = told_of_each(lambda row: ["It holds for blocks that become complete from
 declare(
     Noun(
         Placement, "placement", "row", lambda key: Placement.objects.filter(pk=key),
-        lambda row: (row.updated_at.isoformat(), str(row)),
+        lambda row: (row.updated_at.isoformat(), str(row)), "placements/<int:pk>",
     ),
-    Verb("change", "Change", "Change where these outputs go.", _change, _THEN, _DECISION, initial=_values, single=True),
+    Verb(
+        "change", "Change", "Change where these outputs go.", _change, _THEN, _DECISION, initial=_values, path="change",
+        single=True,
+    ),
     Verb(
         "copy", "Add one like it", "Decide for another campaign or tier, with the values below.", placement_set, _THEN,
-        (*_WHICH, *_DECISION), initial=_values, single=True,
+        (*_WHICH, *_DECISION), initial=_values, path="copy", single=True,
     ),
-    Verb("remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused),
+    Verb("remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused, path="remove"),
 )  # fmt: skip
 
 declare(

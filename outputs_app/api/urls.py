@@ -5,11 +5,17 @@ from __future__ import annotations
 from django.urls import path
 
 import outputs_app.verbs  # noqa: F401  declares them
-from outputs_app.api.serializers import CaseSerializer, DatasetSerializer, DriftSerializer, EffectSerializer
+from outputs_app.api.serializers import (
+    CaseSerializer,
+    DatasetSerializer,
+    DriftSerializer,
+    EffectSerializer,
+    PlacementSerializer,
+)
 from outputs_app.api.views import BlockViewSet, CaseViewSet, DatasetViewSet, DriftViewSet, EffectViewSet, PlacementViewSet
 from outputs_app.cases import cases_shown
-from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset
-from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
+from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset, Placement
+from outputs_app.selectors import datasets_shown, drift_shown, effects_shown, placements_shown
 from wms2.api.verbs import Resource, verb_urls
 
 urlpatterns = [
@@ -29,4 +35,8 @@ urlpatterns = [
     *verb_urls(Resource(OutputDataset, DatasetSerializer, datasets_shown)),
     *verb_urls(Resource(Drift, DriftSerializer, drift_shown)),
     *verb_urls(Resource(IntegrityCase, CaseSerializer, cases_shown)),
+    *verb_urls(
+        Resource(Placement, PlacementSerializer, placements_shown),
+        answers={"remove": (PlacementSerializer, lambda row, made, given: row)},  # as it was
+    ),
 ]

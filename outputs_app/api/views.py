@@ -66,7 +66,7 @@ class DatasetViewSet(RowsViewSet):
 
 
 class PlacementViewSet(RowsViewSet):
-    """Which outputs go to tape, and whose containers WMS2 places on disk; changed in the admin or by ``manage.py operate``."""
+    """Which outputs go to tape, and whose containers WMS2 places on disk."""
 
     queryset = placements_shown()
     serializer_class = PlacementSerializer

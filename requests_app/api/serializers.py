@@ -304,6 +304,13 @@ class WorkflowStandingSerializer(serializers.Serializer):
     request_name = serializers.CharField(source="workflow.request_id")
     status = serializers.CharField(source="workflow.status")
     dag = StandingDagSerializer(source="with_dag", allow_null=True)
+    nodes = serializers.DictField(
+        source="table.nodes", child=serializers.IntegerField(), help_text="of all rounds, as of the DAG; and their total"
+    )
+    sites = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="jobs by site: idle, running and held ones in the queue; done ones and failed attempts of all rounds",
+    )
     job_success = JobSuccessSerializer(source="table.success", help_text="of all rounds")
     category_throttles = serializers.DictField(
         child=serializers.IntegerField(allow_null=True), help_text="limits of its categories in force; null: none of its own"

@@ -53,6 +53,11 @@ class WorkflowProgress:
         return throttles_of(self.workflow.request, limit_int("dag_max_merge_groups")).as_dict()
 
     @property
+    def sites(self) -> dict[str, dict[str, int]]:
+        """Jobs by site and state."""
+        return self.table.jobs_by_site(self.dag)
+
+    @property
     def with_dag(self) -> WorkflowProgress | None:
         """Itself, if there is a DAG to tell of."""
         return self if self.dag else None

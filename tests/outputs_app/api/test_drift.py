@@ -107,3 +107,22 @@ def test_where_outputs_go_is_read(reader: APIClient) -> None:
         ("Run3", "AOD", True, "rse_type=DISK"),
     ]
     assert [row["tier"] for row in reader.get("/api/v1/placements", {"campaign": "Run3"}).json()["results"]] == ["AOD"]
+
+
+def test_where_outputs_go_is_decided(operator: APIClient, reader: APIClient) -> None:
+    base = Placement.objects.get_or_create(campaign="", tier="")[0]
+    url = f"/api/v1/placements/{base.pk}"
+    problem(reader.post(f"{url}/copy", WHY), 403, "permission_denied")
+    added = operator.post(
+        f"{url}/copy", WHY | {"campaign": "Run3", "tier": "AOD", "tape": True, "disk_expression": "rse_type=DISK"}
+    )
+    assert added.status_code == 202, added.content
+    assert (added.json()["tier"], added.json()["tape"], added.json()["disk_copies"]) == ("AOD", True, base.disk_copies)
+    own = f"/api/v1/placements/{added.json()['id']}"
+    changed = operator.post(f"{own}/change", WHY | {"disk_expression": "rse_type=DISK", "disk_copies": 2}).json()
+    assert (changed["campaign"], changed["tape"], changed["disk_copies"]) == ("Run3", False, 2)
+    assert operator.post(f"{own}/remove", WHY).json()["tier"] == "AOD"
+    assert reader.get(own).status_code == 404
+    problem(operator.post(f"{url}/remove", WHY), 409, "invalid_transition")
+    actions = AuditEntry.objects.filter(target_type="placement", outcome="done").order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["placement_set", "placement_set", "placement_remove"]

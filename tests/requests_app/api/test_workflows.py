@@ -125,6 +125,36 @@ def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIC
     assert (body["work_units"]["total"], body["dag"]["work_units"]["total"]) == (3, 1)
 
 
+def test_nodes_and_jobs_by_site_are_those_of_all_rounds(reader: APIClient) -> None:
+    workflow, first = running(units=2, done=2)
+    ended = {"nodes_running": 0, "nodes_idle": 0}
+    DAG.objects.filter(pk=first.pk).update(status=DAGStatus.PARTIAL, failed_units={"failed": 5, "done": 3}, **ended)
+    rescue = dag_row(
+        workflow, DAGStatus.COMPLETED, round=first.round, directory_id=first.directory_id, fence=2, total_work_units=2,
+        total_nodes=22, node_counts=first.node_counts, failed_units={"failed": 1},
+    )  # fmt: skip
+    assert rescue.created_at > first.created_at
+    first.round.closed_at = timezone.now()
+    first.round.save()
+    WorkUnit.objects.filter(dag=first).update(site="T2_CH_CERN")
+    second = dag_row(
+        workflow, round=round_row(workflow, 1), total_work_units=1, total_nodes=11, node_counts={"Processing": 8},
+        nodes_running=4, nodes_idle=1, jobs={"sites": {"T2_DE_DESY": {"running": 4, "idle": 1}}},
+    )  # fmt: skip
+    FailureGroup.objects.create(
+        workflow=workflow, category="transient", code=1, site="T2_CH_CERN", attempts=2, first_at=timezone.now(),
+        last_at=timezone.now(),
+    )  # fmt: skip
+    body = standing(reader, workflow)
+    assert (body["dag"]["id"], body["dag"]["total_nodes"], rescue.round_id) == (str(second.pk), 11, first.round_id)
+    assert body["nodes"] == {"total": 33, "idle": 1, "running": 4, "held": 0, "done": 22, "failed": 1}
+    none = {"idle": 0, "running": 0, "held": 0, "done": 0, "failed": 0}
+    assert body["sites"] == {
+        "T2_CH_CERN": none | {"done": 18, "failed": 2},
+        "T2_DE_DESY": none | {"idle": 1, "running": 4},
+    }
+
+
 def test_the_standing_has_the_limits_of_categories_in_force_and_how_many_jobs_did_well(reader: APIClient) -> None:
     workflow, dag = running(done=2)
     DAG.objects.filter(pk=dag.pk).update(jobs={"sites": {"T2_CH_CERN": {"running": 2}}}, merge_groups=3)
@@ -148,7 +178,7 @@ def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_
     workflow, dag = running(units=30, done=10)
     with_block(dag)
     # user, workflow, DAG, units, blocks, their units; failures of the DAG's directory and of the workflow; request, limit
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(12):
         standing(reader, workflow)
 
 
