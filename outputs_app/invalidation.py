@@ -44,7 +44,7 @@ TAKING_BACK = (
 
 
 #: What may still be owed for a block of which files are taken back: none of it registers or protects anything.
-_NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT)
+_NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE)
 
 
 def datasets_supersede(*, workflow_id: uuid.UUID) -> int:

@@ -49,7 +49,7 @@ class EffectState(models.TextChoices):
 #: States that keep a request from leaving ACTIVE.
 OPEN_EFFECT = (EffectState.PENDING, EffectState.CLAIMED, EffectState.REFUSED, EffectState.DEAD)
 #: Of a block that is registered and archived without them.
-AFTERWARDS = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT)
+AFTERWARDS = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE)
 #: What nobody waits for any more.
 SETTLED_EFFECT = (EffectState.DONE, EffectState.DISCARDED)
 
