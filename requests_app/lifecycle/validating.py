@@ -15,9 +15,8 @@ from django.db.models import Count, F, Q
 
 from dags_app.models import Leftover, WorkUnit, WorkUnitState
 from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, IntegrityCase, Prognosis
-from outputs_app.selectors import STUCK
 from outputs_app.services import datasets_publish
-from outputs_app.validation.tending import ValidationProgress, events_in_catalogue, validation_tend
+from outputs_app.validation import ValidationProgress, events_in_catalogue, validation_tend
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
@@ -25,6 +24,8 @@ from requests_app.lifecycle.finish import registrations
 from requests_app.models import Event, HoldCode, Request, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
+from requests_app.work.cutting import cases_settle
+from requests_app.work.groups import siblings_missing
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount
@@ -52,45 +53,30 @@ def handle_validating(evaluation: Evaluation) -> None:
             why = f"{number_of(progress.blocks, 'block')} with {number_of(progress.files, 'file')} validated"
             evaluation.transition(S.VALIDATED_OUTPUTS, why, _told(progress))
         else:
-            evaluation.note(waiting_for=_progress_words(evaluation.request, progress))
+            evaluation.note(waiting_for=_progress_words(progress))
 
 
 def handle_waiting_integrity(evaluation: Evaluation) -> None:
     """Cases are settled as operators decide; blocks without any go on being validated. It never fails by itself."""
-    if not cases_settle(evaluation):
+    request = evaluation.request
+    try:
+        still_open = cases_settle(evaluation)
+    except LedgerViolation as error:
+        _hold_for_ledger(evaluation, error)
+        return
+    if not still_open:
         evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
         return
     with evaluation.fenced():
-        progress = _tend(evaluation)
-        told = _cases_words(evaluation.request)
-        if progress.validated + _blocks_with_cases(evaluation.request) < progress.blocks:
-            told += f"; beside them {_progress_words(evaluation.request, progress)}"
-        evaluation.note(waiting_for=told[:4000])
-
-
-def cases_settle(evaluation: Evaluation) -> int:
-    """How many are open."""
-    return _cases(evaluation.request)
-
-
-def _cases(request: Request) -> int:
-    return IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count()
-
-
-def _blocks_with_cases(request: Request) -> int:
-    return IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).values("block").distinct().count()
-
-
-def _cases_words(request: Request) -> str:
-    rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
-    kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
-    told = [f"{number} {Prognosis(prognosis).label}{f' at {site}' if site else ''}" for site, prognosis, number in kinds]
-    return f"its integrity cases: {', '.join(told)}"
+        told = _progress_words(_tend(evaluation))
+        rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
+        kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
+        cases = (f"{number} {Prognosis(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
+        evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {told}"[:4000])
 
 
 def _tend(evaluation: Evaluation) -> ValidationProgress:
     request = evaluation.request
-    nudge(RUN_EFFECTS)
     return validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
 
 
@@ -98,15 +84,13 @@ def _told(progress: ValidationProgress) -> dict[str, Any]:
     return asdict(progress) | {"at": clock.now().isoformat()}
 
 
-def _progress_words(request: Request, progress: ValidationProgress) -> str:
-    """A failure that is due again, or waits for a person, comes first."""
+def _progress_words(progress: ValidationProgress) -> str:
     told = f"{progress.validated} of {number_of(progress.blocks, 'block')} validated"
-    effects = Effect.objects.filter(request=request, epoch=request.epoch, kind=EffectKind.BLOCK_VALIDATE, state__in=OPEN_EFFECT)
-    failing = effects.exclude(last_error="").order_by("next_attempt_at").first()
-    if failing is not None:
-        whom = "an operator" if failing.state in STUCK else "a service"
-        told = f"{whom}: a block was not compared: {failing.last_error}; {told}"
     return "; ".join(part for part in (told, progress.waiting_for) if part)[:4000]
+
+
+def _hold_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
+    evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
 
 
 # --- counted again
@@ -119,7 +103,7 @@ def handle_validated(evaluation: Evaluation) -> None:
         ledger = ledger_of(request.workflow, whole=False)
         ledger_check(ledger)
     except LedgerViolation as error:
-        evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+        _hold_for_ledger(evaluation, error)
         return
     evidence: dict[str, Any] = {"ledger": ledger.as_dict(), "at": clock.now().isoformat()}
     if ledger.work_left and not request.complete_early:
@@ -136,9 +120,10 @@ def handle_validated(evaluation: Evaluation) -> None:
         if ledger_of(request.workflow, whole=False).work_left and not request.complete_early:
             evaluation.again_in(0)  # input files were let in again just now
             return
-        why = "as asked, with what is done" if short else "enough events are in DBS" if counted else "it has no output dataset"
-        now, left = clock.now(), Leftover.objects.filter(unit__workflow=request.workflow, settled_at__isnull=True, job=None)
-        left.filter(next_try_at__gt=now).update(next_try_at=now)
+        if missing := siblings_missing(request):
+            evaluation.note(waiting_for=missing[:4000])
+            return
+        why = "as asked, with what is done" if short else "enough events are in DBS"
         evaluation.transition(S.REMOVING_FILES, why, evidence)
 
 
@@ -185,7 +170,7 @@ def _not_now(workflow: Workflow) -> str:
 
 def handle_removing(evaluation: Evaluation) -> None:
     """The datasets become VALID, and what its work units left is removed; what cannot be is told, and does not keep it."""
-    request, workflow = evaluation.request, evaluation.request.workflow
+    request, workflow, now = evaluation.request, evaluation.request.workflow, clock.now()
     waits: list[str] = []
     with evaluation.fenced():
         if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk):
@@ -199,7 +184,8 @@ def handle_removing(evaluation: Evaluation) -> None:
     else:
         reported = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=conf().removal_tries), job=None)
         waiting = left.exclude(pk__in=reported.values("pk")).count()
-        rounds = rounds_unneeded(clock.now()).filter(workflow=workflow, leftovers_at__isnull=True).count()
+        left.filter(tries=0, job=None, next_try_at__gt=now).update(next_try_at=now)
+        rounds = rounds_unneeded(now).filter(workflow=workflow, leftovers_at__isnull=True).count()
         if rounds or waiting:
             nudge(REMOVE_LEFTOVERS)
             whose = number_of(rounds, "round") if rounds else number_of(waiting, "work unit")
