@@ -181,7 +181,7 @@ def _record_success(effect: Effect, result: Result) -> None:
         if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.in_sql(), last_error=""):
             return
         HANDLERS[effect.kind].record(effect, result)
-        if effect.kind not in (*TAKING_BACK, *REPORTS):
+        if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
             manifest_renew(request_id=effect.request_id)
         if not _block_goes_on(effect):
             wake([effect.request_id], "effect done")

@@ -11,12 +11,11 @@ from collections import defaultdict
 from datetime import timedelta
 
 import structlog
-from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Cast, Concat
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from outputs_app.asking import Wish, effects_ask
 from outputs_app.effects.handler import comment_of
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -28,10 +27,8 @@ MOST = 1000
 
 
 def validated_at() -> Subquery:
-    """When a block was validated; NULL before. Until blocks are validated by themselves: when its dataset, whose request had done
-    all its work, became VALID in DBS."""
-    key = Concat(Value(f"{EffectKind.DBS_VALID}:"), Cast(OuterRef("dataset_id"), CharField()))
-    return Subquery(Effect.objects.filter(key=key, state=EffectState.DONE).values("done_at"))
+    """When a block was validated; NULL before."""
+    return Subquery(BlockValidation.objects.filter(pk=OuterRef("pk")).values("validated_at"))
 
 
 def source_rules_look() -> int:

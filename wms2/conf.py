@@ -209,6 +209,11 @@ class Conf(BaseModel):
     site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
     site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
 
+    # --- validation (ADR 0083)
+    storage_checks_enabled: bool = Field(True, description="compare registered files with the storage itself")
+    storage_check_off_sites: tuple[str, ...] = Field((), description="sites whose storage is not looked at")
+    storage_checksum_fraction: float = Field(0.01, ge=0, le=1, description="of the files that are looked at, those read whole")
+
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
     keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
@@ -315,7 +320,9 @@ class Conf(BaseModel):
         return self
 
 
-_LISTS = ("effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites", "pass_fractions")
+_LISTS = (
+    "effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites", "pass_fractions", "storage_check_off_sites",
+)  # fmt: skip
 
 
 def _variable(place: tuple[int | str, ...]) -> str:

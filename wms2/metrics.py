@@ -34,6 +34,11 @@ DAGS_PACKED_TOTAL = Counter("wms2_dags_packed_total", "Directories of ended DAGs
 SITE_JOBS_TOTAL = Counter(
     "wms2_site_jobs_total", "Jobs at sites that are no nodes of a DAG, by purpose and end (done, failed)", ["purpose", "state"]
 )
+VALIDATIONS_TOTAL = Counter(
+    "wms2_validations_total",
+    "Looks at registered blocks, by what was looked at (catalogues, storage) and result",
+    ["at", "result"],
+)
 LEFTOVERS_REMOVED_TOTAL = Counter(
     "wms2_leftovers_removed_total", "Files that nobody needed any more, removed from sites' storage", ["site"]
 )

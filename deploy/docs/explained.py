@@ -198,6 +198,13 @@ SETTINGS: dict[str, dict[str, str]] = {
         " What it knows of protected files is not believed for longer either.",
         "site_job_run_seconds": "A job at a site that has begun ends after so long; what it did not come to is another's.",
     },
+    "Validation": {
+        "storage_checks_enabled": "Whether the files of registered blocks are compared with the storage itself, by jobs at its"
+        " site (runbook, Validation). Off: DBS and Rucio alone decide, and each block's evidence says so.",
+        "storage_check_off_sites": "Sites whose storage is not looked at, separated by commas; the blocks' evidence says so.",
+        "storage_checksum_fraction": "Share of these files whose Adler-32 is asked for too; a storage that does not tell it has"
+        " them read whole. Which files is decided by their names. The others are compared by size.",
+    },
     "Retention": {
         "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
         " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",

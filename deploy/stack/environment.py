@@ -78,6 +78,7 @@ def contract(
         "WMS2_SECRET_KEY": identity.django_secret_key,
         "WMS2_INSTANCE": identity.instance,
         "WMS2_ENVIRONMENT": "test" if kind == "test" else "demo",
+        "WMS2_STORAGE_CHECKS_ENABLED": str(int(kind != "test")),  # each waits for a job; tests of them turn it on
         "WMS2_DEBUG": "0",
         "WMS2_ALLOWED_HOSTS": LOOPBACK,
         "WMS2_STATIC_ROOT": str(directory / "static"),

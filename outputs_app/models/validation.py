@@ -22,6 +22,8 @@ class BlockValidation(models.Model):
     files = models.PositiveIntegerField(default=0, help_text="valid ones, as DBS has them")
     events = models.BigIntegerField(default=0, help_text="in them, as DBS counts them")
     evidence = models.JSONField(default=dict, blank=True, help_text="what was compared, with what result")
+    spans = models.JSONField(default=dict, blank=True, help_text="run -> first and last lumi of its files")
+    every_checksum = models.BooleanField(default=False, help_text="its files are read whole at their sites, not a sample of them")
 
     class Meta:
         db_table = "block_validations"

@@ -27,6 +27,9 @@ from outputs_app.models import (
 )
 from outputs_app.reconciliation.compare import BelievedBlock, BelievedFile, Finding
 from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
+from wms2.errors import NotFoundInService
 
 _WHOLE = (BlockStatus.COMPLETE, BlockStatus.ARCHIVED)
 #: What of the request's own effects changes blocks.
@@ -42,7 +45,8 @@ SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_r
       AND (effect.kind <> ALL(%(after)s) OR effect.state = %(claimed)s OR effect.result <> '{}'))
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
 JOIN workflows workflow ON workflow.id = block.workflow_id JOIN requests request ON request.request_name = workflow.request_name
-JOIN effects effect ON effect.request_id = request.id AND (effect.block_id = block.id OR effect.kind = ANY(%(of_all)s))
+JOIN effects effect ON effect.request_id = request.id AND effect.kind <> %(looks)s
+  AND (effect.block_id = block.id OR effect.kind = ANY(%(of_all)s))
 WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
 """
 
@@ -52,7 +56,7 @@ def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
     as soon as an effect does something for it. One statement."""
     values: dict[str, Any] = {
         "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
-        "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL),
+        "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL), "looks": EffectKind.BLOCK_VALIDATE,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_STANDING, values)
@@ -88,6 +92,23 @@ def blocks_believed(blocks: Sequence[ProcessingBlock]) -> list[BelievedBlock]:
         )
         for block in blocks
     ]
+
+
+class KnownRules:
+    """Rules of ours by their ids: those of one comment are asked for at once, others one by one."""
+
+    def __init__(self, comment: str) -> None:
+        self._known: dict[str, RuleInfo | None] = {}
+        self._known |= {rule.rule_id: rule for rule in factory.rucio().rules_with_comment(comment)}
+
+    def __call__(self, rule_id: str) -> RuleInfo | None:
+        """None: Rucio says that it is gone. One that was found by a repeated call may have another comment."""
+        if rule_id not in self._known:
+            try:
+                self._known[rule_id] = factory.rucio().rule(rule_id)
+            except NotFoundInService:
+                self._known[rule_id] = None
+        return self._known[rule_id]
 
 
 def drift_record(seen: QuerySet[Drift], findings: Collection[Finding]) -> tuple[int, int]:

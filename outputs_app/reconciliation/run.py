@@ -32,14 +32,13 @@ from outputs_app.models import (
 )
 from outputs_app.reconciliation.census import ITS_OWN, census
 from outputs_app.reconciliation.compare import BelievedBlock, Finding, in_dbs, in_rucio
-from outputs_app.reconciliation.rows import blocks_believed, blocks_standing, drift_record
+from outputs_app.reconciliation.rows import KnownRules, blocks_believed, blocks_standing, drift_record
 from outputs_app.turns import TURN_SECONDS
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import RuleInfo
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
-from wms2.errors import LeaseLost, NotFoundInService, ServiceError
+from wms2.errors import LeaseLost, ServiceError
 
 log = structlog.get_logger(__name__)
 #: Blocks of one portion; a block has some hundred files.
@@ -97,7 +96,6 @@ class Run:
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison, self._result = comparison, dict(comparison.result)
-        self._rules_asked: dict[str, RuleInfo | None] = {}
 
     def go(self, is_over: Callable[[], bool]) -> None:
         """Portion after portion, until all is compared or the turn is over.
@@ -194,21 +192,9 @@ class Run:
         return {block.block_name: block for block in factory.dbs().outputs.blocks(self._dataset.name)}
 
     @cached_property
-    def _rules(self) -> dict[str, RuleInfo]:
-        """Of the request, by the comment of its rules: one call."""
-        comment = comment_of(self._dataset.workflow.request.request_name)
-        return {rule.rule_id: rule for rule in factory.rucio().rules_with_comment(comment)}
-
-    def _rule(self, rule_id: str) -> RuleInfo | None:
-        """None: Rucio says that it is gone. One that was found by a repeated call may have another comment."""
-        if rule_id in self._rules:
-            return self._rules[rule_id]
-        if rule_id not in self._rules_asked:
-            try:
-                self._rules_asked[rule_id] = factory.rucio().rule(rule_id)
-            except NotFoundInService:
-                self._rules_asked[rule_id] = None
-        return self._rules_asked[rule_id]
+    def _rule(self) -> KnownRules:
+        """Those of the request."""
+        return KnownRules(comment_of(self._dataset.workflow.request.request_name))
 
     @property
     def _dataset(self) -> OutputDataset:

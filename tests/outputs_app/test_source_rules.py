@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.effects import HANDLERS
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock, Validity
+from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock, Validity
 from outputs_app.source_rules import source_rules_look
 from tests.support.rows import new_block
 from wms2.adapters import factory
@@ -48,10 +48,8 @@ def _block() -> ProcessingBlock:
 
 
 def validate(block: ProcessingBlock, days_ago: float = 1.0) -> None:
-    Effect.objects.create(
-        request=block.workflow.request, kind=EffectKind.DBS_VALID, key=f"dbs_valid:{block.dataset_id}", state=EffectState.DONE,
-        done_at=NOW() - timedelta(days=days_ago),
-    )  # fmt: skip
+    validated_at = NOW() - timedelta(days=days_ago)
+    BlockValidation.objects.update_or_create(block=block, defaults={"asked_at": validated_at, "validated_at": validated_at})
 
 
 def asked(block: ProcessingBlock) -> bool:
@@ -69,7 +67,7 @@ def test_they_end_when_the_tape_rule_is_ok_and_not_before(rucio, block: Processi
 
 
 def test_they_end_only_when_the_block_is_validated(rucio, block: ProcessingBlock) -> None:
-    Effect.objects.filter(kind=EffectKind.DBS_VALID).update(state=EffectState.DISCARDED)
+    BlockValidation.objects.update(validated_at=None)
     rucio.ok = {"tape"}
     assert source_rules_look() == 0
     assert not asked(block)
@@ -94,7 +92,7 @@ def test_days_are_counted_from_the_later_of_both(rucio, block: ProcessingBlock, 
     conf.cache_clear()
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=5))
     assert source_rules_look() == 0, "validated yesterday"
-    Effect.objects.update(done_at=NOW() - timedelta(days=5))
+    BlockValidation.objects.update(validated_at=NOW() - timedelta(days=5))
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=2))
     assert source_rules_look() == 0, "on tape since two days"
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=4))

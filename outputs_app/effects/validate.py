@@ -1,0 +1,62 @@
+"""A registered block is compared with DBS and Rucio, and its lumis with all of its dataset (ADR 0083).
+
+Nothing is changed outside. Each service's answer is recorded before the next is asked; a repeat begins anew where an effect has
+changed the block meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from outputs_app.effects.handler import Result, block_of, handles, rule_comment
+from outputs_app.models import BlockValidation, Effect, EffectKind, Prognosis
+from outputs_app.reconciliation.rows import blocks_standing
+from outputs_app.turns import Turn
+from outputs_app.validation.cases import cases_open
+from outputs_app.validation.catalogues import Look
+from outputs_app.validation.rules import FileFinding
+from outputs_app.validation.tending import validation_again
+from wms2 import clock
+from wms2.errors import ServiceUnavailable
+from wms2.metrics import VALIDATIONS_TOTAL
+
+#: What is asked, in this order; a method of ``Look`` each.
+STEPS = ("dbs", "rucio", "lumis")
+
+
+def _record(effect: Effect, result: Result) -> None:
+    block, generation = block_of(effect), effect.payload["generation"]
+    validation = BlockValidation.objects.select_for_update().filter(block=block, generation=generation).first()
+    if validation is None:
+        return
+    if blocks_standing([block.pk]).get(block.pk) != result["stamp"]:
+        validation_again([block.pk])
+        return
+    found = [
+        FileFinding(**{**each, "prognosis": Prognosis(each["prognosis"])}) for name in STEPS for each in result[name]["findings"]
+    ]
+    opened = cases_open(block, found)
+    told = {name: {**result[name], "findings": len(result[name]["findings"])} for name in STEPS}
+    validation.evidence = {**validation.evidence, **told, "accepted": len({each.name for each in found}) - opened}
+    validation.catalogues_at, validation.files, validation.events = clock.now(), result["dbs"]["files"], result["dbs"]["events"]
+    validation.save(update_fields=["evidence", "catalogues_at", "files", "events"])
+    VALIDATIONS_TOTAL.labels("catalogues", "findings" if opened else "fine").inc()
+
+
+@handles(EffectKind.BLOCK_VALIDATE, _record)
+def _block_validate(effect: Effect) -> Result:
+    """Raises ServiceUnavailable while an effect is about to change the block."""
+    block = block_of(effect)
+    stamp = blocks_standing([block.pk]).get(block.pk)
+    if stamp is None:
+        raise ServiceUnavailable("wms2", effect.kind, "something is under way for this block")
+    if effect.result.get("stamp") != stamp:
+        effect.result = {"stamp": stamp}
+    turn, look = Turn(effect), Look(block, effect.payload["generation"], rule_comment(effect))
+    for name in STEPS:
+        if name not in effect.result:
+            seen = getattr(look, name)()
+            findings = [asdict(each) for each in seen.findings]
+            turn.told(**{name: {**seen.told, "at": clock.now().isoformat(), "findings": findings}})
+    result: Result = effect.result
+    return result

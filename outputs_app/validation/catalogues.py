@@ -1,0 +1,161 @@
+"""What DBS, Rucio and our rows say of one block, asked in a few calls each; ``rules`` judges it. Rows are only read."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from django.db import connection
+
+from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Validity
+from outputs_app.reconciliation.compare import in_dbs, in_rucio
+from outputs_app.reconciliation.rows import KnownRules, blocks_believed
+from outputs_app.validation import rules
+from outputs_app.validation.rules import Declared, FileFinding, LumiFile, Lumis
+from wms2.adapters import factory
+
+#: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0030).
+_BY_LUMI = ("LumiBased", "EventAwareLumiBased")
+#: Files of other blocks that are read at a time.
+_AT_ONCE = 2000
+#: Blocks of the dataset of which it is not known yet which lumis their files have: run -> the first and the last.
+_SPANS = """
+UPDATE block_validations validation SET spans = found.spans FROM (
+  SELECT block_id, jsonb_object_agg(run, jsonb_build_array(first, last)) AS spans FROM (
+    SELECT file.block_id, runs.key AS run, min((lumi->>0)::bigint) AS first, max((lumi->>0)::bigint) AS last
+    FROM block_validations unknown JOIN processing_blocks block ON block.id = unknown.block_id
+    JOIN output_files file ON file.block_id = block.id, jsonb_each(file.lumis) runs, jsonb_array_elements(runs.value) lumi
+    WHERE block.dataset_name = %s AND unknown.spans = '{}' GROUP BY 1, 2) each
+  GROUP BY 1) found
+WHERE validation.block_id = found.block_id AND validation.spans = '{}'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at one of them brought, with what is wrong; ``files`` and ``events`` as it has them, where it counts them."""
+
+    findings: Sequence[FileFinding]
+    told: dict[str, Any]
+
+
+class Look:
+    """A block while it is compared. What our rows say is read once."""
+
+    def __init__(self, block: ProcessingBlock, generation: int, comment: str) -> None:
+        self._block, self._generation, self._comment = block, generation, comment
+        (self._believed,) = blocks_believed([block])
+        valid = OutputFile.objects.filter(block=block, validity=Validity.VALID)
+        self._files = {file.lfn: file for file in valid.only("lfn", "events", "lumis", "parents", "unit_id")}
+        self._parents = {lfn: tuple(file.parents) for lfn, file in self._files.items()}
+
+    def dbs(self) -> Seen:
+        """Every valid file in DBS, with our counts and lumis, and with its parents; none besides; none empty."""
+        outputs, name = factory.dbs().outputs, self._block.dbs_block_name
+        known = outputs.block(name)
+        files = list(outputs.files(name, valid_only=False, operation="validate")) if known is not None else []
+        there = {file.lfn for file in files}
+        believed = self._believed
+        theirs = _by_file((row.lfn, (row.run, row.lumi)) for row in (outputs.file_lumis(name) if there else ()))
+        findings = [
+            *rules.of_drift(believed, in_dbs(believed, known, files)),
+            *rules.still_valid(believed, {file.lfn for file in files if file.is_valid}),
+            *rules.lumis_differ(self._lumis, {lfn: theirs.get(lfn, frozenset()) for lfn in there}),
+            *self._closed(there),
+        ]
+        counted = [file for file in files if file.is_valid and file.lfn in self._files]
+        told = {"files": len(counted), "events": sum(file.events for file in counted), "lumis": sum(map(len, theirs.values()))}
+        return Seen(findings, told)
+
+    def _closed(self, there: set[str]) -> Iterator[FileFinding]:
+        """Parents are valid and named in DBS. Files of a dataset that names its parents there name none of theirs."""
+        parents = {parent for each in self._parents.values() for parent in each}
+        rows = OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity")
+        ours = dict(rows)
+        read: dict[str, int] = dict(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events"))
+        closed = {lfn for lfn in parents if ours.get(lfn, Validity.VALID) == Validity.VALID and (lfn in ours or lfn in read)}
+        yield from rules.parents_open(self._parents, closed)
+        events = {lfn: file.events for lfn, file in self._files.items()}
+        yield from rules.empty(events, self._parents, read, self._declared)
+        named = {lfn: each for lfn, each in self._parents.items() if each and lfn in there}
+        if named and not self._block.dataset.registration.get("parents"):
+            rows_there = factory.dbs().outputs.file_parents(self._block.dbs_block_name)
+            yield from rules.parents_differ(named, _by_file((row.lfn, row.parent_lfn) for row in rows_there))
+
+    def rucio(self) -> Seen:
+        """The block with its files, a copy of each where it is kept, and the rule that keeps it."""
+        block, believed = self._block, self._believed
+        rule = known_rules(self._comment, self._generation, int(time.monotonic() / 60))
+        places = {believed.place_of(file) for file in believed.files.values() if file.is_valid} - {""}
+        held = factory.rucio().blocks_held({block.dbs_block_name: places}).get(block.dbs_block_name)
+        later = block.tape_rule_id or block.dataset.disk_rule_id
+        findings = [
+            *rules.of_drift(believed, in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)
+        ]  # fmt: skip
+        return Seen(findings, {"files": len(held.files) if held is not None else 0})
+
+    def lumis(self) -> Seen:
+        """No lumi twice in the dataset: over all its blocks, of whichever request, and in blocks that are none of ours."""
+        name = self._block.dataset_name
+        with connection.cursor() as cursor:
+            cursor.execute(_SPANS, [name])
+        mine = [LumiFile(file.pk, lfn, self._lumis[lfn], file.unit_id, True) for lfn, file in self._files.items()]
+        spans = rules.spans(self._lumis.values())
+        others = BlockValidation.objects.filter(block__dataset_name=name).exclude(pk=self._block.pk)
+        near = [pk for pk, theirs in others.values_list("pk", "spans") if rules.meet(spans, theirs)]
+        known = set(ProcessingBlock.objects.filter(dataset_name=name).values_list("dbs_block_name", flat=True))
+        strange = [block.block_name for block in factory.dbs().outputs.blocks(name) if block.block_name not in known]
+        strange = [block for block in strange if rules.meet(spans, spans_in_dbs(block))]
+        findings = rules.doubled(mine, self._others(near, strange), self._declared)
+        return Seen(list(findings), {"blocks": len(others) + len(strange), "compared": len(near) + len(strange)})
+
+    def _others(self, near: Sequence[uuid.UUID], strange: Sequence[str]) -> Iterator[LumiFile]:
+        files = OutputFile.objects.filter(block__in=near, validity=Validity.VALID).order_by("id")
+        rows = files.values_list("pk", "lfn", "lumis", "unit_id", "block__workflow_id")
+        for pk, lfn, lumis, unit_id, workflow_id in rows.iterator(_AT_ONCE):
+            yield LumiFile(pk, lfn, _lumis(lumis), unit_id, workflow_id == self._block.workflow_id)
+        for block in strange:
+            valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
+            found = _by_file((row.lfn, (row.run, row.lumi)) for row in factory.dbs().outputs.file_lumis(block))
+            yield from (LumiFile(0, lfn, lumis) for lfn, lumis in found.items() if lfn in valid)
+
+    @cached_property
+    def _lumis(self) -> dict[str, Lumis]:
+        return {lfn: _lumis(file.lumis) for lfn, file in self._files.items()}
+
+    @cached_property
+    def _declared(self) -> Declared:
+        spec = self._block.workflow.spec
+        return Declared(
+            by_lumi=spec.get("generation") is not None or spec.get("splitting", {}).get("algorithm") in _BY_LUMI,
+            in_shares=len(spec.get("tasks", ())) > 1,
+            filtered=any(step.get("filter_efficiency", 1.0) < 1.0 for step in spec.get("steps", ())),
+        )
+
+
+def _lumis(stored: dict[str, list[list[int]]]) -> Lumis:
+    return frozenset((int(run), lumi) for run, pairs in stored.items() for lumi, _ in pairs)
+
+
+def _by_file(rows: Any) -> dict[str, frozenset[Any]]:
+    found: dict[str, set[Any]] = defaultdict(set)
+    for lfn, value in rows:
+        found[lfn].add(value)
+    return {lfn: frozenset(values) for lfn, values in found.items()}
+
+
+@lru_cache(maxsize=1)
+def known_rules(comment: str, generation: int, minute: int) -> KnownRules:
+    """Of a request, for all its blocks that are looked at together; asked anew for what is validated again."""
+    return KnownRules(comment)
+
+
+@lru_cache(maxsize=10_000)
+def spans_in_dbs(block_name: str) -> dict[str, list[int]]:
+    """Of a block that is none of ours; which lumis its files have does not change."""
+    return rules.spans([frozenset((row.run, row.lumi) for row in factory.dbs().outputs.file_lumis(block_name))])

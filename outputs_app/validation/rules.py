@@ -1,0 +1,182 @@
+"""What is wrong with the files of a registered block. Pure.
+
+What reconciliation judges of DBS and Rucio is judged by its own comparison; here is what else a block must be before it counts.
+Sizes and checksums in Rucio are what WMS2 told it and prove nothing: those that count are told by the storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from outputs_app.models import DriftKind, Prognosis
+from outputs_app.reconciliation.compare import MOST_WORDS, BelievedBlock, Finding
+from wms2.adapters.rucio_types import RuleInfo, RuleState
+
+K, P = DriftKind, Prognosis
+#: (run, lumi) of a file.
+Lumis = frozenset[tuple[int, int]]
+#: Run -> first and last lumi of many files.
+Spans = Mapping[str, Sequence[int]]
+#: What each difference, as reconciliation words it, means for the file or the block.
+MEANS: dict[DriftKind, Prognosis] = {
+    K.DBS_BLOCK_MISSING: P.NOT_IN_CATALOGUE,
+    K.DBS_BLOCK_OPEN: P.CATALOGUE_DIFFERS,
+    K.DBS_BLOCK_COUNTS: P.CATALOGUE_DIFFERS,
+    K.DBS_FILE_MISSING: P.NOT_IN_CATALOGUE,
+    K.DBS_FILE_EXTRA: P.UNKNOWN_FILE,
+    K.DBS_FILE_INVALID: P.CATALOGUE_DIFFERS,
+    K.DBS_FILE_DIFFERS: P.CATALOGUE_DIFFERS,
+    K.RUCIO_BLOCK_MISSING: P.NOT_IN_CATALOGUE,
+    K.RUCIO_BLOCK_OPEN: P.CATALOGUE_DIFFERS,
+    K.RUCIO_FILE_MISSING: P.NOT_IN_CATALOGUE,
+    K.RUCIO_FILE_EXTRA: P.UNKNOWN_FILE,
+    K.RUCIO_FILE_DIFFERS: P.CATALOGUE_DIFFERS,
+    K.REPLICA_MISSING: P.MISSING_REPLICA,
+    K.REPLICA_UNAVAILABLE: P.MISSING_REPLICA,
+    K.RULE_GONE: P.UNPROTECTED,
+    K.RULE_ELSEWHERE: P.UNPROTECTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileFinding:
+    """What is wrong with one file, or with the block itself, by its name."""
+
+    name: str
+    prognosis: Prognosis
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the request says of its work. ``by_lumi``: a lumi goes whole to one unit; ``in_shares``: and its events may be divided
+    over the unit's merged files; ``filtered``: a step keeps only some of its events, so a file may be left with none.
+    """
+
+    by_lumi: bool
+    in_shares: bool
+    filtered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LumiFile:
+    """A valid file of the dataset, whoever wrote it. ``is_own``: of the block's request; a younger has a higher ``pk``."""
+
+    pk: int
+    lfn: str
+    lumis: Lumis
+    unit: int = 0
+    is_own: bool = False
+
+
+def of_drift(block: BelievedBlock, findings: Iterable[Finding]) -> Iterator[FileFinding]:
+    """The same, as prognoses. What is not as it was of a file that was taken back does not matter any more."""
+    gone = {lfn for lfn, file in block.files.items() if not file.is_valid}
+    for finding in findings:
+        if finding.name not in gone:
+            yield FileFinding(finding.name, MEANS[finding.kind], finding.expected, finding.found)
+
+
+def still_valid(block: BelievedBlock, valid: Collection[str]) -> Iterator[FileFinding]:
+    """Files that were taken back, and that DBS still gives to everybody."""
+    for lfn, file in block.files.items():
+        if not file.is_valid and lfn in valid:
+            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, "invalid", "valid")
+
+
+def protected(block: BelievedBlock, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:
+    """Rules that are there and not OK: those of the files, or what has replaced them. ``later``: the rule that keeps them once
+    the source rules have ended; empty: none is known, and nothing is said of it."""
+    rules: dict[str, str] = {}
+    for lfn, file in block.files.items():
+        rule_id = file.rule_id or block.source_rule_id or later
+        if file.is_valid and rule_id:
+            rules.setdefault(rule_id, lfn if file.rule_id else block.name)
+    for rule_id, name in rules.items():
+        known = rule(rule_id)
+        if known is not None and known.state is not RuleState.OK:
+            words = f"rule {rule_id} at {known.rse_expression} is {known.state}: {known.error}".rstrip(": ")
+            yield FileFinding(name, P.UNPROTECTED, "OK", words[:MOST_WORDS])
+
+
+def lumis_differ(ours: Mapping[str, Lumis], theirs: Mapping[str, Lumis]) -> Iterator[FileFinding]:
+    """Of files that both have."""
+    for lfn in ours.keys() & theirs.keys():
+        mine, found = ours[lfn], theirs[lfn]
+        if mine != found:
+            less, more = (_first(each) for each in (mine - found, found - mine))
+            told = f"{len(found)} lumis" + (f"; without {less}" if less else "") + (f"; with {more}" if more else "")
+            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, f"{len(mine)} lumis", told)
+
+
+def _first(lumis: Lumis) -> str:
+    return ":".join(map(str, min(lumis))) if lumis else ""
+
+
+def parents_differ(ours: Mapping[str, Collection[str]], theirs: Mapping[str, Collection[str]]) -> Iterator[FileFinding]:
+    """Parents that DBS does not name; it may name none of a file that it does not have."""
+    for lfn, parents in ours.items():
+        if lost := set(parents) - set(theirs.get(lfn, ())):
+            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, f"made from {min(lost)}", f"DBS does not name {len(lost)} of its parents")
+
+
+def parents_open(ours: Mapping[str, Collection[str]], closed: Collection[str]) -> Iterator[FileFinding]:
+    """Files made from what is no valid file of ours, and no input."""
+    for lfn, parents in ours.items():
+        if lost := set(parents) - set(closed):
+            yield FileFinding(lfn, P.PARENT_MISSING, f"made from {min(lost)}", f"{len(lost)} of its parents are not valid")
+
+
+def empty(
+    events: Mapping[str, int], parents: Mapping[str, Collection[str]], read: Mapping[str, int], declared: Declared
+) -> Iterator[FileFinding]:
+    """Files without events, unless a filter was declared, or what they were made from (``read``: events) has none either."""
+    for lfn, number in events.items():
+        made_of_nothing = bool(parents[lfn]) and not any(read.get(parent, 1) for parent in parents[lfn])
+        if not number and not declared.filtered and not made_of_nothing:
+            yield FileFinding(lfn, P.ZERO_EVENTS, "events", "none, and no filter was declared")
+
+
+def spans(files: Iterable[Lumis]) -> dict[str, list[int]]:
+    """Which lumis they have at most: run -> the first and the last."""
+    found: dict[str, list[int]] = {}
+    for run, lumi in (each for lumis in files for each in lumis):
+        span = found.setdefault(str(run), [lumi, lumi])
+        span[:] = min(span[0], lumi), max(span[1], lumi)
+    return found
+
+
+def meet(mine: Spans, others: Spans) -> bool:
+    """Whether there may be a lumi in both."""
+    return any(run in others and span[0] <= others[run][1] and others[run][0] <= span[1] for run, span in mine.items())
+
+
+def doubled(mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared) -> Iterator[FileFinding]:
+    """Lumis that two valid files have and may not have; of two files of the request the younger is told of.
+
+    A lumi that is dealt whole is in no other request's files, and in those of one unit; in one of these, if no later task has
+    divided it. What is not dealt by lumi may rightly share one.
+    """
+    holders: dict[tuple[int, int], list[LumiFile]] = defaultdict(list)
+    for file in mine:
+        for lumi in file.lumis:
+            holders[lumi].append(file)
+    twice = Counter[tuple[LumiFile, LumiFile]]()
+    for other in chain(others, mine):
+        for lumi in other.lumis & holders.keys():
+            for file in holders[lumi]:
+                if _may_not(file, other, declared):
+                    twice[file, other] += 1
+    for (file, other), number in twice.items():
+        found = f"{number} are in {other.lfn} too, first {_first(file.lumis & other.lumis)}"
+        yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])
+
+
+def _may_not(file: LumiFile, other: LumiFile, declared: Declared) -> bool:
+    if not declared.by_lumi or (other.is_own and other.pk >= file.pk):
+        return False
+    return not other.is_own or file.unit != other.unit or not declared.in_shares

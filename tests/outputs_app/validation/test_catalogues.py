@@ -1,0 +1,269 @@
+"""Blocks are validated against the real Rucio and DBS: what is wrong is a case, what was told by WMS2 itself proves nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from outputs_app import turns
+from outputs_app.executor import effects_run_due
+from outputs_app.models import (
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    OutputFile,
+    ProcessingBlock,
+    Prognosis,
+    Validity,
+)
+from outputs_app.validation import ValidationProgress, catalogues, events_in_catalogue, validation_again, validation_tend
+from sites_app.models import Site, SiteRse
+from tests.support.adapters import adapters_forget
+from tests.support.registered import DISK, made_block, run_effects
+from tests.support.rucio import SCOPE, did, plain_client, rucio_home
+from wms2.adapters import factory
+from wms2.errors import ServiceUnavailable
+
+pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
+P = Prognosis
+
+
+@pytest.fixture(name="admin", scope="module")
+def _admin() -> Any:
+    """Rucio's root: somebody else who changes things there."""
+    return plain_client(rucio_home().parent / "admin")
+
+
+@pytest.fixture(name="block")
+def _block() -> Iterator[ProcessingBlock]:
+    """A block of three files in two units that is registered and protected everywhere."""
+    adapters_forget()
+    catalogues.known_rules.cache_clear()
+    SiteRse.objects.create(site=Site.objects.create(name=DISK), rse=DISK, seen_at=timezone.now())
+    yield made_block()
+    adapters_forget()
+
+
+def tended(block: ProcessingBlock) -> ValidationProgress:
+    request = block.workflow.request
+    return validation_tend(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+
+
+def validated(block: ProcessingBlock) -> ValidationProgress:
+    """How it stands after everything was asked."""
+    tended(block)
+    run_effects()
+    return tended(block)
+
+
+def cases() -> set[tuple[str, str]]:
+    return set(IntegrityCase.objects.values_list("prognosis", "name"))
+
+
+def lfns(block: ProcessingBlock) -> list[str]:
+    return list(OutputFile.objects.filter(block=block).order_by("id").values_list("lfn", flat=True))
+
+
+def test_a_block_that_is_right_everywhere_is_validated_with_evidence(block: ProcessingBlock) -> None:
+    before = tended(block)
+    assert (before.validated, before.waiting_for) == (0, "DBS and Rucio of 1 block")
+    assert events_in_catalogue(block.workflow_id) == {}
+    assert validated(block) == ValidationProgress(1, 1, 3, 3, 0, "")
+    row = BlockValidation.objects.get()
+    assert (row.files, row.events, row.validated_at is not None) == (3, 30, True)
+    assert {name: row.evidence[name]["findings"] for name in ("dbs", "rucio", "lumis")} == {"dbs": 0, "rucio": 0, "lumis": 0}
+    assert row.evidence["dbs"]["at"] and row.evidence["not_looked_at"] == {DISK: "storage_checks_enabled is off"}
+    assert events_in_catalogue(block.workflow_id) == {block.dataset_name: (3, 30)}
+    asked = Effect.objects.filter(kind=EffectKind.BLOCK_VALIDATE)
+    tended(block)
+    assert asked.count() == 1, "asked once"
+
+
+def test_what_is_wrong_in_dbs_is_a_case_for_each_file(block: ProcessingBlock) -> None:
+    first, second, third = lfns(block)
+    factory.dbs().invalidate_files([first])
+    OutputFile.objects.filter(lfn=second).update(lumis={"1": [[77, 10]]})
+    OutputFile.objects.filter(lfn=third).update(lfn=f"{third}.new")
+    progress = validated(block)
+    assert (progress.validated, progress.open_cases) == (0, 4)
+    assert progress.waiting_for == "4 integrity cases to be decided"
+    assert cases() == {
+        (P.CATALOGUE_DIFFERS, first),
+        (P.CATALOGUE_DIFFERS, second),
+        (P.NOT_IN_CATALOGUE, f"{third}.new"),
+        (P.UNKNOWN_FILE, third),
+    }
+    case = IntegrityCase.objects.get(name=second)
+    assert (case.request, case.block, case.file.lfn, case.rse, case.site) == (block.workflow.request, block, second, DISK, DISK)
+    assert case.evidence[0]["found"] == "1 lumis; without 1:77; with 1:2"
+    assert events_in_catalogue(block.workflow_id) == {}
+
+
+def test_what_is_wrong_in_rucio_is_a_case_for_each_file(block: ProcessingBlock, admin: Any) -> None:
+    first, second, third = lfns(block)
+    admin.declare_bad_file_replicas([{"scope": SCOPE, "name": first, "rse": DISK}], "for a test")
+    admin.delete_replication_rule(OutputFile.objects.get(lfn=second).rule_id)
+    admin.set_status(SCOPE, block.dbs_block_name, open=True)
+    admin.detach_dids(SCOPE, block.dbs_block_name, [did(third)])
+    admin.set_status(SCOPE, block.dbs_block_name, open=False)
+    validated(block)
+    assert cases() >= {(P.MISSING_REPLICA, first), (P.UNPROTECTED, second), (P.NOT_IN_CATALOGUE, third)}
+
+
+def test_events_and_parents_are_compared_too(block: ProcessingBlock) -> None:
+    first, second, _ = lfns(block)
+    files = OutputFile.objects.order_by("id")
+    files.filter(lfn=first).update(events=0)
+    files.filter(lfn=second).update(parents=["/store/data/nobody/knows.root"])
+    validated(block)
+    assert cases() == {
+        (P.CATALOGUE_DIFFERS, first),  # DBS has events: worse than that there are none
+        (P.CATALOGUE_DIFFERS, second),  # DBS knows of no parent
+    }
+    told = {each["prognosis"] for each in IntegrityCase.objects.get(name=second).evidence}
+    assert told == {P.PARENT_MISSING, P.CATALOGUE_DIFFERS}
+    assert {each["prognosis"] for each in IntegrityCase.objects.get(name=first).evidence} == {P.ZERO_EVENTS, P.CATALOGUE_DIFFERS}
+
+
+def test_a_file_made_from_one_that_was_taken_back_is_a_case(block: ProcessingBlock) -> None:
+    first, second, _ = lfns(block)
+    OutputFile.objects.filter(lfn=first).update(validity=Validity.INVALID)
+    factory.dbs().invalidate_files([first])
+    OutputFile.objects.filter(lfn=second).update(parents=[first])
+    validated(block)
+    assert {each["prognosis"] for each in IntegrityCase.objects.get(name=second).evidence} >= {P.PARENT_MISSING}
+    assert not IntegrityCase.objects.filter(name=first).exists(), "nobody wants it any more"
+
+
+def test_a_file_that_was_taken_back_and_is_valid_in_dbs_is_a_case(block: ProcessingBlock) -> None:
+    first = lfns(block)[0]
+    OutputFile.objects.filter(lfn=first).update(validity=Validity.INVALID)
+    validated(block)
+    assert cases() == {(P.CATALOGUE_DIFFERS, first)}
+
+
+def test_a_lumi_that_is_there_twice_is_a_case_of_the_younger_file(block: ProcessingBlock) -> None:
+    """In another block of the same dataset, whichever of the blocks is validated first."""
+    other = made_block()  # of another dataset, with the same lumis
+    twice = OutputFile.objects.filter(block=other).order_by("id")
+    assert validated(block).validated == 1
+    ProcessingBlock.objects.filter(pk=other.pk).update(
+        dataset_name=block.dataset_name, workflow=block.workflow, dataset=block.dataset, block_index=1
+    )
+    catalogues.spans_in_dbs.cache_clear()
+    tended(block)
+    request = block.workflow.request
+    Effect.objects.filter(block=other).exclude(kind=EffectKind.BLOCK_VALIDATE).update(request=request)
+    validation_again([block.pk])
+    validated(block)
+    assert IntegrityCase.objects.filter(block=block).count() == 0
+    found = IntegrityCase.objects.filter(block=other, evidence__contains=[{"prognosis": P.DUPLICATE_LUMI}])
+    assert set(found.values_list("name", flat=True)) == set(twice.values_list("lfn", flat=True))
+    assert lfns(block)[0] in str(found.order_by("id")[0].evidence)
+
+
+def test_a_lumi_that_is_there_in_a_file_of_nobody_known_is_a_case(block: ProcessingBlock) -> None:
+    stranger = f"{block.dataset_name}#{uuid.uuid4()}"
+    OutputFile.objects.filter(block=block).exclude(lfn=lfns(block)[0]).delete()
+    factory.dbs().invalidate_files(lfns(block)[1:])
+    ProcessingBlock.objects.filter(pk=block.pk).update(dbs_block_name=stranger)  # the one in DBS is nobody's now
+    validated(block)
+    case = IntegrityCase.objects.get(name=lfns(block)[0])
+    assert P.DUPLICATE_LUMI in {each["prognosis"] for each in case.evidence}
+
+
+def test_what_was_accepted_with_the_same_findings_is_not_opened_again(block: ProcessingBlock) -> None:
+    first = lfns(block)[0]
+    factory.dbs().invalidate_files([first])
+    assert validated(block).open_cases == 1
+    IntegrityCase.objects.update(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED)
+    validation_again([block.pk])
+    assert validated(block).validated == 1
+    OutputFile.objects.filter(lfn=first).update(events=11)
+    validation_again([block.pk])
+    assert validated(block).open_cases == 1, "something else is wrong with it"
+
+
+def test_what_is_being_removed_stays_decided_and_what_did_not_help_is_a_new_case(block: ProcessingBlock) -> None:
+    factory.dbs().invalidate_files([lfns(block)[0]])
+    validated(block)
+    IntegrityCase.objects.update(state=CaseState.IN_PROGRESS, action=CaseAction.REMOVED)
+    validation_again([block.pk])
+    validated(block)
+    assert IntegrityCase.objects.get().state == CaseState.IN_PROGRESS
+    IntegrityCase.objects.update(state=CaseState.RESOLVED, action=CaseAction.RECOVERED)
+    validation_again([block.pk])
+    assert validated(block).open_cases == 1
+
+
+def test_an_older_look_does_not_count(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked for again while the old one was under way."""
+    look = catalogues.Look.rucio
+
+    def meanwhile(self: catalogues.Look) -> catalogues.Seen:
+        validation_again([block.pk])
+        return look(self)
+
+    tended(block)
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogues.Look, "rucio", meanwhile)
+        Effect.objects.update(next_attempt_at=timezone.now())
+        effects_run_due(owner="test")
+    row = BlockValidation.objects.get()
+    assert (row.generation, row.catalogues_at) == (2, None)
+    assert validated(block).validated == 1
+
+
+def test_a_block_that_has_changed_meanwhile_is_looked_at_again(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = catalogues.Look.lumis
+
+    def meanwhile(self: catalogues.Look) -> catalogues.Seen:
+        Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(done_at=timezone.now())
+        return look(self)
+
+    tended(block)
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogues.Look, "lumis", meanwhile)
+        Effect.objects.update(next_attempt_at=timezone.now())
+        effects_run_due(owner="test")
+    assert (BlockValidation.objects.get().catalogues_at, BlockValidation.objects.get().generation) == (None, 2)
+    assert validated(block).validated == 1
+
+
+def test_what_one_service_said_is_kept_while_another_does_not_answer(
+    block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(self: catalogues.Look) -> catalogues.Seen:
+        raise ServiceUnavailable("rucio", "blocks_held", "no answer")
+
+    def never(self: catalogues.Look) -> catalogues.Seen:
+        raise AssertionError("it has answered")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogues.Look, "rucio", silent)
+        assert validated(block).waiting_for == "DBS and Rucio of 1 block: rucio blocks_held: no answer"
+    block.refresh_from_db()
+    assert block.status == "archived"
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogues.Look, "dbs", never)
+        assert validated(block).validated == 1
+
+
+def test_long_looks_take_several_turns(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
+    tended(block)
+    for done in (["dbs"], ["dbs", "rucio"], ["dbs", "lumis", "rucio"]):
+        Effect.objects.update(next_attempt_at=timezone.now())
+        effects_run_due(owner="test", limit=1)
+        effect = Effect.objects.get(kind=EffectKind.BLOCK_VALIDATE)
+        assert sorted(effect.result.keys() - {"stamp"}) == done
+    assert effect.state == EffectState.PENDING
+    assert validated(block).validated == 1
