@@ -16,6 +16,7 @@ from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
+from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, REMOVE_LEFTOVERS
@@ -59,6 +60,12 @@ def archive_requests() -> None:
 def remove_leftovers() -> None:
     """Have files removed that nobody needs any more, and look at the jobs that do it."""
     leftovers_remove()
+
+
+@shared_task(name="requests_app.tasks.check_storage", ignore_result=True)
+def check_storage() -> None:
+    """Have registered files compared with their storage, and look at the jobs that do it."""
+    storage_checks_run()
 
 
 @shared_task(name="requests_app.tasks.poll_reqmgr2", ignore_result=True)

@@ -43,6 +43,7 @@ app.conf.beat_schedule = {
         "schedule": _SITE_SECONDS,
         "options": {"expires": _SITE_SECONDS},
     },
+    "storage": {"task": "requests_app.tasks.check_storage", "schedule": 60.0, "options": {"expires": 60.0}},
     "reqmgr2": {
         "task": "requests_app.tasks.poll_reqmgr2",
         "schedule": _REQMGR2_SECONDS,

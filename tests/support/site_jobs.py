@@ -42,7 +42,8 @@ def run_payload(directory: Path, root: Path, site: str, cluster: int = 1) -> sub
     environment = {"PATH": "/usr/bin:/bin", "SITECONF_ROOT": str(root / "siteconf"), **ads}
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, check=False)
     (directory / "site.err").write_bytes(done.stderr)
-    validate("site_task", json.loads((directory / "task.json").read_text()))
+    task = json.loads((directory / "task.json").read_text())
+    validate(task["schema"].removeprefix("wms2.").partition("/")[0], task)
     if (scratch / "result.json").exists():
         validate("site_result", json.loads((scratch / "result.json").read_text()))
         shutil.copy(scratch / "result.json", directory)

@@ -22,6 +22,7 @@ FAILURE_SCHEMA = "wms2.failure/1"
 RULES_SCHEMA = "wms2.rules/1"
 STEP_PROFILE_SCHEMA = "wms2.step_profile/1"
 SITE_TASK_SCHEMA, SITE_RESULT_SCHEMA = "wms2.site_task/1", "wms2.site_result/1"
+LISTING_TASK_SCHEMA = "wms2.listing_task/1"
 
 # Rendered by the planner, never changed after; SHA256SUMS has their sums.
 OUTER_DAG = "workflow.dag"

@@ -77,8 +77,8 @@ class Value:
         return self[name]
 
 
-def load_document(path: Path, schema: str) -> Value:
-    """Read a JSON object whose ``schema`` is ``<name>/<major>``: same name and major accepted, anything else refused.
+def load_document(path: Path, *schemas: str) -> Value:
+    """Read a JSON object whose ``schema`` is one of ``<name>/<major>``: same name and major accepted, anything else refused.
 
     Unknown fields are the reader's to ignore (docs/design/control.md, Versions of files).
     """
@@ -89,7 +89,7 @@ def load_document(path: Path, schema: str) -> Value:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: no such file in {path.parent}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: cannot be read as JSON: {error}") from error
-    check_schema(document, schema)
+    check_schema(document, *schemas)
     return document
 
 
@@ -104,8 +104,8 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def check_schema(document: Value, schema: str) -> None:
-    """Refuse a document whose ``schema`` field is not ``schema`` (minor versions after a dot are accepted)."""
+def check_schema(document: Value, *schemas: str) -> None:
+    """Refuse a document whose ``schema`` field is none of ``schemas`` (minor versions after a dot are accepted)."""
     found = document["schema"].text()
-    if found != schema and not found.startswith(schema + "."):
-        raise document["schema"].refuse(f"expected {schema}, found {found}")
+    if not any(found == schema or found.startswith(schema + ".") for schema in schemas):
+        raise document["schema"].refuse(f"expected {' or '.join(schemas)}, found {found}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Optional, Union
 
 from .convert import Json, read
-from .layout import SITE_RESULT_FILE, SITE_RESULT_SCHEMA, SITE_TASK_FILE, SITE_TASK_SCHEMA
+from .layout import LISTING_TASK_SCHEMA, SITE_RESULT_FILE, SITE_RESULT_SCHEMA, SITE_TASK_FILE, SITE_TASK_SCHEMA
 from .reading import load_document
 
 
@@ -48,8 +48,62 @@ class Removed:
 
 
 @dataclass(frozen=True)
+class ListedFile:
+    """A file as it should be; ``whole``: its checksum is asked for too."""
+
+    key: int
+    lfn: str
+    size_bytes: int
+    adler32: str
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files that should be in one volume, by its name in Rucio, in the order of their keys."""
+
+    key: int
+    rse: str
+    files: tuple[ListedFile, ...]
+
+
+@dataclass(frozen=True)
+class ListingTask:
+    """Files to be compared with what the storage of ``site`` says of them; nothing is changed there (ADR 0083)."""
+
+    SCHEMA: ClassVar[str] = LISTING_TASK_SCHEMA
+
+    job: str
+    site: str
+    run_seconds: float
+    listings: tuple[Listing, ...]
+
+
+@dataclass(frozen=True)
+class WrongFile:
+    """A file that is not as it should be. ``size_bytes`` None: the storage has none; ``adler32`` empty: not asked for."""
+
+    key: int
+    size_bytes: Optional[int]
+    adler32: str = ""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What became of a ``Listing``: ``files`` were looked at, from the first ``up_to`` a key, ``checksums`` of them whole.
+    ``obstacle``: why it ended there, if the storage does not answer."""
+
+    key: int
+    files: int
+    up_to: int
+    checksums: int
+    wrong: tuple[WrongFile, ...]
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
 class SiteResult:
-    """What the job says. Removals that it did not come to are not in it."""
+    """What the job says. Removals and listings that it did not come to are not in it."""
 
     SCHEMA: ClassVar[str] = SITE_RESULT_SCHEMA
 
@@ -59,12 +113,16 @@ class SiteResult:
     job_id: str
     started_at: str
     ended_at: str
-    removals: tuple[Removed, ...]
+    removals: tuple[Removed, ...] = ()
+    listings: tuple[Listed, ...] = ()
 
 
-def read_task(directory: Path) -> RemovalTask:
-    """The task in ``directory``; PayloadError names what is wrong with it."""
-    return read(load_document(directory / SITE_TASK_FILE, SITE_TASK_SCHEMA), RemovalTask)
+def read_task(directory: Path) -> Union[RemovalTask, ListingTask]:
+    """The task in ``directory``, of the kind that its schema names; PayloadError names what is wrong with it."""
+    document = load_document(directory / SITE_TASK_FILE, SITE_TASK_SCHEMA, LISTING_TASK_SCHEMA)
+    if document["schema"].text().startswith(LISTING_TASK_SCHEMA):
+        return read(document, ListingTask)
+    return read(document, RemovalTask)
 
 
 def read_result(directory: Path) -> SiteResult:

@@ -1,8 +1,8 @@
 """The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
 
-The one purpose there is: removing files that nobody needs any more (ADR 0079). Owns what may never be removed, whatever the task
-says: anything that WMS2 did not name itself below the directories of the requests concerned, and what is protected. What is
-protected was true when the task was written; after ``valid_until`` nothing is removed.
+Looking at files is ``listing``'s; here is the removing of those that nobody needs any more (ADR 0079). Owns what may never be
+removed, whatever the task says: anything that WMS2 did not name itself below the directories of the requests concerned, and what
+is protected. What is protected was true when the task was written; after ``valid_until`` nothing is removed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import SITE_RESULT_FILE, utc_now
-from ..contract.site_tasks import Removal, RemovalTask, Removed, SiteResult, read_task
+from ..contract.site_tasks import Listed, ListingTask, Removal, RemovalTask, Removed, SiteResult, read_task
 from . import storage
 from .journal import Journals
+from .listing import listed
 from .slot import read_slot
 from .storage import Volume
 
@@ -34,16 +35,26 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
     task = read_task(directory)
     if slot.site != task.site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
-    volumes = storage.site_volumes(slot.site)
+    removed: list[Removed] = []
+    listings: list[Listed] = []
+    if isinstance(task, ListingTask):
+        listings = listed(task)
+    else:
+        removed = _removed(task)
+    result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, utc_now(), tuple(removed), tuple(listings))
+    files.write_json(directory / SITE_RESULT_FILE, to_json(result))
+    return 0
+
+
+def _removed(task: RemovalTask) -> list[Removed]:
+    volumes = storage.site_volumes(task.site)
     ends_at = min(task.valid_until, time.time() + task.run_seconds)
     done = []
     for removal in task.removals:
         if time.time() >= ends_at:
             break
         done.append(_remove_all(volumes, task, removal, ends_at))
-    result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, utc_now(), tuple(done))
-    files.write_json(directory / SITE_RESULT_FILE, to_json(result))
-    return 0
+    return done
 
 
 def _remove_all(volumes: Sequence[Volume], task: RemovalTask, removal: Removal, ends_at: float) -> Removed:

@@ -28,7 +28,18 @@ from dags_app.models import (
     UnreadableInput,
     WorkUnit,
 )
-from outputs_app.models import Comparison, DatasetOwner, Effect, OutputFile, OwnedDataset, Placement, ProcessingBlock
+from outputs_app.models import (
+    BlockValidation,
+    Comparison,
+    DatasetOwner,
+    Effect,
+    IntegrityCase,
+    OutputFile,
+    OwnedDataset,
+    Placement,
+    ProcessingBlock,
+    StorageCheck,
+)
 from requests_app.models import (
     EvaluationLease,
     InputFile,
@@ -130,6 +141,10 @@ def some(built: Scene) -> Scene:
     PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
     job = SiteJob.objects.create(site="T1_US_FNAL", purpose=SiteJobPurpose.REMOVE, schedd=Schedd.objects.first())
     Leftover.objects.create(unit=unit, site=job.site, job=job, next_try_at=job.created_at)
+    validation = BlockValidation.objects.create(block=block, asked_at=job.created_at)
+    place = {"rse": "T1_US_FNAL_Disk", "site": "T1_US_FNAL", "files": 1, "next_try_at": job.created_at}
+    StorageCheck.objects.create(validation=validation, generation=1, **place)
+    IntegrityCase.objects.create(request=built.active, block=block, name="/store/b.root", prognosis="size_mismatch")
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
     drift_row(block)
     Placement.objects.get_or_create(campaign="", tier="")  # a migration's, which tests that commit take away

@@ -1,0 +1,137 @@
+"""Registered files are compared with the storage itself, by jobs at its site (ADR 0083).
+
+Owns which files a job looks at, and what its answer means for their blocks. A storage that does not answer has said nothing: it
+is asked again, after longer and longer pauses. ``dags_app.services.site_jobs`` has the jobs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from datetime import timedelta
+
+import structlog
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
+from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
+from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from outputs_app.models import OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.validation import FileFinding, cases_open
+from outputs_app.validation.tending import blocks_mark_validated
+from wms2 import clock
+from wms2.conf import conf
+from wms2.metrics import VALIDATIONS_TOTAL
+from wms2.wakes import wake
+
+log = structlog.get_logger(__name__)
+#: Files that one job looks at.
+PORTION = 3000
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(days=1)
+
+
+def storage_checks_run() -> None:
+    """One pass; any number of them may run at the same time, and be killed anywhere."""
+    waiting = StorageCheck.objects.filter(done_at__isnull=True, job__isnull=True)
+    for site in sorted(waiting.order_by().values_list("site", flat=True).distinct()):
+        if _wanted(site):
+            _begin(site)
+        else:
+            _let_go(waiting.filter(site=site))
+    site_jobs_tend(purpose=SiteJobPurpose.LIST, work=Work(_task, _settle, _wanted))
+    blocks_mark_validated()
+
+
+def _wanted(site: str) -> bool:
+    return conf().storage_checks_enabled and site not in conf().storage_check_off_sites
+
+
+@transaction.atomic
+def _let_go(checks: QuerySet[StorageCheck]) -> None:
+    """An operator does not want them any more: nobody waits for them, and they say so."""
+    requests = set(checks.values_list("validation__block__workflow__request__pk", flat=True))
+    if checks.update(problem="not looked at further: storage checks are off there", done_at=clock.now()):
+        wake(requests, "storage not looked at")
+
+
+def _begin(site: str) -> None:
+    """A job for what is due longest, unless there is one at the site."""
+    if SiteJob.objects.filter(site=site, purpose=SiteJobPurpose.LIST, state__in=LIVE_SITE_JOB).exists():
+        return
+    due = StorageCheck.objects.filter(site=site, done_at__isnull=True, job__isnull=True, next_try_at__lte=clock.now())
+    try:
+        with transaction.atomic():
+            chosen, files = [], 0
+            for check in due.order_by("next_try_at", "id").select_for_update(skip_locked=True)[:PORTION]:
+                chosen.append(check.pk)
+                files += check.files - check.looked_at
+                if files >= PORTION:
+                    break
+            job = site_job_begin(site=site, purpose=SiteJobPurpose.LIST, items=min(files, PORTION)) if chosen else None
+            if job is not None:
+                StorageCheck.objects.filter(pk__in=chosen).update(job=job)
+    except IntegrityError:
+        log.info("another has begun to look at this storage", site=site)
+
+
+def _files(check: StorageCheck) -> QuerySet[OutputFile]:
+    """Those that no job has looked at yet."""
+    rows = OutputFile.objects.filter(block=check.validation_id, rse=check.rse, validity=Validity.VALID)
+    return rows.filter(pk__gt=check.up_to_file).order_by("pk")
+
+
+def _task(job: SiteJob) -> ListingTask | None:
+    """What is left of its checks, as it is now."""
+    listings: list[Listing] = []
+    left = PORTION
+    for check in StorageCheck.objects.filter(job=job).select_related("validation").order_by("id"):
+        share = 1.0 if check.validation.every_checksum else conf().storage_checksum_fraction
+        rows = _files(check).values_list("pk", "lfn", "size_bytes", "adler32")[:left]
+        files = tuple(ListedFile(*row, whole=zlib.crc32(row[1].encode()) < share * 2**32) for row in rows)
+        left -= len(files)
+        if files:
+            listings.append(Listing(check.pk, check.rse, files))
+    run_seconds = float(conf().site_job_run_seconds)
+    return ListingTask(str(job.pk), job.site, run_seconds, tuple(listings)) if listings else None
+
+
+def _settle(job: SiteJob, result: SiteResult | None) -> None:
+    """What was looked at counts, what is wrong is a case, the rest is looked at again, later if there was no answer."""
+    now = clock.now()
+    told = {each.key: each for each in result.listings} if result is not None else {}
+    checks = list(StorageCheck.objects.select_for_update(of=("self",)).filter(job=job).select_related("validation__block"))
+    for check in checks:
+        each = told.get(check.pk) or Listed(check.pk, 0, check.up_to_file, 0, (), job.problem)
+        check.job, check.problem, check.next_try_at = None, each.obstacle, now
+        check.up_to_file = max(check.up_to_file, each.up_to)
+        check.looked_at, check.checksums = check.looked_at + each.files, check.checksums + each.checksums
+        if not _files(check).exists():
+            check.done_at, check.problem = now, ""
+        elif each.obstacle:
+            check.tries = 0 if each.files else check.tries + 1
+            check.next_try_at = now + min(FIRST_PAUSE * 2 ** min(check.tries, 10), LONGEST_PAUSE)
+        check.save()
+        if each.wrong:
+            cases_open(check.validation.block, _findings(check, each))
+        end = "findings" if each.wrong else "no answer" if each.obstacle else "fine"
+        VALIDATIONS_TOTAL.labels("storage", end).inc()
+    totals = {"looked_at": sum(each.files for each in told.values()), "wrong": sum(len(each.wrong) for each in told.values())}
+    SiteJob.objects.filter(pk=job.pk).update(result={**job.result, **totals})
+    requests = StorageCheck.objects.filter(pk__in=[check.pk for check in checks])
+    wake(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
+
+
+def _findings(check: StorageCheck, each: Listed) -> list[FileFinding]:
+    """Of files that are valid still."""
+    wrong = {one.key: one for one in each.wrong}
+    files = OutputFile.objects.filter(pk__in=wrong, validity=Validity.VALID).order_by("pk")
+    return [_finding(file, wrong[file.pk], check.rse) for file in files]
+
+
+def _finding(file: OutputFile, wrong: WrongFile, rse: str) -> FileFinding:
+    if wrong.size_bytes is None:
+        return FileFinding(file.lfn, Prognosis.MISSING_REPLICA, f"{file.size_bytes} bytes at {rse}", "no such file there")
+    if wrong.size_bytes != file.size_bytes:
+        return FileFinding(file.lfn, Prognosis.SIZE_MISMATCH, f"{file.size_bytes} bytes", f"{wrong.size_bytes} bytes at {rse}")
+    found = f"adler32 {wrong.adler32} at {rse}"
+    return FileFinding(file.lfn, Prognosis.CHECKSUM_MISMATCH, f"adler32 {file.adler32}", found)
