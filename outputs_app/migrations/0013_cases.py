@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('outputs_app', '0013_block_evidence'),
+        ('outputs_app', '0012_validation'),
     ]
 
     operations = [
