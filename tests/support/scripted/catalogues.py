@@ -205,7 +205,16 @@ class ScriptedOutputs:
         names = [name for name, held in self.dbs.registered.items() if held.dataset == dataset]
         return [block for name in names if (block := self.block(name)) is not None]
 
-    def files(self, name: str, *, valid_only: bool, operation: str) -> list[DbsFileInfo]:
+    def file_lumis(self, name: str) -> list[FileLumi]:
+        files = self.dbs.registered[name].files.values()
+        rows = [FileLumi(f.lfn, run, lumi, n) for f in files for run, pairs in f.lumis.items() for lumi, n in pairs]
+        return self.dbs.script.call("output_lumis", lambda: rows)
+
+    def file_parents(self, name: str) -> list[FileParent]:
+        rows = [FileParent(f.lfn, parent) for f in self.dbs.registered[name].files.values() for parent in f.parents]
+        return self.dbs.script.call("output_parents", lambda: rows)
+
+    def files(self, name: str, *, valid_only: bool = True, operation: str) -> list[DbsFileInfo]:
         files = self.dbs.files_of(name)
         return self.dbs.script.call("output_files", lambda: [file for file in files if file.is_valid or not valid_only])
 

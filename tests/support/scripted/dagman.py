@@ -167,6 +167,6 @@ def _output(job: dict[str, Any], output: dict[str, Any], unit: str, jobs: list[d
         "adler32": f"{name.int % 2**32:08x}",
         "events": events,
         "lumis": {str(run): [[lumi, 10] for a, b in pairs for lumi in range(a, b + 1)] for run, pairs in held.items()},
-        "parents": [],
+        "parents": sorted({read["lfn"] for each in jobs for read in each["processed"]["files"]}),
     }
     return {"dataset": output["dataset"], "module": output["module"], "step": output["step"], "files": [file]}

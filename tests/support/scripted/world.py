@@ -22,6 +22,7 @@ from dags_app.services.moved import Moves
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
+from outputs_app.validation.catalogues import known_rules
 from requests_app import lease
 from requests_app.admission import admit
 from requests_app.lease import due_now
@@ -57,6 +58,7 @@ SETTINGS = {
     "EFFECT_MAX_RETRY_SECONDS": "7200",
     "MAX_ACTIVE_DAGS": "2",
     "CLEANER_ENABLED": "false",
+    "STORAGE_CHECKS_ENABLED": "false",
     "INPUT_LOCATIONS_SECONDS": "600",
     "UNREADABLE_APART_SECONDS": "1200",
 }
@@ -88,6 +90,7 @@ class World:
     def reset(self) -> None:
         """A world in which nothing has happened."""
         self.clock.ahead *= 0
+        known_rules.cache_clear()  # of another world with the same names
         self.sources: dict[str, Source] = {}
         self.errors: list[str] = []
         self.nudges: list[tuple[str, tuple[Any, ...]]] = []
