@@ -251,7 +251,7 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
         values |= {"queued_at": now}
     if old is S.SUBMITTED:  # the workflow has it; or what was refused may be corrected before it comes here again
         values |= {"prepared": None}
-    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED):
+    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED, S.CLEANING):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
     if old is S.STOPPING:
         values |= {"stop_intent": ""}

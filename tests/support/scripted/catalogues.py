@@ -312,7 +312,7 @@ class ScriptedRucio:
 
         return self.script.call("blocks_held", lambda: {name: held(self.held[name]) for name in places if name in self.held})
 
-    def delete_rule(self, rule_id: str) -> bool:
+    def delete_rule(self, rule_id: str, purge: bool = False) -> bool:
         def act() -> bool:
             known = [key for key, ids in self.rules.items() if ids == [rule_id]]
             for key in known:
