@@ -43,6 +43,7 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         evidence = cleaning_evidence(request)
         leftovers.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)
+    shutil.rmtree(conf().submit_root / request.request_name, ignore_errors=True)  # last: while it is there, so is the file system
 
 
 def _effects_left(request: Request) -> str:
@@ -79,12 +80,12 @@ def _leftovers_left(request: Request) -> str:
 
 
 def _directories_remove(request: Request) -> str:
-    """Of its DAGs, packed or not, and whatever else lies beside them; why they stay, if they do."""
+    """Of its DAGs, packed or not; why they stay, if they do."""
     places = {Path(place) for place in DAG.objects.filter(workflow__request=request).values_list("submit_dir", flat=True)}
     if places and not submit_root_is_there():
         return "the submit directories, which are away"
     try:
-        for place in (*places, conf().submit_root / request.request_name):
+        for place in places:
             pack_path(place).unlink(missing_ok=True)
             if place.exists():
                 shutil.rmtree(place)
