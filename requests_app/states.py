@@ -34,7 +34,7 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 S = RequestStatus
 
-#: from -> {to: who and on what guard}. ``CLEANING`` from any status but CLEANED is added below.
+#: from -> {to: who and on what guard}. ``CLEANING`` is added to all below but ACTIVE, which stops first.
 TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.NEW: {S.SUBMITTED: "requester", S.ABORTED: "requester"},
     S.SUBMITTED: {
@@ -100,7 +100,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.CLEANED: {},
 }
 for _status, _edges in TRANSITIONS.items():
-    if _status not in (S.CLEANED, S.CLEANING):
+    if _status not in (S.CLEANED, S.CLEANING, S.ACTIVE):
         _edges.setdefault(S.CLEANING, "operator, typed")
 
 #: Workflow.status mirrors Request.status through this and nothing else.

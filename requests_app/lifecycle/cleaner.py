@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, LIVE_UNIT, Leftover, SiteJob, SiteJobPurpose, WorkUnit, WorkUnitState
-from dags_app.packs import files_of, is_there
+from dags_app.packs import files_of, is_readable, is_there
 from dags_app.payload.contract import documents, names
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import JobDocument, UnitDocument
@@ -111,7 +111,7 @@ def _due() -> QuerySet[Leftover]:
 
 def _write_down(dag: DAG) -> None:
     """What each unit of a round may have left at each site that it was ever pinned to, once."""
-    if not is_there(dag.submit_dir) and not submit_root_is_there():
+    if not is_there(dag.submit_dir) and not is_readable(conf().submit_root):
         log.warning("leftovers of a round not looked for, the submit directories are away", dag_id=str(dag.pk))
         return
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index"))
@@ -142,14 +142,6 @@ def _write_down(dag: DAG) -> None:
             _wake(Q(pk=dag.workflow_id))
 
 
-def submit_root_is_there() -> bool:
-    """Whether its file system can be read: a mount that is away leaves no directory, or an empty one."""
-    try:
-        return any(conf().submit_root.iterdir())
-    except OSError:
-        return False
-
-
 def _is_cleaned(dag: DAG) -> bool:
     return Request.objects.filter(workflow=dag.workflow_id, status__in=CLEANED).exists()
 
@@ -175,7 +167,8 @@ def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, mer
 
 def _wake(workflows: Q) -> None:
     """Requests that wait for this to complete."""
-    waiting = Workflow.objects.filter(workflows, request__status=RequestStatus.REMOVING_FILES).distinct()
+    statuses = (RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)
+    waiting = Workflow.objects.filter(workflows, request__status__in=statuses).distinct()
     wake(waiting.values_list("request__pk", flat=True), "leftovers")
 
 

@@ -11,11 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from dags_app.models import DAG, Leftover
-from dags_app.packs import pack_path
+from dags_app.packs import is_readable, pack_path
 from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.cleaner import submit_root_is_there
 from requests_app.lifecycle.packing import LOST, seen_in_queues
 from requests_app.models import Request, RequestStatus
 from requests_app.services.cleaning import cleaning_evidence
@@ -43,7 +42,9 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         evidence = cleaning_evidence(request)
         leftovers.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)
-    shutil.rmtree(conf().submit_root / request.request_name, ignore_errors=True)  # last: while it is there, so is the file system
+    for place in {conf().submit_root / request.request_name, *(place.parent for place in _directories(request))}:
+        if place.name == request.request_name:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _effects_left(request: Request) -> str:
@@ -80,15 +81,19 @@ def _leftovers_left(request: Request) -> str:
 
 
 def _directories_remove(request: Request) -> str:
-    """Of its DAGs, packed or not; why they stay, if they do."""
-    places = {Path(place) for place in DAG.objects.filter(workflow__request=request).values_list("submit_dir", flat=True)}
-    if places and not submit_root_is_there():
-        return "the submit directories, which are away"
+    """Of its DAGs, packed or not, wherever they lie by now; why they stay, if they do. Theirs stays: it tells that its file
+    system is there."""
     try:
-        for place in places:
+        for place in _directories(request):
+            if not place.parent.is_dir() and not is_readable(place.parent.parent):
+                return f"{place.parent.parent}, which is away, for its submit directories to be removed"
             pack_path(place).unlink(missing_ok=True)
             if place.exists():
                 shutil.rmtree(place)
     except OSError as error:
         return f"its submit directories to be removed: {error}"
     return ""
+
+
+def _directories(request: Request) -> set[Path]:
+    return {Path(place) for place in DAG.objects.filter(workflow__request=request).values_list("submit_dir", flat=True)}

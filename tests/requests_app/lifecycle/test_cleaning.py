@@ -40,6 +40,7 @@ from wms2.errors import FieldRefused, InvalidTransition, StaleState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
+WORLD = {"CLEANER_ENABLED": "true"}
 BY: dict[str, Any] = {"actor": "olga", "reason": "wrong from the start"}
 
 
