@@ -37,10 +37,9 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         return
     crash_point("clean.called")
     with evaluation.fenced():
-        again = clock.now() + timedelta(days=conf().cleaner_grace_days)
-        leftovers = Leftover.objects.filter(unit__workflow__request=request)
-        evidence = cleaning_evidence(request)
-        leftovers.update(settled_at=None, job=None, next_try_at=again)
+        again, evidence = clock.now() + timedelta(days=conf().cleaner_grace_days), cleaning_evidence(request)
+        rows = Leftover.objects.filter(unit__workflow__request=request)
+        rows.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)
     for place in {conf().submit_root / request.request_name, *(place.parent for place in _directories(request))}:
         if place.name == request.request_name:

@@ -20,7 +20,6 @@ from outputs_app.models import (
     IntegrityCase,
     OutputDataset,
     OutputFile,
-    StorageCheck,
 )
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
@@ -39,13 +38,7 @@ _GONE = (S.FAILED, S.ABORTED, S.CLEANING, S.CLEANED)
 
 
 def request_clean(
-    *,
-    request: Request,
-    actor: str,
-    reason: str,
-    confirm: str,
-    accept_dependents: bool = False,
-    accept_rest: bool = False,
+    *, request: Request, actor: str, reason: str, confirm: str, accept_dependents: bool = False, accept_rest: bool = False
 ) -> None:
     """Remove everything that it has made: DAG, registrations, rules, files, directories. From its intent on a new epoch keeps all
     who write from bringing anything back. Repeated it is done once.
@@ -106,7 +99,6 @@ def cleaning_follow_up(request: Request) -> None:
     told = {"state": CaseState.REMOVED, "action": CaseAction.REMOVED, "reason": "the request is cleaned"}
     cases = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE)
     cases.update(**told, acted_at=now, ended_at=now)
-    StorageCheck.objects.filter(validation__block__workflow=workflow, done_at__isnull=True).delete()
     BlockValidation.objects.filter(block__workflow=workflow, validated_at__isnull=True).delete()
     DAG.objects.filter(workflow=workflow).update(leftovers_at=None)
     manifest_ask(request_id=request.pk, request_epoch=request.epoch)
@@ -117,13 +109,12 @@ def cleaning_follow_up(request: Request) -> None:
 def cleaning_evidence(request: Request) -> dict[str, Any]:
     """What has gone by now, and what is left; numbers."""
     effects = Effect.objects.filter(request=request, kind__in=TAKING_BACK)
+    files = OutputFile.objects.filter(block__workflow__request=request).order_by()
     leftovers = Leftover.objects.filter(unit__workflow__request=request)
     return {
         "effects": dict(effects.order_by().values_list("state").annotate(Count("id"))),
         "rules_deleted": sum(int(told.get("deleted", 0)) for told in effects.values_list("result", flat=True)),
-        "output_files": dict(
-            OutputFile.objects.filter(block__workflow__request=request).order_by().values_list("validity").annotate(Count("id"))
-        ),
+        "output_files": dict(files.values_list("validity").annotate(Count("id"))),
         "files_removed_at_sites": leftovers.aggregate(number=Sum("removed_files"))["number"] or 0,
         "units_left_at_sites": leftovers.filter(settled_at__isnull=True).count(),
         "taken_at": clock.now().isoformat(),
