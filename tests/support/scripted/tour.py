@@ -413,7 +413,7 @@ def cleaned(world: World) -> None:
     for request in (running, held):
         runs(world, request)
     said(world, "hold", held, S.STOPPING)
-    world.cycle()
+    until(world, held, S.HELD)
     said(world, "clean", running, S.STOPPING)
     said(world, "clean", fresh(held), S.CLEANING)
     world.schedd.silent = True

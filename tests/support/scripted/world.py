@@ -191,7 +191,7 @@ class World:
         if self.undisturbed:
             self._sweep()
         self.effects()
-        if Request.objects.filter(status=RequestStatus.CLEANING).exists():
+        if Request.objects.filter(status__in=(RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)).exists():
             self.clean_sites()
 
     def clean_sites(self) -> None:
