@@ -132,6 +132,14 @@ def size_of(submit_dir: str, name: str) -> int | None:
         return None
 
 
+def is_readable(root: Path) -> bool:
+    """Whether the file system with DAGs' directories can be read: a mount that is away leaves no directory, or an empty one."""
+    try:
+        return any(root.iterdir())
+    except OSError:
+        return False
+
+
 def files_like(submit_dir: str, *patterns: str) -> list[PackedFile]:
     """Files at the top of the DAG's directory, by name; empty when it is neither there nor packed."""
     directory = Path(submit_dir)

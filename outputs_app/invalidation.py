@@ -80,8 +80,16 @@ def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
 
 
-def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> int:
+def reports_keep(*, request_id: uuid.UUID, request_epoch: int) -> None:
+    """What ReqMgr2 is still to be told is told under the request's new epoch."""
+    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
+
+
+def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID, purge: bool = False) -> int:
     """Ask for the invalidation of every output; returns the number of datasets. ``request_epoch`` must be a new one.
+
+    Args:
+        purge: Rucio removes the files as soon as no rule is on them, not only when it needs their room.
 
     The caller has raised the request's epoch, so nothing registers or protects these outputs any more. What was asked for before
     to take them back goes on under the new epoch: asked twice it is done once. The manifest comes first, while there are rules.
@@ -89,15 +97,13 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
     asked.filter(state=EffectState.DISCARDED).update(state=EffectState.PENDING, done_at=None)  # now it is asked for again
-    # what ReqMgr2 is still to be told stays true
-    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     wishes = []
     for dataset in datasets:
-        rules = Wish(EffectKind.RUCIO_RELEASE, dataset.pk, manifest, payload={"dataset_id": dataset.pk})
+        rules = Wish(EffectKind.RUCIO_RELEASE, dataset.pk, manifest, payload={"dataset_id": dataset.pk, "purge": purge})
         # the files stay valid as long as a rule keeps them
-        wishes += [rules, Wish(EffectKind.DBS_INVALIDATE, dataset.pk, [rules.key], payload=rules.payload)]
+        wishes += [rules, Wish(EffectKind.DBS_INVALIDATE, dataset.pk, [rules.key], payload={"dataset_id": dataset.pk})]
     effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     return len(datasets)
 

@@ -34,7 +34,7 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 S = RequestStatus
 
-#: from -> {to: who and on what guard}. ``CLEANING`` from any status but CLEANED is added below.
+#: from -> {to: who and on what guard}. ``CLEANING`` is added to all below but ACTIVE, which stops first.
 TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.NEW: {S.SUBMITTED: "requester", S.ABORTED: "requester"},
     S.SUBMITTED: {
@@ -100,7 +100,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
     S.CLEANED: {},
 }
 for _status, _edges in TRANSITIONS.items():
-    if _status not in (S.CLEANED, S.CLEANING):
+    if _status not in (S.CLEANED, S.CLEANING, S.ACTIVE):
         _edges.setdefault(S.CLEANING, "operator, typed")
 
 #: Workflow.status mirrors Request.status through this and nothing else.
@@ -251,7 +251,7 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
         values |= {"queued_at": now}
     if old is S.SUBMITTED:  # the workflow has it; or what was refused may be corrected before it comes here again
         values |= {"prepared": None}
-    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED):
+    if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED, S.CLEANING):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
     if old is S.STOPPING:
         values |= {"stop_intent": ""}

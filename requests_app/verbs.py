@@ -19,6 +19,7 @@ from requests_app.models import CleanupPolicy, InputFile, Limit, Request, Reques
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
+from requests_app.services.cleaning import clean_refused
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
@@ -244,6 +245,21 @@ declare(
         "abort", "Abort",
         "Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable.",
         services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True,
+    ),
+    Verb(
+        "clean", "Clean",
+        "Remove everything that the request has made, in any status: its DAG, its registrations, rules, files and directories."
+        " Repeatable.",
+        services.request_clean, preview.clean,
+        (
+            Field("confirm", help="the request's name, typed", required=True, length=150),
+            Field("accept_dependents", Kind.FLAG, "other requests rest on it, and that is known", blank=False),
+            Field(
+                "accept_rest", Kind.FLAG,
+                "of one that is being cleaned: it counts as cleaned with what is left, which is still tried", blank=False,
+            ),
+        ),
+        clean_refused, path="clean", single=True, dangerous=True,
     ),
     Verb(
         "compare", "Compare now",

@@ -103,6 +103,7 @@ class Conf(BaseModel):
     timeout_validating_seconds: int = 86_400
     timeout_validated_seconds: int = 7 * 86_400
     timeout_removing_seconds: int = 3 * 86_400
+    timeout_cleaning_seconds: int = 86_400
     retry_after_failure_seconds: int = Field(
         60, description="first pause of a request whose planning or submission failed; doubles"
     )

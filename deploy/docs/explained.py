@@ -101,6 +101,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "timeout_validating_seconds": "A request that is VALIDATING_OUTPUTS for longer raises an alert, and goes on.",
         "timeout_validated_seconds": "The same for VALIDATED_OUTPUTS: it is not extended, or waits for others.",
         "timeout_removing_seconds": "The same for REMOVING_FILES.",
+        "timeout_cleaning_seconds": "A request that is CLEANING for longer raises an alert, and goes on.",
         "retry_after_failure_seconds": "First pause after a failed import, planning or submission; doubles each time.",
         "retry_after_failure_max_seconds": "Longest such pause.",
         "submit_unknown_grace_seconds": "After a submission without an answer, \"not in queue and history\" counts only when this"

@@ -14,7 +14,7 @@ from wms2.adapters import factory
 from wms2.errors import ServiceUnavailable
 
 #: Ends that are ReqMgr2's own; the other statuses are steps on one way.
-_GIVEN_UP = ("failed", "aborted")
+_GIVEN_UP = ("failed", "aborted", "rejected")
 
 
 def _name(effect: Effect) -> str:

@@ -10,7 +10,7 @@ from itertools import chain
 from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effect_ask
-from outputs_app.effects.handler import Result, handles, in_parallel, rule_comment
+from outputs_app.effects.handler import Result, handles, in_parallel, rule_comment, unit_files
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
@@ -80,23 +80,45 @@ def _rules_release(effect: Effect) -> Result:
     held_by: dict[str, list[int]] = {rule: [] for rule in of_blocks if rule}
     for rule, key in files.exclude(rule_id="").values_list("rule_id", "pk"):
         held_by.setdefault(rule, []).append(key)
-    turn, deleted = Turn(effect), int(effect.result.get("deleted", 0))
+    turn, deleted, purge = Turn(effect), int(effect.result.get("deleted", 0)), bool(effect.payload.get("purge"))
+
+    def delete(rules: Sequence[str]) -> int:
+        return sum(rucio.delete_rule(rule, purge) for rule in rules)
+
     of = max(int(effect.result.get("of", 0)), len(held_by))
     done = of - len(held_by)
     for portion in _portions(sorted(held_by)):
-        deleted += in_parallel(portion, lambda rules: sum(rucio.delete_rule(rule) for rule in rules))
+        deleted += in_parallel(portion, delete)
         # the row that knows a rule is how a repeat finds it: only what is left is asked for again
         keys = [key for rule in portion for key in held_by[rule]]
         _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion))
         done += len(portion)
         turn.told(done=done, of=of, deleted=deleted)
+    if purge and "unruled" not in effect.result:
+        turn.told(unruled=_rule_unruled(effect, dataset))
     standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
     names = _ours(dataset, [rule.name for rule in standing]) | ({dataset.name} if alone else set())
     unknown = sorted(rule.rule_id for rule in standing if rule.name in names)
     for portion in _portions(unknown):
-        deleted += in_parallel(portion, lambda rules: sum(rucio.delete_rule(rule) for rule in rules))
+        deleted += in_parallel(portion, delete)
         turn.told(deleted=deleted)
     return {"done": of + len(unknown), "of": of + len(unknown), "deleted": deleted}
+
+
+def _rule_unruled(effect: Effect, dataset: OutputDataset) -> int:
+    """Replicas that were registered and never had a rule: Rucio removes one only with the end of its last rule, so each gets one,
+    which ends with those that are looked for by their comment. How many there are."""
+    found, rucio = 0, factory.rucio()
+    protections = Effect.objects.filter(request=effect.request, kind=EffectKind.RUCIO_PROTECT, block__dataset=dataset)
+    for never in protections.exclude(state=EffectState.DONE).select_related("block"):
+        files = unit_files(never)
+        held = rucio.file_replicas([file.lfn for file in files])
+        for rse in sorted({file.rse for file in files}):
+            lfns = [file.lfn for file in files if file.rse == rse and rse in held[file.lfn]]
+            if lfns:
+                rucio.protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
+            found += len(lfns)
+    return found
 
 
 def _portions(items: Sequence[str]) -> list[Sequence[str]]:

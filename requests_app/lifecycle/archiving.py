@@ -64,7 +64,7 @@ def _archive(request: Request) -> bool:
     """Whether it is; not while one of its directories is not packed."""
     place, size_bytes, packed = archive_root() / request.request_name, 0, 0
     for dag in DAG.objects.filter(workflow__request=request, directory_id=F("pk")).order_by("created_at"):
-        if dag.packed_at is None and not packs.is_there(dag.submit_dir) and _submit_root_is_there():
+        if dag.packed_at is None and not packs.is_there(dag.submit_dir) and packs.is_readable(conf().submit_root):
             continue  # it was lost, or never written
         if dag.packed_at is None:
             return False
@@ -92,8 +92,3 @@ def _move(dag: DAG, place: Path) -> int:
     else:
         packs.pack_path(conf().submit_root / dag.workflow.request_id / str(dag.pk)).unlink(missing_ok=True)
     return packs.pack_path(then).stat().st_size
-
-
-def _submit_root_is_there() -> bool:
-    """A mount that is away leaves no directory, or an empty one."""
-    return conf().submit_root.is_dir() and any(conf().submit_root.iterdir())

@@ -9,6 +9,7 @@ Owns which rounds nothing can use any more, and what is protected. ``dags_app.se
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -17,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, LIVE_UNIT, Leftover, SiteJob, SiteJobPurpose, WorkUnit, WorkUnitState
-from dags_app.packs import files_of, is_there
+from dags_app.packs import files_of, is_readable, is_there
 from dags_app.payload.contract import documents, names
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import JobDocument, UnitDocument
@@ -26,10 +27,12 @@ from dags_app.payload.contract.layout import ELECTED_LOG, JOB_FILE, MERGE, ORPHA
 from dags_app.payload.contract.reading import json_lines
 from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResult
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.models import OutputFile
-from requests_app.lifecycle.packing import UNSETTLED, seen_in_queues
-from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, RequestStatus, Workflow
+from outputs_app.invalidation import TAKING_BACK
+from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
+from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
+from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
 from wms2 import clock
+from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
 from wms2.wakes import wake
@@ -43,6 +46,8 @@ PORTION = 500
 _NOW = (RequestStatus.REMOVING_FILES, RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
 #: Told of one unit; the others are counted.
 MOST_PROBLEMS = 5
+#: Everything of these requests goes, merged files too that Rucio has no replica of.
+CLEANED = (RequestStatus.CLEANING, RequestStatus.CLEANED)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(hours=1), timedelta(days=1)
 
 
@@ -50,7 +55,9 @@ def leftovers_remove() -> None:
     """One pass; any number of them may run at the same time, and be killed anywhere."""
     if conf().cleaner_enabled:
         until = time.monotonic() + RUN_SECONDS
-        for dag in rounds_unneeded(clock.now()).filter(leftovers_at__isnull=True).order_by("round_id")[:ROUNDS]:
+        unknown = rounds_unneeded(clock.now()).filter(leftovers_at__isnull=True)
+        at_work = Leftover.objects.filter(job__state__in=LIVE_SITE_JOB)  # what they settle is what they were given
+        for dag in unknown.exclude(round_id__in=at_work.values("unit__round")).order_by("round_id")[:ROUNDS]:
             _write_down(dag)
             if time.monotonic() > until:
                 break
@@ -64,27 +71,28 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
 
     The round is closed, so none of its DAGs is rescued; none is live, may come back, or has jobs in a queue. Nothing of a
     request that is HELD or whose outputs are being validated; once they are validated, without the grace. Of one that failed or
-    was aborted later, unless its policy wants it cleaned up at once.
+    was aborted later, unless its policy wants it cleaned up at once. Of one that is cleaned at once, and whatever is not
+    proved of a DAG's end, but only when no registration or rule is left of it.
     """
-    settings = conf()
+    settings, of_request = conf(), "workflow__request__"
     others, units = DAG.objects.filter(round=OuterRef("round")), WorkUnit.objects.filter(round=OuterRef("round"))
     astray = DAG.objects.filter(pk__in=seen_in_queues()).values("round_id")
     rows = DAG.objects.filter(
-        ~Exists(others.filter(Q(status__in=LIVE_DAG) | UNSETTLED)),
+        ~Exists(others.filter(Q(status__in=LIVE_DAG) | LOST)),
         ~Exists(units.filter(state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE)),
-        Q(round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days)) | Q(workflow__request__status__in=_NOW),
         directory_id=F("pk"),
         round__closed_at__isnull=False,
     )
+    owed = Effect.objects.filter(request=OuterRef(f"{of_request}pk"), epoch=OuterRef(f"{of_request}epoch"), kind__in=TAKING_BACK)
+    cleaned = Q(~Exists(owed.exclude(state__in=SETTLED_EFFECT)), workflow__request__status__in=CLEANED)
     too_early = Q(
         workflow__request__status__in=(RequestStatus.FAILED, RequestStatus.ABORTED),
         workflow__request__status_since__gte=now - timedelta(days=settings.cleaner_ended_grace_days),
     ) & ~Q(workflow__request__cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
-    return (
-        rows.exclude(round_id__in=astray)
-        .exclude(workflow__request__status__in=(RequestStatus.HELD, *UNMERGED_FROZEN))
-        .exclude(too_early)
-    )
+    over = Q(round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days)) | Q(**{f"{of_request}status__in": _NOW})
+    kept = Q(workflow__request__status__in=(RequestStatus.HELD, *UNMERGED_FROZEN, *CLEANED))
+    unneeded = Q(~Exists(others.filter(UNSETTLED))) & over & ~kept & ~too_early
+    return rows.filter(unneeded | cleaned).exclude(round_id__in=astray)
 
 
 def _wanted(site: str) -> bool:
@@ -103,47 +111,49 @@ def _due() -> QuerySet[Leftover]:
 
 def _write_down(dag: DAG) -> None:
     """What each unit of a round may have left at each site that it was ever pinned to, once."""
-    if not is_there(dag.submit_dir) and not _submit_root_is_there():
+    if not is_there(dag.submit_dir) and not is_readable(conf().submit_root):
         log.warning("leftovers of a round not looked for, the submit directories are away", dag_id=str(dag.pk))
         return
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index"))
     wanted = [f"{unit.name}/{name}" for unit in units for name in (ELECTED_LOG, ORPHANS_FILE)]
     rows: list[Leftover] = []
-    now = clock.now()
+    now, merged, cleaned = clock.now(), defaultdict[int, set[str]](set), _is_cleaned(dag)
+    for key, lfn in OutputFile.objects.filter(unit__in=units).values_list("unit_id", "lfn") if cleaned else ():
+        merged[key].add(lfn)
     try:
         with files_of(dag.submit_dir, JOB_FILE, *wanted) as place:
             job = documents.read_job(place)
             for unit in units:
                 elected = read_text(place / unit.name / ELECTED_LOG)
                 orphans = read_text(place / unit.name / ORPHANS_FILE)
-                rows += _leftovers(job, unit, elected, orphans, now)
+                rows += _leftovers(job, unit, elected, orphans, merged[unit.pk], now)
     except (OSError, PayloadError) as error:
         # without its directory nobody knows how its files are named: told once, not tried for ever
         log.error("leftovers of a round unknown, its files stay", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
         rows = []
     with transaction.atomic():
-        if DAG.objects.filter(pk=dag.pk, leftovers_at__isnull=True).update(leftovers_at=now):
-            Leftover.objects.bulk_create(rows, batch_size=PORTION, ignore_conflicts=True)
+        locked = DAG.objects.select_for_update(no_key=True).filter(pk=dag.pk, leftovers_at__isnull=True)
+        if locked.first() is not None and _is_cleaned(dag) == cleaned:  # else it is to be cleaned just now
+            fields = ["bases", "journals", "lfns", "next_try_at", "settled_at"]  # again, when it is cleaned
+            Leftover.objects.bulk_create(
+                rows, batch_size=PORTION, update_conflicts=True, unique_fields=["unit", "site"], update_fields=fields
+            )
             DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
             _wake(Q(pk=dag.workflow_id))
 
 
-def _submit_root_is_there() -> bool:
-    """Whether its file system can be read: a mount that is away leaves no directory, or an empty one."""
-    try:
-        return any(conf().submit_root.iterdir())
-    except OSError:
-        return False
+def _is_cleaned(dag: DAG) -> bool:
+    return Request.objects.filter(workflow=dag.workflow_id, status__in=CLEANED).exists()
 
 
-def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, now: datetime) -> list[Leftover]:
+def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, merged: set[str], now: datetime) -> list[Leftover]:
     document = UnitDocument(unit.name, unit.index, ())
     journals = [names.journals_lfn(job, document, role) for role in (PROCESSING, MERGE)]
     bases = {base for each in job.outputs for base in (each.unmerged_lfn_base, each.merged_lfn_base)}
     bases |= {each.unmerged_lfn_base for each in job.transients}
     sites: dict[str, set[str]] = {line.split()[-1]: set() for line in elected.splitlines() if line.strip()}
     if unit.site:
-        sites.setdefault(unit.site, set())
+        sites.setdefault(unit.site, set()).update(merged)
     for orphan in json_lines(orphans):
         files = sites.setdefault(str(orphan.get("site", "")), set())
         if "lfn" in orphan:
@@ -157,7 +167,8 @@ def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, now
 
 def _wake(workflows: Q) -> None:
     """Requests that wait for this to complete."""
-    waiting = Workflow.objects.filter(workflows, request__status=RequestStatus.REMOVING_FILES).distinct()
+    statuses = (RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)
+    waiting = Workflow.objects.filter(workflows, request__status__in=statuses).distinct()
     wake(waiting.values_list("request__pk", flat=True), "leftovers")
 
 
@@ -195,9 +206,22 @@ def _task(job: SiteJob) -> RemovalTask | None:
         run_seconds=float(settings.site_job_run_seconds),
         most_problems=MOST_PROBLEMS,
         bases=tuple(sorted({base for row in found for base in row.bases})),
-        protected=frozenset(OutputFile.objects.filter(named).values_list("lfn", flat=True)),
+        protected=_protected(OutputFile.objects.filter(named)),
         removals=tuple(Removal(row.pk, tuple(row.journals), tuple(row.lfns)) for row in found),
     )
+
+
+def _protected(files: QuerySet[OutputFile]) -> frozenset[str]:
+    """Those that have a row; of requests that are cleaned those that Rucio has, which removes them itself.
+
+    Raises:
+        ServiceUnavailable: Rucio does not say.
+    """
+    cleaned = Q(block__workflow__request__status__in=CLEANED)
+    kept = files.exclude(cleaned).values_list("lfn", flat=True)
+    ours = list(files.filter(cleaned).values_list("lfn", flat=True))
+    held = factory.rucio().file_replicas(ours) if ours else {}
+    return frozenset((*kept, *(lfn for lfn, rses in held.items() if rses)))
 
 
 def _settle(job: SiteJob, result: SiteResult | None) -> None:
@@ -227,8 +251,10 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
 
 
 def _save(rows: Iterable[Leftover]) -> None:
-    """A unit that had left nothing needs no evidence."""
+    """A unit that had left nothing needs no evidence, unless its request is being cleaned: it is looked at again."""
     nothing = [row.pk for row in rows if row.settled_at is not None and not row.removed_files and not row.tries]
+    again = Leftover.objects.filter(pk__in=nothing, unit__workflow__request__status=RequestStatus.CLEANING)
+    nothing = sorted(set(nothing) - set(again.values_list("pk", flat=True)))
     Leftover.objects.filter(pk__in=nothing).delete()
     kept = [row for row in rows if row.pk not in set(nothing)]
     changed = ["removed", "removed_files", "problem", "tries", "next_try_at", "settled_at", "job"]

@@ -16,6 +16,7 @@ import structlog
 from requests_app.alerts import tell_stuck_effects
 from requests_app.lease import Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
+from requests_app.lifecycle.cleaning import handle_cleaning
 from requests_app.lifecycle.finish import handle_held, handle_partial
 from requests_app.lifecycle.missing import alert_missing
 from requests_app.lifecycle.planning import handle_planning, handle_queued, handle_resubmitting, handle_submitted
@@ -177,6 +178,7 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
     RequestStatus.WAITING_INTEGRITY: handle_waiting_integrity,
     RequestStatus.VALIDATED_OUTPUTS: handle_validated,
     RequestStatus.REMOVING_FILES: handle_removing,
+    RequestStatus.CLEANING: handle_cleaning,
 }
 
 

@@ -27,8 +27,10 @@ log = structlog.get_logger(__name__)
 RUN_SECONDS = 60.0
 #: One that could not be packed, or whose packing was cut short, is tried again then. No packing takes as long.
 TRY_AGAIN = timedelta(days=1)
+#: A DAG whose queue was given up and has not been seen since.
+LOST = Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True)
 #: A DAG of which a schedd may still have jobs.
-UNSETTLED = Q(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True) | Q(outcome__unproved=True)
+UNSETTLED = LOST | Q(outcome__unproved=True)
 
 
 def dags_pack() -> int:
@@ -68,6 +70,7 @@ def dags_at_rest() -> QuerySet[DAG]:
         directory_id=F("pk"),
         workflow__request__status__in=AT_AN_END,
     )
+    rows = rows.exclude(workflow__request__status=RequestStatus.CLEANED)  # its directories are gone
     return rows.exclude(round_id__in=astray)
 
 

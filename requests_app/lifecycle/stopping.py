@@ -19,6 +19,7 @@ from requests_app.lifecycle.finish import nothing_more, validate_when_registered
 from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, tell_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
+from requests_app.services.cleaning import cleaning_follow_up
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
@@ -34,7 +35,7 @@ from wms2.words import counted
 
 S = RequestStatus
 #: Stops after which nothing goes on from a rescue file.
-_GIVE_UP = (StopIntent.ABORT, StopIntent.FAIL, StopIntent.RESTART)
+_GIVE_UP = (StopIntent.ABORT, StopIntent.FAIL, StopIntent.RESTART, StopIntent.CLEAN)
 
 
 def handle_stopping(evaluation: Evaluation) -> None:
@@ -142,7 +143,9 @@ def _arrive(evaluation: Evaluation) -> None:
     """No DAG is live: take the edge that the intent asks for."""
     request = evaluation.request
     intent = StopIntent(request.stop_intent)
-    if intent is StopIntent.ABORT:
+    if intent is StopIntent.CLEAN:
+        _end(evaluation, S.CLEANING, "to be cleaned; no DAG is left")
+    elif intent is StopIntent.ABORT:
         _end(evaluation, S.ABORTED, "aborted; no DAG is left")
     elif intent in (StopIntent.FAIL, StopIntent.RESTART):
         _end(evaluation, S.FAILED, f"{intent.label.lower()}; no DAG is left")
@@ -177,7 +180,8 @@ def _resume(evaluation: Evaluation) -> None:
 
 
 def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
-    """Terminal: what was not done is given up; registrations of what was done go on. Only a restart begins the next version."""
+    """What was not done is given up; registrations of what was done go on, unless it is cleaned. Only a restart begins the next
+    version."""
     restarts = evaluation.request.stop_intent == StopIntent.RESTART
     round_ = round_open(evaluation.request.workflow)
     bad_input = bad_input_read(round_) if round_ is not None else {}
@@ -185,7 +189,7 @@ def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
         if round_ is not None:
             round_close(round_=round_, reason=why, bad_input=bad_input)
         evaluation.transition(to, why)
-        ended_follow_up(evaluation.request)
+        (cleaning_follow_up if to is S.CLEANING else ended_follow_up)(evaluation.request)
         if restarts:
             successor_begin(evaluation.request)
         else:

@@ -28,6 +28,7 @@ ALERT_AFTER = {
     S.VALIDATING_OUTPUTS: "timeout_validating_seconds",
     S.VALIDATED_OUTPUTS: "timeout_validated_seconds",
     S.REMOVING_FILES: "timeout_removing_seconds",
+    S.CLEANING: "timeout_cleaning_seconds",
 }
 
 

@@ -61,6 +61,7 @@ class StopIntent(models.TextChoices):
     RESTART = "restart", "Kill and clone"
     FAIL = "fail", "Stop, then fail"
     ABORT = "abort", "Abort"
+    CLEAN = "clean", "Stop, then clean"
 
     @property
     def strength(self) -> int:

@@ -38,7 +38,7 @@ _NEXT: dict[RequestStatus, str] = {
     S.FAILED: "Nothing more; it was given up. What was done stays registered.",
     S.ABORTED: "Nothing more; it was aborted. What was done stays registered, registrations under way are finished.",
     S.CLEANING: "Everything it made is being removed.",
-    S.CLEANED: "Nothing more; nothing of it is left outside.",
+    S.CLEANED: "Nothing more; what it made is removed, or left to Rucio to remove. Its sites are looked at once more.",
 }
 _AFTER_STOP: dict[StopIntent, str] = {
     StopIntent.RESUME: "it goes on from its rescue file",
@@ -47,6 +47,7 @@ _AFTER_STOP: dict[StopIntent, str] = {
     StopIntent.RESTART: "it is failed and a clone takes its place",
     StopIntent.FAIL: "it is failed",
     StopIntent.ABORT: "it is aborted",
+    StopIntent.CLEAN: "everything it made is removed",
 }
 _ADVICE: dict[HoldCode, str] = {
     H.REFUSED: "Correct the cause in ReqMgr2, ConfigCache or DBS and release, or abort and import a corrected document.",
@@ -98,6 +99,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "files_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
     "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
+    "slow_cleaning": ("It has been cleaned for very long.", "Repair what it waits for, or clean it again and accept the rest."),
     "slow_stopping": ("It has been stopping for very long.", "See whether its schedd answers."),
     "slow_validating_outputs": (
         "Its outputs are not validated for very long.",

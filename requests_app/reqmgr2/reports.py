@@ -23,6 +23,7 @@ _TOLD = {
     S.COMPLETED: "completed",
     S.FAILED: "failed",
     S.ABORTED: "aborted",
+    S.CLEANING: "rejected",
 }
 #: What the clone of a request is assigned with, beside its team and sites.
 _ASSIGNED_WITH = ("TrustSitelists", "TrustPUSitelists", "MergedLFNBase", "UnmergedLFNBase", "Dashboard")

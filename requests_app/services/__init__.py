@@ -1,6 +1,7 @@
 """Operator verbs and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work."""
 
 from dags_app.services.stop import StopMode
+from requests_app.services.cleaning import request_clean
 from requests_app.services.groups import group_dissolve, request_depend, request_group
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
@@ -30,6 +31,7 @@ __all__ = [
     "input_files_restore",
     "request_abort",
     "request_check",
+    "request_clean",
     "request_compare",
     "request_complete",
     "request_depend",

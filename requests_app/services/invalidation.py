@@ -147,9 +147,15 @@ def superseded_take_back(fenced: Fenced) -> int:
 def _invalidate(request: Request) -> int:
     """With a new epoch, once: what was still to be registered of it is registered no more."""
     if not invalidation.invalidation_asked(request_id=request.pk, request_epoch=request.epoch):
-        Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
-        request.refresh_from_db(fields=["epoch"])
+        epoch_raise(request)
     return invalidation.invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=_workflow(request).pk)
+
+
+def epoch_raise(request: Request) -> None:
+    """Nothing that was asked for before is registered or protected any more; what ReqMgr2 is still to be told stays true."""
+    Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
+    request.refresh_from_db(fields=["epoch"])
+    invalidation.reports_keep(request_id=request.pk, request_epoch=request.epoch)
 
 
 def _replaced(request: Request) -> bool:

@@ -10,6 +10,7 @@ from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.invalidation import outputs_counted
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
+from requests_app.services.cleaning import dependents
 from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
@@ -162,6 +163,22 @@ def _abort(request: Request, facts: Facts) -> list[str]:
     return ["It is aborted at once.", *_kept(facts), *given_up, last]
 
 
+def _clean(request: Request, facts: Facts) -> list[str]:
+    if request.status == S.CLEANING:
+        return [f"It is being cleaned. If the rest is accepted, it counts as cleaned; it waits for {request.waiting_for}."]
+    others = dependents(request)
+    rest = f"{counted(len(others), 'request')} rest on it, which must be accepted: {', '.join(others[:10])}."
+    totals = outputs_counted(request.workflow.pk) if hasattr(request, "workflow") else {"rules": 0, "datasets": 0}
+    return [
+        *([rest] if others else []),
+        *_first_stopped(facts),
+        f"{counted(totals['rules'], 'rule')} are deleted, the files of {counted(totals['datasets'], 'dataset')} become INVALID in"
+        " DBS.",
+        f"Then what {counted(facts.units.total, 'work unit')} have written is removed, by jobs at sites or by Rucio.",
+        "It cannot be taken back, and its work is lost.",
+    ]
+
+
 def _dag_removed(facts: Facts) -> list[str]:
     if facts.dag is None:
         return ["Its DAG, if one is found, is removed."]
@@ -187,4 +204,4 @@ def priority(request: Request) -> list[str]:
 
 
 hold, release, stop, abort = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_abort)
-fail, restart, complete = with_facts(_fail), with_facts(_restart), with_facts(_complete)
+fail, restart, complete, clean = with_facts(_fail), with_facts(_restart), with_facts(_complete), with_facts(_clean)

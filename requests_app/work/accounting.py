@@ -38,7 +38,7 @@ from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.models import Event
+from requests_app.models import Event, StopIntent
 from requests_app.work.block_limits import block_limits, block_waits
 from requests_app.work.spec import spec_of
 from wms2 import clock
@@ -93,7 +93,12 @@ def account_lost(evaluation: Evaluation, dag: DAG) -> int:
 
 
 def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
-    """Every unit is looked at, also after one has violated its claim: what the others did well must not be done again."""
+    """Every unit is looked at, also after one has violated its claim: what the others did well must not be done again.
+
+    Nothing of a request that is to be cleaned: what would be registered now would be under its new epoch.
+    """
+    if evaluation.request.stop_intent == StopIntent.CLEAN:
+        return 0
     count = 0
     violations: list[LedgerViolation] = []
     units = units_to_account(dag=dag, done=nodes.done)

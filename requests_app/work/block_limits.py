@@ -11,7 +11,7 @@ from outputs_app.blocks import blocks_advance, blocks_let_go, blocks_look, block
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
-from requests_app.models import EVALUATED, Workflow
+from requests_app.models import EVALUATED, RequestStatus, StopIntent, Workflow
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
@@ -42,10 +42,11 @@ def block_waits(workflow: Workflow) -> BlockLimits:
 
 
 def blocks_look_after(evaluation: Evaluation) -> None:
-    """Seal, register and empty blocks for which it is time; says when it next is."""
+    """Seal, register and empty blocks for which it is time, but of a request that is cleaned; says when it next is."""
     request = evaluation.request
     workflow: Workflow | None = getattr(request, "workflow", None)
-    if workflow is None or request.status not in EVALUATED:
+    cleaned = request.status == RequestStatus.CLEANING or request.stop_intent == StopIntent.CLEAN
+    if workflow is None or request.status not in EVALUATED or cleaned:
         return
     waits, now = block_waits(workflow), clock.now()
     look = blocks_look(workflow_id=workflow.pk, limits=waits)

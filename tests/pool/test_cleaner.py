@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.models import Leftover, SiteJob, SiteJobState, WorkUnit
+from dags_app.models import DAG, Leftover, SiteJob, SiteJobState, WorkUnit
 from dags_app.payload.contract import documents, names
 from dags_app.services import site_jobs
 from dags_app.services.orphans import orphans_ask, orphans_known
-from outputs_app.models import OutputFile
+from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock, Validity
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
-from requests_app.models import RequestStatus
-from requests_app.services import request_import
+from requests_app.models import RequestStatus, RequestTransition
+from requests_app.services import request_clean, request_import
 from tests.support.outcomes import ended, status
 from tests.support.stack import small_request, worker
 from wms2 import clock
+from wms2.adapters import factory
+from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 
@@ -75,3 +77,44 @@ def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_kill
     assert (row.removed, row.job_id, row.settled_at is not None) == ([late], done.pk, True)
     assert not Path(root + late).exists() and not journals.exists()
     assert all(Path(root + file.lfn).is_file() for file in kept)
+
+
+def written(store: Path, bases: set[str]) -> set[str]:
+    """LFNs of all files below these directories, at every site."""
+    places = [(rse, rse / base.lstrip("/")) for rse in store.iterdir() for base in bases]
+    return {f"/{path.relative_to(rse)}" for rse, place in places for path in place.rglob("*") if path.is_file()}
+
+
+def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_removes(ready: None) -> None:
+    request = request_import(document=small_request(events=40, per_job=20), request_name=None, actor="tester")
+    one_by_one = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "1"}
+    files = OutputFile.objects.filter(block__workflow__request=request)
+    with worker(**one_by_one) as running:
+        registered = Effect.objects.filter(request=request, kind=EffectKind.DBS_BLOCK, state=EffectState.DONE)
+        running.wait(lambda: registered.exists() or ended(request), seconds=240)
+        assert status(request) == RequestStatus.ACTIVE, "its other unit is still at work"
+        dag = Path(DAG.objects.get(workflow__request=request).submit_dir)
+        (report,) = (json.loads(path.read_text()) for path in (dag / "mg_000000").glob("merge.*.report.json"))
+        stored = report["outputs"][0]
+        store = Path(stored["pfn"].removeprefix("file://").removesuffix(stored["lfn"])).parent
+        outputs = documents.read_job(dag).outputs
+        bases = {base for each in outputs for base in (each.merged_lfn_base, each.unmerged_lfn_base)}
+        assert written(store, bases)
+        request_clean(request=request, confirm=request.request_name, actor="olga", reason="wrong from the start")
+
+        def cleaned() -> bool:
+            leftovers_remove()
+            return status(request) == RequestStatus.CLEANED
+
+        running.wait(cleaned, seconds=400)
+    told = RequestTransition.objects.filter(request=request).latest("id")
+    assert told.evidence["rules_deleted"] and told.evidence["output_files"] == {Validity.INVALID: files.count()}
+    rucio, dbs = factory.rucio(), factory.dbs()
+    rules = rucio.rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
+    assert all(rule.expires_at is not None for rule in rules)
+    blocks = ProcessingBlock.objects.filter(workflow__request=request, dbs_block_closed=True)
+    assert blocks and not any(file.is_valid for block in blocks for file in dbs.block_files(block.dbs_block_name))
+    left = written(store, bases)
+    assert left <= set(files.values_list("lfn", flat=True)) and all(rucio.file_replicas(sorted(left)).values())
+    assert {rule.name for rule in rules} >= left, "Rucio removes them when their rules have ended"
+    assert not dag.exists() and not dag.parent.exists()

@@ -186,14 +186,14 @@ class ReqMgr2:
 
     def give_up(self, name: str, status: str) -> str:
         """Have it ``failed`` or ``aborted``, or rejected while it is not assigned, as its present status allows; one that is at
-        an end stays. Returns the status it is in.
+        an end stays, unless ``rejected`` is what is asked for. Returns the status it is in.
 
         Raises:
             NotFoundInService: no such request.
         """
         present = str(self.request(name).get("RequestStatus"))
         for wanted in (status, "aborted", "rejected"):
-            if present not in _ENDED and wanted in _LATER.get(present, ()):
+            if (present not in _ENDED or status == "rejected") and wanted in _LATER.get(present, ()):
                 return self.set_status(name, wanted)
         return present
 

@@ -160,19 +160,20 @@ class RucioRules:
         after = moment.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
         return self._list("rules_made_since", {"account": self._session.account, "created_after": after})
 
-    def delete_rule(self, rule_id: str) -> bool:
+    def delete_rule(self, rule_id: str, purge: bool = False) -> bool:
         """Delete a rule, unlocking it if needed; False when it was gone already.
 
-        Rucio keeps it for an hour with ``expires_at`` set; until then ``protect_files`` and ``tape_rule`` revive it.
+        Rucio keeps it for an hour with ``expires_at`` set; until then ``protect_files`` and ``tape_rule`` revive it. With its
+        last rule a replica may go: when its room is needed, with ``purge`` as soon as Rucio's daemons come by.
         """
         _check_id("delete_rule", rule_id)
 
         def delete(client: Any) -> None:
             try:
-                client.delete_replication_rule(rule_id)
+                client.delete_replication_rule(rule_id, purge_replicas=purge)
             except UnsupportedOperation:
                 client.update_replication_rule(rule_id, {"locked": False})
-                client.delete_replication_rule(rule_id)
+                client.delete_replication_rule(rule_id, purge_replicas=purge)
 
         return self._session.call_unless(RuleNotFound, "delete_rule", delete)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID, uuid5
 
 import pytest
@@ -18,7 +19,7 @@ from dags_app.payload.contract import names
 from dags_app.payload.contract.documents import JobDocument, UnitDocument
 from dags_app.payload.contract.documents import read_job as read_document
 from dags_app.services import site_jobs
-from outputs_app.models import BlockWorkUnit, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.models import CleanupPolicy, Request, RequestStatus
@@ -26,6 +27,7 @@ from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, ou
 from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
 from tests.support.site_jobs import SiteSchedd, write_sites
 from wms2.conf import conf
+from wms2.errors import ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 S, U = RequestStatus, WorkUnitState
@@ -425,3 +427,78 @@ def test_two_cleaners_at_the_same_time_submit_one_job_for_a_site(place: Place, r
     for thread in threads:
         thread.join()
     assert len(place.schedd.submitted) == 1 and SiteJob.objects.count() == 1
+
+
+# --- of requests that are cleaned
+
+
+def cleaning(place: Place, monkeypatch: pytest.MonkeyPatch, known: Collection[str] = ()) -> tuple[DAG, WorkUnit]:
+    """Its round was closed just now; Rucio has these files."""
+    replicas = {"file_replicas": lambda lfns: {lfn: ["R"] if lfn in known else [] for lfn in lfns}}
+    monkeypatch.setattr(cleaner.factory, "rucio", lambda: SimpleNamespace(**replicas))
+    dag = ended_round(place, S.CLEANING)
+    just_closed(dag)
+    return dag, done(dag)
+
+
+def test_of_a_cleaned_request_merged_files_go_that_rucio_does_not_have(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, unknown, forgotten = place.merged(), place.merged(), place.merged()
+    _, unit = cleaning(place, monkeypatch, [known])
+    for lfn in (known, unknown):
+        accepted(unit, lfn)
+    place.journal(unit, "merge", [known, forgotten])  # what the unit's own cleanup left; of others only rows tell
+    clean()
+    assert place.there() == {Path(known).name}
+    row = Leftover.objects.get()
+    assert set(row.removed) == {unknown, forgotten} and row.settled_at is not None
+
+
+def test_nothing_goes_while_a_rule_may_keep_it_or_rucio_does_not_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    dag, unit = cleaning(place, monkeypatch)
+    accepted(unit, place.merged())
+    of_it = {"request": dag.workflow.request, "kind": EffectKind.RUCIO_RELEASE, "epoch": dag.workflow.request.epoch}
+    owed = Effect.objects.create(key="release", state=EffectState.REFUSED, **of_it)
+    before = place.there()
+    clean()
+    assert place.there() == before and not SiteJob.objects.exists()
+    Effect.objects.filter(pk=owed.pk).update(state=EffectState.DONE)
+
+    def silent() -> None:
+        raise ServiceUnavailable("rucio", "test", "it is silent")
+
+    monkeypatch.setattr(cleaner.factory, "rucio", silent)
+    clean()
+    assert place.there() == before and not place.schedd.submitted
+
+
+def test_what_a_late_job_writes_is_found_by_its_journal_at_the_second_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    dag, unit = cleaning(place, monkeypatch)
+    clean()
+    row = Leftover.objects.get()
+    assert row.settled_at is not None and not row.removed, "kept for the second look"
+    Request.objects.filter(pk=dag.workflow.request.pk).update(status=S.CLEANED)
+    Leftover.objects.update(settled_at=None, job=None, next_try_at=timezone.now() + timedelta(days=3))
+    late = place.unmerged()
+    place.journal(unit, "processing", [late])
+    clean()
+    assert place.stored(late).exists()
+    Leftover.objects.update(next_try_at=LONG_AGO)
+    clean()
+    assert place.there() == set() and Leftover.objects.get().removed == [late]
+
+
+def test_a_job_that_was_sent_before_settles_nothing_of_what_is_to_be_cleaned(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit, merged = done(round_dag), place.merged()
+    accepted(unit, merged)
+    place.schedd.waiting = True
+    clean()
+    monkeypatch.setattr(cleaner.factory, "rucio", lambda: SimpleNamespace(file_replicas=lambda lfns: dict.fromkeys(lfns, ())))
+    Request.objects.update(status=S.CLEANING)
+    DAG.objects.update(leftovers_at=None)
+    clean()
+    assert DAG.objects.get().leftovers_at is None
+    place.schedd.waiting = False
+    clean(4)
+    assert place.there() == set() and DAG.objects.get().leftovers_at is not None

@@ -239,6 +239,7 @@ class ScriptedRucio:
         self.held: dict[str, _RucioBlock] = {}
         self.replicas: dict[str, set[str]] = {}
         self.rules: dict[tuple[str, str], list[str]] = {}
+        self.made = 0
 
     def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
         def act() -> dict[str, dict[str, bool]]:
@@ -249,7 +250,7 @@ class ScriptedRucio:
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         def act() -> dict[str, list[str]]:
             known = dict(pair for source in self.sources.values() for pair in source.replicas())
-            return {lfn: sorted(known.get(lfn, ())) for lfn in lfns}
+            return {lfn: sorted(known.get(lfn, self.replicas.get(lfn, ()))) for lfn in lfns}
 
         return self.script.call("file_replicas", act)
 
@@ -326,7 +327,7 @@ class ScriptedRucio:
 
         return self.script.call("blocks_held", lambda: {name: held(self.held[name]) for name in places if name in self.held})
 
-    def delete_rule(self, rule_id: str) -> bool:
+    def delete_rule(self, rule_id: str, purge: bool = False) -> bool:
         def act() -> bool:
             known = [key for key, ids in self.rules.items() if ids == [rule_id]]
             for key in known:
@@ -336,7 +337,8 @@ class ScriptedRucio:
         return self.script.call("delete_rule", act, rule_id)
 
     def _rule(self, name: str, rse: str) -> str:
-        return self.rules.setdefault((name, rse), [f"rule-{len(self.rules)}"])[0]
+        self.made += (name, rse) not in self.rules
+        return self.rules.setdefault((name, rse), [f"rule-{self.made}"])[0]
 
 
 class ScriptedConfigCache:

@@ -95,6 +95,8 @@ def _follow_the_runbook(world: World) -> None:
     """
     if Request.objects.filter(status=S.QUEUED, last_error__startswith="a site: ").exists():
         _open_all(world)
+    for request in Request.objects.filter(status=S.CLEANING, waiting_for__contains="the cleaner is switched off"):
+        assert ask(world.tally, verbs.ON_REQUESTS["clean: accept"], request), f"the rest of {request} cannot be accepted"
     for dag in DAG.objects.filter(status__in=LIVE_DAG, workflow__request__alert_code="dagman_held"):
         ask(world.tally, verbs.ON_DAGS["dag release"], dag)
     if DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG).exists():

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
 from dags_app.models import DAG
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.site_tasks import Removed, SiteResult, read_task
 from sites_app.bans import AUTOMATIC, bans_active
 from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
@@ -34,6 +36,8 @@ from wms2.adapters.types import (
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
+#: When jobs at sites ran, as they say.
+AT = "2026-11-22T10:00:00Z"
 T = TypeVar("T")
 
 
@@ -127,6 +131,9 @@ class ScriptedSchedd:
     bent: list[tuple[Job, str]] = field(default_factory=list)
     #: requests of which a unit did more than it was asked for
     overdone: set[str] = field(default_factory=set)
+    #: jobs at sites, and what they have removed
+    site_jobs: dict[str, tuple[int, Path]] = field(default_factory=dict)
+    removed_files: list[str] = field(default_factory=list)
     #: jobs of the queue that was lost last
     lost: list[Job] = field(default_factory=list)
 
@@ -150,6 +157,33 @@ class ScriptedSchedd:
             return FoundDag(gone[-1].cluster, gone[-1].fence, gone[-1].history.job_status, (), gone[-1].history)
 
         return self._ask("find_dag", act)
+
+    def submit_job(self, submit_dir: Path, text: str, attributes: Mapping[str, str | int], begun: float) -> int:
+        """A job at a site, which has removed at once what it was told to."""
+
+        def act() -> int:
+            self.last_cluster += 1
+            self.site_jobs[str(attributes["WMS2_DagID"])] = (self.last_cluster, submit_dir)
+            task = read_task(submit_dir)
+            gone = [tuple(sorted(set(each.lfns) - task.protected)) for each in task.removals]
+            removed = tuple(Removed(each.key, lfns, (), 0) for each, lfns in zip(task.removals, gone, strict=True))
+            self.removed_files += [lfn for lfns in gone for lfn in lfns]
+            result = SiteResult(task.job, task.site, "host", "schedd@test#1", AT, AT, removed)
+            (submit_dir / layout.SITE_RESULT_FILE).write_text(json.dumps(to_json(result)))
+            return self.last_cluster
+
+        return self._ask("submit_job", act)
+
+    def find_job(self, job_id: str, since: datetime) -> FoundDag | None:
+        def act() -> FoundDag | None:
+            if job_id not in self.site_jobs:
+                return None
+            cluster, ended = self.site_jobs[job_id][0], JobStatus.COMPLETED
+            job: dict[str, Any] = {"cluster": cluster, "dag_id": job_id, "request_name": "", "fence": None, "job_status": ended}
+            ad = HistoryAd(**job, queued_at_seconds=0, in_recovery=False, exit_code=0, remove_reason="")
+            return FoundDag(cluster, None, ended, (), ad)
+
+        return self._ask("find_job", act)
 
     def watch(self, instance: str) -> Watched:
         """Each unit that is open has one processing job in a slot."""
@@ -259,6 +293,8 @@ class ScriptedSchedd:
     def repair(self) -> None:
         """Somebody puts the right accounts where wrong ones lie."""
         for job, unit in self.bent:
+            if not job.directory.exists():  # its request was cleaned
+                continue
             dagman.write_manifest(job.directory, unit, job.fence, Account.RIGHT)
         self.bent.clear()
 

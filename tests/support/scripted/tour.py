@@ -407,10 +407,25 @@ def given_up_on_the_way(world: World) -> None:
     assert not world.schedd.live, "what came back is removed"
 
 
+def cleaned(world: World) -> None:
+    """While it runs, when it is held, before it runs; what the cleaner, which is off, would remove is accepted."""
+    running, held, queued = small(world), small(world), small(world, events=300)
+    for request in (running, held):
+        runs(world, request)
+    said(world, "hold", held, S.STOPPING)
+    until(world, held, S.HELD)
+    said(world, "clean", running, S.STOPPING)
+    said(world, "clean", fresh(held), S.CLEANING)
+    world.schedd.silent = True
+    world.evaluate(queued)
+    said(world, "clean", queued, S.CLEANING)
+    world.schedd.silent = False
+
+
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
     input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost, a_schedd_is_silent_for_good,
-    given_up_on_the_way,
+    given_up_on_the_way, cleaned,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
@@ -20,6 +21,7 @@ from outputs_app.services import effect_discard, effect_discard_refused, effect_
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
 from requests_app.services import dags, stopping, verbs
+from requests_app.services.cleaning import clean_refused
 from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
@@ -58,6 +60,12 @@ def _release(name: str, mode: ReleaseMode | None = None, changes: Callable[[Requ
     return Verb(name, release, lambda request: release(request=request, mode=mode, changes=changes(request), **BY))
 
 
+def _clean(name: str, **more: bool) -> Verb:
+    function = services.request_clean
+    act = partial(function, **BY, **more)
+    return Verb(name, function, lambda request: act(request=request, confirm=request.request_name), clean_refused)
+
+
 def _ban_one(request: Request) -> Changes:
     return Changes(site_bans=(Site.objects.order_by("name").values_list("name", flat=True)[0],))
 
@@ -90,6 +98,8 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("fail", services.request_fail, stopping.fail_refused),
         _verb("restart", services.request_restart, restart_refused),
         _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
+        _clean("clean", accept_dependents=True),
+        _clean("clean: accept", accept_rest=True, accept_dependents=True),
         _verb("complete early", services.request_complete, verbs.complete_refused),
         _verb("invalidate", services.request_invalidate, invalidation_refused),
         _verb("raise", services.request_set_priority, verbs.priority_refused, priority=900_000),

@@ -27,9 +27,10 @@ from requests_app import lease
 from requests_app.admission import admit
 from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator, watching
+from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.leader import leading
-from requests_app.models import EVALUATED, Request
+from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import request_import
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire
@@ -193,6 +194,13 @@ class World:
         if self.undisturbed:
             self._sweep()
         self.effects()
+        if Request.objects.filter(status__in=(RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)).exists():
+            self.clean_sites()
+
+    def clean_sites(self) -> None:
+        """The task ``remove_leftovers``."""
+        with self.process():
+            leftovers_remove()
 
     def _poll(self) -> None:
         """What a poll finds before it hands out evaluations."""

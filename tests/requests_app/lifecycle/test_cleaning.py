@@ -1,0 +1,387 @@
+"""Clean: from any status nothing of the request is left, and nothing brings it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dags_app.models import DAG, Leftover, WorkUnit, WorkUnitState
+from outputs_app.models import (
+    BlockStatus,
+    BlockValidation,
+    CaseState,
+    DatasetOwner,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    OutputFile,
+    ProcessingBlock,
+    Prognosis,
+    StorageCheck,
+    Validity,
+)
+from requests_app.models import EvaluationLease, Request, RequestStatus, RequestTransition, StopIntent
+from requests_app.services import request_abort, request_clean, request_hold, request_restart, request_stop
+from requests_app.services.cleaning import dependents
+from tests.support.rows import request_row, workflow_row
+from tests.support.scripted import documents
+from tests.support.scripted.faults import Mode
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import DAY_SECONDS, cycles, fresh, held, run_on, started
+from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.world import World
+from wms2.conf import conf
+from wms2.errors import FieldRefused, InvalidTransition, StaleState
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+WORLD = {"CLEANER_ENABLED": "true"}
+BY: dict[str, Any] = {"actor": "olga", "reason": "wrong from the start"}
+
+
+def clean(request: Request, **more: Any) -> None:
+    request_clean(request=request, confirm=request.request_name, **BY, **more)
+
+
+def to_the_end(world: World, request: Request, number: int = 12) -> RequestStatus:
+    for _ in range(number):
+        world.cycle()
+        check(world)
+        world.clock.advance(61)
+        if fresh(request).status == S.CLEANED:
+            break
+    return RequestStatus(request.status)
+
+
+def done_and_registered(world: World, request: Request, job: Job, *units: str) -> None:
+    for unit in units:
+        world.schedd.unit_done(job, unit)
+    for _ in range(3):  # effects of units that are done one by one wait for each other
+        world.cycle()
+        world.clock.advance(600)
+    assert OutputFile.objects.exclude(rule_id="").exists()
+
+
+def assert_nothing_left(world: World, request: Request) -> None:
+    """Of the only request of a world, outside and in our rows."""
+    valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
+    assert not valid and not world.rucio.rules and not world.schedd.live
+    files = OutputFile.objects.filter(block__workflow__request=request)
+    assert {(file.validity, file.rule_id) for file in files} <= {(Validity.INVALID, "")}
+    assert not (conf().submit_root / request.request_name).exists()
+    unregistered = set(files.values_list("lfn", flat=True)) - world.rucio.replicas.keys()
+    assert unregistered <= set(world.schedd.removed_files)
+    assert not DatasetOwner.objects.filter(request=request).exists()
+    assert not WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.PLANNED).exists()
+
+
+def assert_stays_so(world: World, request: Request) -> None:
+    before = OutputFile.objects.count(), Effect.objects.count(), len(world.dbs.registered), len(world.rucio.replicas)
+    cycles(world)
+    assert fresh(request).status == S.CLEANED
+    assert before == (OutputFile.objects.count(), Effect.objects.count(), len(world.dbs.registered), len(world.rucio.replicas))
+    assert_nothing_left(world, request)
+
+
+def edges(request: Request) -> list[str]:
+    return list(RequestTransition.objects.filter(request=request).order_by("id").values_list("to_status", flat=True))
+
+
+@pytest.mark.parametrize("status", [status for status in S if status is not S.CLEANED])
+def test_it_is_cleaned_from_every_status_and_again_is_the_same(status: RequestStatus, world: World) -> None:
+    request = request_row(status)
+    EvaluationLease.objects.create(request=request)
+    if status not in (S.NEW, S.SUBMITTED):
+        workflow_row(request)
+    clean(request)
+    fresh(request)
+    epoch = 1 if status is S.CLEANING else 2
+    assert (request.status, request.epoch) == ((S.STOPPING if status in (S.ACTIVE, S.STOPPING) else S.CLEANING), epoch)
+    clean(request)
+    assert fresh(request).epoch == epoch
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).status == S.CLEANED
+    clean(request)
+    assert edges(request).count(S.CLEANING) == (status is not S.CLEANING) and edges(request).count(S.CLEANED) == 1
+
+
+def test_a_running_request_goes_with_all_that_it_has_registered(world: World) -> None:
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    clean(request)
+    assert (fresh(request).status, request.stop_intent) == (S.STOPPING, StopIntent.CLEAN)
+    assert to_the_end(world, request) is S.CLEANED
+    assert_nothing_left(world, request)
+    assert edges(request)[-3:] == [S.STOPPING, S.CLEANING, S.CLEANED]
+    evidence = RequestTransition.objects.filter(request=request).latest("id").evidence
+    assert evidence["rules_deleted"] and evidence["output_files"] == {"invalid": OutputFile.objects.count()}
+    assert not evidence["units_left_at_sites"]
+    assert_stays_so(world, request)
+
+
+def test_a_completed_request_goes_too(world: World) -> None:
+    request, job = started(world)
+    world.schedd.end(job, End.FINISHED)
+    assert run_on(world, request) is S.COMPLETED
+    assert world.dbs.registered
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert_stays_so(world, request)
+    assert {block.status for block in ProcessingBlock.objects.all()} == {BlockStatus.INVALIDATED}
+
+
+def test_a_held_request_gives_its_open_round_up(world: World) -> None:
+    request = held(world)
+    clean(request)
+    assert fresh(request).status == S.CLEANING
+    assert to_the_end(world, request) is S.CLEANED
+    assert_stays_so(world, request)
+
+
+# --- nobody brings anything back
+
+
+def test_manifests_that_come_late_register_nothing(world: World) -> None:
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    files = OutputFile.objects.count()
+    world.schedd.unit_done(job, "mg_000001")  # not accounted yet
+    clean(request)
+    world.evaluate(request)
+    world.schedd.unit_done(job, "mg_000002")  # its merge ended in the very moment of the removal
+    assert to_the_end(world, request) is S.CLEANED
+    assert OutputFile.objects.count() == files
+    assert_stays_so(world, request)
+
+
+def at_the_next_call_of(service: str, world: World, request: Request) -> None:
+    world.scripts[service].meanwhile = lambda: clean(Request.objects.get(pk=request.pk))
+
+
+def test_one_whose_input_is_being_read_gets_no_workflow(world: World) -> None:
+    request = world.request(documents.generation(300))
+    at_the_next_call_of("configcache", world, request)
+    world.evaluate(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert not hasattr(Request.objects.get(pk=request.pk), "workflow")
+
+
+@pytest.mark.parametrize("calls", range(3))
+def test_a_dag_that_is_being_submitted_is_found_and_removed(calls: int, world: World) -> None:
+    request = world.request(documents.generation(300))
+
+    def later(left: int) -> Callable[[], None]:
+        def act() -> None:
+            if left:
+                world.schedd.script.meanwhile = later(left - 1)
+            else:
+                clean(Request.objects.get(pk=request.pk))
+
+        return act
+
+    world.schedd.script.meanwhile = later(calls)
+    world.evaluate(request)
+    world.schedd.script.meanwhile = None
+    if fresh(request).status not in (S.STOPPING, S.CLEANING, S.CLEANED):
+        clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert_stays_so(world, request)
+
+
+@pytest.mark.parametrize("service", ["rucio", "dbs"])
+@pytest.mark.parametrize("calls", range(6))
+def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: int, world: World) -> None:
+    request, job = started(world)
+    for unit in ("mg_000000", "mg_000001", "mg_000002"):
+        world.schedd.unit_done(job, unit)
+    world.observe()
+    world.evaluate(request)
+    script, begun = world.scripts[service], world.scripts[service].calls
+    world.clock.advance(600)
+    for _ in range(40):
+        if script.calls == begun + calls:
+            at_the_next_call_of(service, world, request)
+        world.effects(1)
+        world.clock.advance(61)
+        world.evaluate(request)
+        if fresh(request).stop_intent or request.status == S.CLEANING:
+            break
+    script.meanwhile = None
+    if request.status not in (S.STOPPING, S.CLEANING):
+        clean(request)
+    world.clock.advance(conf().effect_lease_seconds)
+    assert to_the_end(world, request, 20) is S.CLEANED
+    assert_stays_so(world, request)
+
+
+def test_what_it_still_owed_is_never_done(world: World) -> None:
+    request, job = started(world)
+    for unit in ("mg_000000", "mg_000001"):
+        world.schedd.unit_done(job, unit)
+    world.observe()
+    world.evaluate(request)
+    owed = list(Effect.objects.filter(request=request, state=EffectState.PENDING).values_list("pk", flat=True))
+    assert owed
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert not world.rucio.replicas and not world.dbs.registered
+    assert set(Effect.objects.filter(pk__in=owed).values_list("state", flat=True)) == {EffectState.PENDING}
+    unregistered = set(OutputFile.objects.values_list("lfn", flat=True))
+    assert unregistered and unregistered <= set(world.schedd.removed_files)
+    assert_stays_so(world, request)
+
+
+def test_replicas_that_never_had_a_rule_get_one_that_ends(world: World) -> None:
+    """Rucio removes a replica only with the end of its last rule."""
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.observe()
+    world.evaluate(request)
+    world.clock.advance(600)
+    while not world.rucio.replicas:
+        world.effects(1)
+    assert not world.rucio.rules
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    protected = [content for operation, content in world.rucio.script.answered if operation == "protect_files"]
+    assert set(",".join(protected).split(",")) == set(world.rucio.replicas)
+    assert not set(world.schedd.removed_files) & world.rucio.replicas.keys(), "Rucio removes them"
+    assert_stays_so(world, request)
+
+
+def test_its_validation_and_open_cases_end(world: World) -> None:
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    block = ProcessingBlock.objects.first()
+    assert block is not None
+    now = timezone.now()
+    validation = BlockValidation.objects.create(block=block, asked_at=now)
+    StorageCheck.objects.create(validation=validation, generation=1, rse="R", site="T2", files=1, next_try_at=now)
+    IntegrityCase.objects.create(request=request, block=block, name="/store/x", prognosis=Prognosis.ZERO_EVENTS)
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert not BlockValidation.objects.exists() and not StorageCheck.objects.exists()
+    case = IntegrityCase.objects.get()
+    assert case.state == CaseState.REMOVED and case.ended_at is not None
+
+
+# --- killed anywhere
+
+TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+POINTS = [
+    "stop.claimed", "stop.called", "site_job.claimed", "site_job.called", "site_job.recorded", "clean.called",
+    *(f"{kind}.{point}" for kind in TAKING_BACK for point in ("claimed", "called", "recorded")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_step_it_goes_on(point: str, world: World) -> None:
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    world.schedd.unit_done(job, "mg_000001")
+    clean(request)
+    world.crash_at = point
+    for _ in range(12):
+        world.cycle()
+        world.clock.advance(max(conf().lease_seconds, conf().effect_lease_seconds) + 61)
+    assert world.deaths == 1, "the point was met"
+    assert to_the_end(world, request, 20) is S.CLEANED
+    assert_stays_so(world, request)
+
+
+# --- what is asked
+
+
+def test_its_name_has_to_be_typed(world: World) -> None:
+    request = request_row(S.FAILED)
+    with pytest.raises(FieldRefused, match="type the request's name"):
+        request_clean(request=request, confirm="another", **BY)
+    assert fresh(request).status == S.FAILED
+
+
+def test_requests_that_rest_on_it_must_be_accepted(world: World) -> None:
+    request, job = started(world)
+    world.schedd.end(job, End.FINISHED)
+    assert run_on(world, request) is S.COMPLETED
+    (dataset,) = request.workflow.output_datasets.all()[:1]
+    reader = request_row(S.QUEUED)
+    workflow_row(reader, input_dataset=dataset.name)
+    following = request_row(S.QUEUED, previous_version_request=request)
+    request_row(S.ABORTED, previous_version_request=request)
+    assert dependents(request) == sorted([reader.request_name, following.request_name])
+    with pytest.raises(FieldRefused, match="2 requests rest on it"):
+        clean(request)
+    clean(request, accept_dependents=True)
+    assert fresh(request).status == S.CLEANING
+
+
+def test_a_stop_becomes_a_clean_and_nothing_weaker_again(world: World) -> None:
+    request, _ = started(world)
+    request_stop(request=request, **BY)
+    new = request_restart(request=request, **BY)
+    clean(request, accept_dependents=True)
+    for weaker in (request_hold, request_abort):
+        weaker(request=request, **BY)
+    assert fresh(request).stop_intent == StopIntent.CLEAN
+    assert to_the_end(world, request) is S.CLEANED
+    assert fresh(new).status == S.ABORTED, "the version that was to replace it does not begin"
+
+
+def test_nothing_else_is_done_to_one_that_is_cleaned(world: World) -> None:
+    request = request_row(S.FAILED)
+    clean(request)
+    with pytest.raises((InvalidTransition, StaleState)):
+        request_abort(request=request, **BY)
+    with pytest.raises((InvalidTransition, StaleState)):
+        request_restart(request=request, **BY)
+
+
+def test_what_cannot_be_removed_keeps_it_with_the_reason_until_an_operator_accepts_the_rest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    clean(request)
+    world.scripts["rucio"].arm(Mode.DOWN, times=100)
+    assert to_the_end(world, request, 4) is S.CLEANING
+    assert "take its outputs back" in request.waiting_for and "no answer" in request.waiting_for
+    world.heal()
+    monkeypatch.setenv("WMS2_CLEANER_ENABLED", "false")
+    conf.cache_clear()
+    world.clock.advance(600)
+    assert to_the_end(world, request, 6) is S.CLEANING
+    assert request.waiting_for == "the cleaner to look for what 1 round left at sites; the cleaner is switched off"
+    world.clock.advance(DAY_SECONDS)
+    world.cycle()
+    assert fresh(request).alert_code == "slow_cleaning"
+    clean(request)
+    assert fresh(request).status == S.CLEANING
+    clean(request, accept_rest=True)
+    told = RequestTransition.objects.filter(request=request).latest("id")
+    assert (fresh(request).status, told.actor, told.reason) == (S.CLEANED, "olga", BY["reason"])
+    assert "switched off" in told.evidence["waited_for"]
+    assert request.alert_code == ""
+
+
+def test_its_sites_are_looked_at_once_more_after_the_grace(world: World) -> None:
+    """A job whose DAGMan was removed may go on writing where nobody hears of it: its journal tells."""
+    request, job = started(world)
+    done_and_registered(world, request, job, "mg_000000")
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    rows = Leftover.objects.filter(unit__workflow__request=request)
+    assert rows.exists() and not rows.filter(settled_at__isnull=False).exists()
+    world.clean_sites()
+    jobs = len(world.schedd.site_jobs)
+    world.clock.advance(conf().cleaner_grace_days * DAY_SECONDS + 60)
+    for _ in range(2):
+        world.clean_sites()
+    assert len(world.schedd.site_jobs) == jobs + 1
+    assert not rows.filter(settled_at__isnull=True).exists()
+    assert not Path(DAG.objects.get(workflow__request=request).submit_dir).exists()
