@@ -38,7 +38,7 @@ def child_of(parent: Request, dataset: str = "", **more: Any) -> Request:
 
 
 def test_a_dependent_waits_however_long_and_begins_when_its_parent_has_completed(world: World) -> None:
-    parent, job = started(world)
+    parent, _ = started(world)
     child = child_of(parent)
     cycles(world)
     assert fresh(child).waiting_for == f"what it depends on: {parent}"
