@@ -32,8 +32,8 @@ GONE_ON = (S.REMOVING_FILES, *DONE)
 ENDED = (S.FAILED, S.ABORTED, S.CLEANING, S.CLEANED)
 #: So many are named; the others are counted.
 _NAMED = 5
-#: How ``waiting_for`` of a dependent begins: that may take weeks, and has no time limit.
-PARENTS = "what it depends on:"
+#: How ``waiting_for`` of a dependent, and of a child that is there, begins: that may take weeks, and has no time limit.
+PARENTS, SIBLINGS = "what it depends on:", "the others of its group"
 _VERSION = re.compile(r"-v\d+(?=/[^/]+\Z)")
 
 
@@ -119,7 +119,7 @@ def siblings_missing(request: Request) -> str:
         list(others.select_for_update(no_key=True).order_by("pk").values_list("pk"))  # none goes back from here on
         standing = group_standing(group)
         if standing.waiting_for:
-            return f"the others of its group {group}: {standing.waiting_for}"
+            return f"{SIBLINGS} {group}: {standing.waiting_for}"
         _go_on(standing, request)
     return ""
 

@@ -1,4 +1,4 @@
-"""Requests that depend on others: they begin when these have completed, and read what they wrote."""
+"""Requests that depend on others begin when these have completed and read what they wrote; those of a group end together."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from outputs_app.models import OutputDataset
+from outputs_app.models import BlockValidation, OutputDataset
 from requests_app.lifecycle import planning
-from requests_app.models import HoldCode, InputFile, Request, RequestStatus
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition
 from requests_app.services import Belonging, request_abort, request_depend, request_import, request_release, request_restart
-from tests.support.scripted import documents
+from tests.support.scripted import documents, tour
 from tests.support.scripted.catalogues import Source, SourceFile
+from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, fresh, held, run_on, started, status
+from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition, ServiceUnavailable
 
@@ -135,3 +137,32 @@ def test_what_has_begun_depends_on_nobody_new(world: World) -> None:
     second, _ = started(world)
     with pytest.raises(InvalidTransition, match="has begun"):
         request_depend(request=first, depends_on=[second.request_name], **BY)
+
+
+def test_children_of_a_group_complete_together_though_one_is_short_and_goes_back(world: World) -> None:
+    first, second = (
+        request_import(
+            document=documents.generation(200), request_name=None, actor="olga", belonging=Belonging(in_group="sample")
+        )
+        for _ in range(2)
+    )
+    for each in (first, second):
+        world.schedd.end(tour.runs(world, each), End.FINISHED)
+        tour.until(world, each, S.VALIDATED_OUTPUTS)
+        if each == first:
+            world.evaluate(first)
+            assert fresh(first).waiting_for == f"the others of its group sample: {second}"
+    BlockValidation.objects.filter(block__workflow__request=second).update(events=150)
+    tour.until(world, second, S.QUEUED)
+    world.clock.advance(10 * 86_400)
+    world.cycle()
+    assert (status(first), first.alert_code) == (S.VALIDATED_OUTPUTS, "")
+    world.schedd.end(tour.runs(world, second), End.FINISHED)
+    for _ in range(12):
+        world.cycle()
+        check(world)
+        world.clock.advance(60)
+    assert (status(first), status(second)) == (S.COMPLETED, S.COMPLETED)
+    moved = RequestTransition.objects.filter(to_status=S.REMOVING_FILES).order_by("id")
+    assert [row.request for row in moved] == [first, second]
+    assert moved[0].reason == f"all of group sample are there, {second} as the last"
