@@ -40,7 +40,8 @@ def together(*statuses: RequestStatus) -> list[Request]:
 def arrives(row: Request) -> str:
     """It has enough events: what the life cycle does of it then."""
     with evaluating(row.pk, owner="test") as evaluation:
-        assert evaluation is not None
+        if evaluation is None:  # the other has its row, to take it on
+            return "another evaluation"
         with evaluation.fenced():
             missing = siblings_missing(evaluation.request)
             if missing:
@@ -131,14 +132,9 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
     def come(row: Request) -> None:
         try:
             gate.wait()
-            for _ in range(20):
-                try:
-                    if not arrives(row):
-                        break
-                except StaleState:
-                    break  # the other has taken it on
-                if row.pk not in set(Wake.objects.values_list("request_id", flat=True)):
-                    break
+            arrives(row)
+        except StaleState:
+            pass  # the other has taken it on
         except Exception as error:  # noqa: BLE001  (the test tells)
             told.append(error)
         finally:
@@ -151,7 +147,7 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
         thread.join()
     assert told == []
     for row in Request.objects.filter(pk__in=Wake.objects.values_list("request_id"), status=S.VALIDATED_OUTPUTS):
-        arrives(row)
+        arrives(row)  # woken: whoever found the group's row taken
     assert statuses(*rows) == ["removing_files", "removing_files"]
     assert RequestTransition.objects.filter(to_status=S.REMOVING_FILES).count() == 2
 
