@@ -48,7 +48,7 @@ def test_a_dependent_waits_however_long_and_begins_when_its_parent_has_completed
     cycles(world)
     assert status(child) == S.SUBMITTED
     in_dbs(world, written_by(parent))
-    assert run_on(world, parent) == S.COMPLETED
+    assert run_on(world, parent) == S.COMPLETED, parent.waiting_for
     cycles(world)
     assert status(child) in (S.QUEUED, S.PLANNING, S.ACTIVE)
     assert InputFile.objects.filter(workflow__request=child).count() == 2
@@ -64,7 +64,7 @@ def test_the_time_limit_of_its_status_counts_from_when_it_may_begin(world: World
     world.clock.advance(10 * 86_400)
     with monkeypatch.context() as patch:
         patch.setattr(planning, "workflow_import", silent)
-        assert run_on(world, parent) == S.COMPLETED
+        assert run_on(world, parent) == S.COMPLETED, parent.waiting_for
         cycles(world)
         assert (status(child), child.last_error) == (S.SUBMITTED, "dbs files: silent")
         world.clock.advance(2 * 3600)
