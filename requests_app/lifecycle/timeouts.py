@@ -11,7 +11,7 @@ from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import CHANGEABLE, limit_int
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import hold_changes
-from requests_app.work.groups import PARENTS
+from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2 import clock
 from wms2.conf import conf
 
@@ -46,7 +46,7 @@ def watch_timeout(evaluation: Evaluation) -> None:
     status = S(request.status)
     seconds = (clock.now() - request.status_since).total_seconds()
     limit = _timeout_seconds(status)
-    if limit is None or request.waiting_for.startswith(PARENTS):
+    if limit is None or request.waiting_for.startswith((PARENTS, SIBLINGS)):
         return
     if seconds <= limit:
         evaluation.again_at(request.status_since + timedelta(seconds=limit))

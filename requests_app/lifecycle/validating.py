@@ -39,6 +39,7 @@ from wms2.words import counted as number_of
 S = RequestStatus
 #: Between two looks at whether an extension may go on.
 LOOK_AGAIN_SECONDS = 300.0
+SIBLINGS_SECONDS = 3600.0
 EXTENSION_WAITS, FILES_STAY = "extension_waits", "files_stay"
 
 
@@ -122,6 +123,7 @@ def handle_validated(evaluation: Evaluation) -> None:
             return
         if missing := siblings_missing(request):
             evaluation.note(waiting_for=missing[:4000])
+            evaluation.again_in(SIBLINGS_SECONDS)  # outputs of one that has ended may be taken back, which wakes nobody
             return
         why = "as asked, with what is done" if short else "enough events are in DBS"
         evaluation.transition(S.REMOVING_FILES, why, evidence)

@@ -28,7 +28,7 @@ def request_group(*, request: Request, actor: str, reason: str, in_group: str = 
     with acting(request, actor, "request_group", reason, in_group=in_group, was_in=str(request.in_group or "")):
         applies(request, group_refused)
         if in_group and request.status in ENDED:
-            raise InvalidTransition(f"{request}: it is {request.get_status_display()}; it completes with nobody any more")
+            raise InvalidTransition(f"{request}: it can only be taken out of its group")
         if request.in_group is not None:
             _locked(request.in_group.name, actor)
             wake_related(request)
@@ -37,7 +37,8 @@ def request_group(*, request: Request, actor: str, reason: str, in_group: str = 
 
 def group_refused(request: Request) -> str:
     """Why nothing can be changed about its group; empty if it can."""
-    return f"It is {request.get_status_display()}; it completes already." if request.status in GONE_ON else ""
+    over = request.status in GONE_ON or (request.status in ENDED and request.in_group_id is None)
+    return f"It is {request.get_status_display()}; it completes with nobody any more." if over else ""
 
 
 def group_join(request: Request, name: str, actor: str, note: str = "") -> None:

@@ -32,8 +32,8 @@ GONE_ON = (S.REMOVING_FILES, *DONE)
 ENDED = (S.FAILED, S.ABORTED, S.CLEANING, S.CLEANED)
 #: So many are named; the others are counted.
 _NAMED = 5
-#: How ``waiting_for`` of a dependent begins: that may take weeks, and has no time limit.
-PARENTS = "what it depends on:"
+#: How ``waiting_for`` of a dependent, and of a child that is there, begins: that may take weeks, and has no time limit.
+PARENTS, SIBLINGS = "what it depends on:", "the others of its group"
 _VERSION = re.compile(r"-v\d+(?=/[^/]+\Z)")
 
 
@@ -57,7 +57,8 @@ class Child:
         return self.request.status in ENDED and not self.events
 
     def __str__(self) -> str:
-        told = f"{self.request} is {self.request.get_status_display()}"
+        """What changes without waking those that wait is not told: it would be old."""
+        told = f"{self.request} is {self.request.get_status_display()}" if self.request.status in ENDED else str(self.request)
         return f"{told} with {self.events} events in DBS: take it out of the group, or clean it" if self.events else told
 
 
@@ -118,7 +119,7 @@ def siblings_missing(request: Request) -> str:
         list(others.select_for_update(no_key=True).order_by("pk").values_list("pk"))  # none goes back from here on
         standing = group_standing(group)
         if standing.waiting_for:
-            return f"the others of its group {group}: {standing.waiting_for}"
+            return f"{SIBLINGS} {group}: {standing.waiting_for}"
         _go_on(standing, request)
     return ""
 
@@ -142,10 +143,9 @@ def parents_missing(request: Request) -> str:
         ParentEnded: one of them will never complete.
     """
     parents = request.depends_on.exclude(status__in=DONE).only("request_name", "status").order_by("request_name")
-    told = _told(f"{row} is {row.get_status_display()}" for row in parents)
-    if any(row.status in ENDED for row in parents):
-        raise ParentEnded(f"{PARENTS} {told}; restart that, or let this depend on another or on none; then release")
-    return f"{PARENTS} {told}" if told else ""
+    if ended := [Child(row) for row in parents if row.status in ENDED]:
+        raise ParentEnded(f"{PARENTS} {_told(ended)}; restart that, or let this depend on another or on none; then release")
+    return f"{PARENTS} {_told(parents)}" if parents else ""
 
 
 def input_follow(request: Request, fenced: Fenced) -> None:

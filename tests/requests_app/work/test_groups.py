@@ -40,7 +40,8 @@ def together(*statuses: RequestStatus) -> list[Request]:
 def arrives(row: Request) -> str:
     """It has enough events: what the life cycle does of it then."""
     with evaluating(row.pk, owner="test") as evaluation:
-        assert evaluation is not None
+        if evaluation is None:  # the other has its row, to take it on
+            return "another evaluation"
         with evaluation.fenced():
             missing = siblings_missing(evaluation.request)
             if missing:
@@ -60,7 +61,7 @@ def standing() -> str:
 
 def test_the_first_waits_for_the_second_and_both_go_on_in_one_transaction() -> None:
     first, second = together(S.VALIDATED_OUTPUTS, S.ACTIVE)
-    assert arrives(first) == f"the others of its group sample: {second} is Active"
+    assert arrives(first) == f"the others of its group sample: {second}"
     assert (statuses(first), standing()) == (["validated_outputs"], "waiting")
     Request.objects.filter(pk=second.pk).update(status=S.VALIDATED_OUTPUTS)
     assert arrives(second) == ""
@@ -72,10 +73,10 @@ def test_the_first_waits_for_the_second_and_both_go_on_in_one_transaction() -> N
 
 def test_one_that_is_short_goes_back_and_the_other_waits_for_it() -> None:
     first, second = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
-    assert f"{second} is Validated outputs" in arrives(first)
+    assert arrives(first).endswith(f"sample: {second}")
     second.refresh_from_db()
     transition(second, S.QUEUED, actor="lifecycle", reason="short")
-    assert f"{second} is Queued" in arrives(first)
+    assert arrives(first).endswith(f"sample: {second}")
     Request.objects.filter(pk=second.pk).update(status=S.VALIDATED_OUTPUTS)
     assert arrives(second) == ""
     assert statuses(first, second) == ["removing_files", "removing_files"]
@@ -88,7 +89,7 @@ def test_one_that_was_there_and_went_back_is_missing_until_it_is_there_again() -
     first.refresh_from_db()
     transition(first, S.QUEUED, actor="lifecycle", reason="files were lost")
     Request.objects.update(status=S.VALIDATED_OUTPUTS)
-    assert f"{first} is Validated outputs" in arrives(second)
+    assert arrives(second).endswith(f"sample: {first}")
 
 
 def test_what_ended_with_nothing_in_dbs_is_skipped_with_a_warning() -> None:
@@ -131,14 +132,9 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
     def come(row: Request) -> None:
         try:
             gate.wait()
-            for _ in range(20):
-                try:
-                    if not arrives(row):
-                        break
-                except StaleState:
-                    break  # the other has taken it on
-                if row.pk not in set(Wake.objects.values_list("request_id", flat=True)):
-                    break
+            arrives(row)
+        except StaleState:
+            pass  # the other has taken it on
         except Exception as error:  # noqa: BLE001  (the test tells)
             told.append(error)
         finally:
@@ -151,7 +147,7 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
         thread.join()
     assert told == []
     for row in Request.objects.filter(pk__in=Wake.objects.values_list("request_id"), status=S.VALIDATED_OUTPUTS):
-        arrives(row)
+        arrives(row)  # woken: whoever found the group's row taken
     assert statuses(*rows) == ["removing_files", "removing_files"]
     assert RequestTransition.objects.filter(to_status=S.REMOVING_FILES).count() == 2
 
@@ -187,7 +183,7 @@ def test_groups_are_made_changed_and_dissolved_by_verbs_with_their_reasons() -> 
         request_group(request=row, in_group="pair", **BY)
     group = RequestGroup.objects.get(name="pair")
     assert (group.note, group.created_by, group_standing(group).status) == ("one sample", "olga", "active")
-    with pytest.raises(InvalidTransition, match="completes already"):
+    with pytest.raises(InvalidTransition, match="with nobody any more"):
         request_group(request=done, in_group="pair", **BY)
     with pytest.raises(InvalidTransition, match="with nobody any more"):
         request_group(request=request_row(S.FAILED), in_group="pair", **BY)

@@ -91,8 +91,15 @@ def _retry_all(world: World) -> None:
 def _follow_the_runbook(world: World) -> None:
     """A site that failures have banned meanwhile is let in again where a request has no other. A DAG that is held is released,
     one that is suspected lost is given up; where what is left of one disagrees about how it ended, nobody else will ever know:
-    the request is held.
+    the request is held. What waits for a request that goes no further waits for it no more.
     """
+    for request in Request.objects.filter(
+        status__in=(S.SUBMITTED, S.HELD), depends_on__isnull=False, workflow__isnull=True
+    ).distinct():
+        ask(world.tally, verbs.ON_REQUESTS["depend on nobody"], request)
+    for request in Request.objects.filter(status=S.VALIDATED_OUTPUTS, in_group__isnull=False):
+        if not Request.objects.filter(in_group=request.in_group).exclude(status__in=(*AT_REST, S.VALIDATED_OUTPUTS)).exists():
+            ask(world.tally, verbs.ON_REQUESTS["ungroup"], request)
     if Request.objects.filter(status=S.QUEUED, last_error__startswith="a site: ").exists():
         _open_all(world)
     for request in Request.objects.filter(status=S.CLEANING, waiting_for__contains="the cleaner is switched off"):

@@ -67,8 +67,15 @@ def before_anything_runs(world: World) -> None:
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
-    for word in ("note", "pin", "unpin", "retry time", "adaptive", "not adaptive"):
+    for word in ("note", "pin", "unpin", "retry time", "adaptive", "not adaptive", "group", "ungroup", "group"):
         said(world, word, kept)
+    world.tally.accepted[verbs.dissolve()] += 1
+    child = small(world)
+    said(world, "abort", kept, S.ABORTED)
+    said(world, "depend", child, S.SUBMITTED)
+    world.evaluate(child)
+    assert fresh(child).hold_code == HoldCode.PARENT, child.hold_reason
+    said(world, "depend on nobody", child, S.HELD)
 
 
 def while_planning(world: World) -> None:

@@ -19,9 +19,10 @@ from dags_app.services.steer import dag_hold, dag_release
 from outputs_app.models import Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
-from requests_app.models import CleanupPolicy, InputFile, Request, Workflow
+from requests_app.models import CleanupPolicy, InputFile, Request, RequestGroup, Workflow
 from requests_app.services import dags, stopping, verbs
 from requests_app.services.cleaning import clean_refused
+from requests_app.services import groups as verbs_of_groups
 from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
@@ -82,6 +83,12 @@ def _let_in(request: Request) -> None:
     services.input_files_restore(request=request, lfns=list(files.values_list("lfn", flat=True)), **BY)
 
 
+def _depend(request: Request) -> None:
+    """On the oldest other one."""
+    others = Request.objects.exclude(pk=request.pk).order_by("created_at").values_list("request_name", flat=True)
+    services.request_depend(request=request, depends_on=list(others[:1]), **BY)
+
+
 def _overrides(**values: Any) -> Callable[[Request], Changes]:
     return lambda _: Changes(overrides=Overrides(**values))
 
@@ -104,6 +111,10 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("invalidate", services.request_invalidate, invalidation_refused),
         _verb("raise", services.request_set_priority, verbs.priority_refused, priority=900_000),
         _verb("lower", services.request_set_priority, verbs.priority_refused, priority=1),
+        _verb("group", services.request_group, in_group="together"),
+        _verb("ungroup", services.request_group, verbs_of_groups.group_refused),
+        Verb("depend", services.request_depend, _depend),
+        _verb("depend on nobody", services.request_depend, verbs_of_groups.depend_refused),
         _verb("note", services.request_note, notes="ask the requestor first"),
         _verb("pin", services.request_pin, verbs.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
         _verb("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
@@ -245,10 +256,16 @@ ASKED: tuple[Verb, ...] = (
 )  # fmt: skip
 
 
+def dissolve() -> str:
+    """The only group there is; returns the service's name."""
+    services.group_dissolve(group=RequestGroup.objects.get(), **BY)
+    return "group_dissolve"
+
+
 def driven() -> set[str]:
     """Names of the services that the machine uses."""
     rules = {name for name in vars(failure_rules) if name.startswith("failure_rule_") and name != "failure_rule_problem"}
-    return {verb.function.__name__ for verb in ASKED} | rules | {"request_receive"}
+    return {verb.function.__name__ for verb in ASKED} | rules | {"request_receive", "group_dissolve"}
 
 
 def dags_of(request: Request) -> list[DAG]:

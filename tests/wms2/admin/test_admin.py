@@ -51,6 +51,7 @@ from requests_app.models import (
     PileupDataset,
     ReqMgr2Request,
     Request,
+    RequestGroup,
     RequestStatus,
     Workflow,
 )
@@ -130,6 +131,7 @@ def some(built: Scene) -> Scene:
     wake([built.active.pk], "test")
     EvaluationLease.objects.create(request=built.active)
     ReqMgr2Request.objects.create(name="staged_there", status="staged", problem="Memory: is too much")
+    RequestGroup.objects.create(name="sample", created_by="olga")
     KeptAccount.objects.create(
         workflow=workflow, basis="a", numbers={}, summary="all done", counted_at=dag.created_at, took_seconds=1.0
     )
