@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from django.db.models import BigIntegerField, Count, Q, Sum
@@ -202,6 +203,11 @@ def nodes_failed(dag: DAG) -> int:
 def jobs_judged(jobs: int, units: int) -> int:
     """Jobs of so many done units that POST scripts judge, as their failures are counted: processing and merge."""
     return jobs + units
+
+
+def jobs_per_unit(dag: DAG) -> int:
+    """Processing jobs in a work unit of a DAG, rounded up, at least 1."""
+    return max(ceil(int(dag.node_counts.get("Processing", 0)) / max(dag.total_work_units, 1)), 1)
 
 
 def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:

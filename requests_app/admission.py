@@ -15,12 +15,14 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 from django.db import transaction
 from django.db.models import Count, F, QuerySet, Sum
 from django.db.models.fields.json import KT
 
+from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
 from dags_app.services.submit import credential_obstacle
@@ -40,6 +42,9 @@ log = structlog.get_logger(__name__)
 TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
 #: What those wait for that a pass does not come to.
 ITS_TURN = "its turn in the queue"
+#: Units at once of a DAG that runs change by more than this part, or not.
+_NOT_WORTH = 0.1
+_LANDING = KT("jobs__roles__landing__idle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ class _Wanted:
     @classmethod
     def of(cls, request: Request, dag: DAG | None, limits: _Limits, share: Share) -> _Wanted:
         """By the jobs of a DAG: its own, or as long as that is not planned, those of the one before."""
-        jobs = jobs_per_unit(dag, limits.jobs_per_unit)
+        jobs = _jobs_per_unit(dag, limits)
         left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
         throttles = throttles_of(request, limits.merge_groups)
         return cls(share.units(throttles, jobs, left), jobs, throttles, share)
@@ -159,11 +164,8 @@ class _Wanted:
         }  # fmt: skip
 
 
-def jobs_per_unit(dag: DAG | None, otherwise: int) -> int:
-    """Processing jobs in a work unit of a DAG, rounded up."""
-    if dag is None or not dag.total_work_units:
-        return otherwise
-    return max(math.ceil(int(dag.node_counts.get("Processing", 0)) / dag.total_work_units), 1)
+def _jobs_per_unit(dag: DAG | None, limits: _Limits) -> int:
+    return jobs_per_unit(dag) if dag is not None and dag.total_work_units else limits.jobs_per_unit
 
 
 def _running(limits: _Limits, *, apart_from: Request | None = None) -> list[Running]:
@@ -173,12 +175,47 @@ def _running(limits: _Limits, *, apart_from: Request | None = None) -> list[Runn
     if apart_from is not None:
         here, coming = here.exclude(workflow__request=apart_from), coming.exclude(pk=apart_from.pk)
     rows = here.only("status", "nodes_idle", "observed_at", "merge_groups", "node_counts", "total_work_units")
-    found = []
-    for dag in rows.annotate(landing=KT("jobs__roles__landing__idle")):
-        idle, landing = dag.nodes_idle if dag.observed_at is not None else None, int(dag.landing or 0)
-        found.append(Running(idle, landing, dag.merge_groups, jobs_per_unit(dag, limits.jobs_per_unit)))
+    found = [_counted(dag, limits) for dag in rows.annotate(landing=_LANDING)]
     units = coming.filter(reserved_slots__gt=0).values_list("reserved_slots", flat=True)
     return found + [Running(None, 0, slots - 1, limits.jobs_per_unit) for slots in units]
+
+
+def _counted(dag: Any, limits: _Limits) -> Running:
+    idle = dag.nodes_idle if dag.observed_at is not None else None
+    return Running(idle, int(dag.landing or 0), dag.merge_groups, _jobs_per_unit(dag, limits))
+
+
+def units_follow(fenced: Fenced) -> list[DAG]:
+    """Settle anew how many units at once the DAGs that run may have, as their shares are now; small changes are left (ADR 0089).
+
+    Returns those whose DAGMan says another number and is to be told: a call may be lost, and a DAGMan that starts anew begins
+    with its first.
+    """
+    running = DAG.objects.filter(status=DAGStatus.RUNNING, observed__max_jobs__gt=0, missing_since=None, unanswered_since=None)
+    if not running.exists():
+        return []
+    with fenced(), transaction_lock(LockKey.ADMISSION):
+        limits, room = _Limits.now(), _Room.now()
+        share = share_of(limits.idle_jobs, _running(limits), sharers=slots_used())
+        dags = list(running.select_related("schedd", "workflow__request").defer("workflow__psets").annotate(landing=_LANDING))
+        for dag in dags:
+            counted, before = _counted(dag, limits), dag.merge_groups
+            most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
+            schedd: Schedd = dag.schedd  # type: ignore[assignment]  # it runs there
+            free = schedd.max_dagman_slots - room.used[schedd.pk].slots
+            wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
+            wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
+            if abs(wanted - before) > before * _NOT_WORTH:
+                dag.merge_groups = wanted
+                room.used[schedd.pk].slots += wanted - before
+                DAG.objects.filter(pk=dag.pk).update(merge_groups=wanted)
+                log.info("units at once", request_name=dag.workflow.request_id, dag_id=str(dag.pk), old=before, new=wanted)
+    return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
+
+
+def _throttles(dag: DAG, limits: _Limits) -> tuple[Throttles, Throttles]:
+    """As its files have them, and as they are in force."""
+    return Throttles.of(dag.throttles), throttles_of(dag.workflow.request, limits.merge_groups)
 
 
 def _dags_before(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:

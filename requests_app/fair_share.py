@@ -30,6 +30,11 @@ class Share:
         """Idle jobs for each."""
         return max(self.budget - self.taken, 0) // max(self.sharers, 1)
 
+    def follows(self, running: Running, units: int) -> int:
+        """Units at once of a DAG of which so many run: more or fewer, as its jobs that wait are below or above its part."""
+        spare = self.budget // max(self.sharers, 1) - running.taken
+        return units + min(spare, max(self.budget - self.taken, 0)) // max(running.jobs_per_unit, 1)
+
     def units(self, throttles: Throttles, jobs_per_unit: int, units: int | None = None) -> int:
         """Units at once of a DAG with so many jobs in each, and ``units`` in all where that is known; at least 1."""
         wanted = throttles.units_at_once(self.jobs, jobs_per_unit)

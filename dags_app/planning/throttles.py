@@ -6,6 +6,7 @@ the jobs of a whole workflow is therefore kept by the number of units that run a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -18,13 +19,22 @@ class Throttles:
     merge: int | None = None
     cleanup: int | None = None
 
+    @classmethod
+    def of(cls, limits: Mapping[str, int | None]) -> Throttles:
+        """As ``as_dict`` has them."""
+        return cls(limits["MergeGroup"] or 1, limits["Processing"] or 1, limits.get("Merge"), limits.get("Cleanup"))
+
     def as_dict(self) -> dict[str, int | None]:
         """By the names of the categories in the DAG files (spec 3.1.2)."""
         return {"MergeGroup": self.merge_groups, "Processing": self.processing, "Merge": self.merge, "Cleanup": self.cleanup}
 
     def units_at_once(self, share: int, jobs_per_unit: int) -> int:
-        """As many as a share of idle jobs allows, within every limit, at least 1. No more are begun than ``processing`` fills."""
-        limits = [self.merge_groups, self.processing // max(jobs_per_unit, 1), share // max(jobs_per_unit, 1)]
+        """As many as a share of idle jobs allows, within every limit, at least 1."""
+        return max(min(self.most_units(jobs_per_unit), share // max(jobs_per_unit, 1)), 1)
+
+    def most_units(self, jobs_per_unit: int) -> int:
+        """Within every limit, at least 1. No more are begun than ``processing`` fills."""
+        limits = [self.merge_groups, self.processing // max(jobs_per_unit, 1)]
         return max(min(*limits, *(limit for limit in (self.merge, self.cleanup) if limit is not None)), 1)
 
     def processing_in_unit(self, at_once: int) -> int:

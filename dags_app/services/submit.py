@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 from django.db.models import F
 
+from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGStatus
 from dags_app.planning import writer
 from dags_app.planning.sizes import sizes_from_json
@@ -82,8 +83,9 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     writer.write_fence(Path(dag.submit_dir), dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
     writer.write_credential(Path(dag.submit_dir), factory.job_credential())
     if dag.throttles:  # what was rendered before includes no such file
-        units = Throttles(dag.merge_groups, int(dag.throttles["Processing"]))
-        writer.write_limits(Path(dag.submit_dir), dag.merge_groups, units.processing_in_unit(dag.merge_groups))
+        limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
+        most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
+        writer.write_limits(Path(dag.submit_dir), most, limits.processing_in_unit(most))
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
@@ -98,6 +100,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
             },
             priority,
             begun,
+            dag.merge_groups if dag.throttles else 0,
         )
     except ServiceRejected as error:
         _close_intent(dag, str(error), fenced)

@@ -25,7 +25,7 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.retention import rows_expire
-from requests_app.lifecycle.watching import schedds_watch
+from requests_app.lifecycle.watching import dags_follow, schedds_watch
 from requests_app.models import EVALUATED, Lease
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.stopping import left_blocks_end
@@ -109,6 +109,8 @@ def _cycle(leadership: Leadership) -> None:
         rows_expire(leadership)
     credentials_watch(leadership)
     schedds_watch(leadership)
+    with unless_locked("units at once"):
+        dags_follow(leadership)
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)
     ended = clock.now()

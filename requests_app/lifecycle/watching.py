@@ -7,24 +7,31 @@ leader's own, each schedd's in one transaction that proves that it still leads.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
+import structlog
 from django.db.models import Exists, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import orphans_ask, orphans_due, orphans_known, orphans_tell
 from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
+from requests_app.admission import units_follow
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.lifecycle.orphans import orphans_remove
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
+from wms2.adapters import factory
 from wms2.audit import audit
 from wms2.conf import conf
+from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.locks import Fenced, unless_locked
 from wms2.side_by_side import side_by_side
+
+log = structlog.get_logger(__name__)
 
 
 def schedds_to_watch() -> list[Schedd]:
@@ -62,6 +69,29 @@ def schedds_watch(leadership: Leadership) -> None:
         if found is not None:
             with unless_locked(f"schedd {schedd.name}"):
                 orphans_tell(schedd=schedd, found=found, now=now, fenced=fenced)
+
+
+def dags_follow(leadership: Leadership) -> None:
+    """The units that DAGs run at once follow their shares (ADR 0089); a DAGMan that could not be told is told by the next cycle.
+
+    Raises:
+        LeaseLost: somebody else leads by now.
+    """
+    told = defaultdict[Schedd, list[DAG]](list)
+    for dag in units_follow(leadership.fenced):
+        if dag.schedd is not None:
+            told[dag.schedd].append(dag)
+    for _ in side_by_side({schedd: partial(_tell_units, schedd, dags) for schedd, dags in told.items()}, _keeping(leadership)):
+        pass
+
+
+def _tell_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
+    try:
+        for dag in dags:
+            condor = factory.htcondor(schedd.name, schedd.collector)
+            condor.set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
+    except (ServiceUnavailable, ServiceRejected) as error:
+        log.warning("units at once not told", schedd=schedd.name, error=str(error))
 
 
 def _heard(look: Look, said: Said, fenced: Fenced) -> Observed:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.sizes import Sizes
 from dags_app.services.plan import dag_record_rescue
-from requests_app.admission import ITS_TURN, admit, queue, schedd_for, slots_used
+from requests_app.admission import ITS_TURN, admit, queue, schedd_for, slots_used, units_follow
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
@@ -241,6 +241,50 @@ def test_a_dag_runs_as_many_units_as_its_share_of_what_is_left_of_the_idle_job_b
         assert request.reserved_slots == 1 + 37
     told = RequestTransition.objects.get(request=first).evidence
     assert (told["share_jobs"], told["sharers"], told["idle_taken"], told["jobs_per_unit"]) == (301, 3, 95, 8)
+
+
+def following(units: int, running: int, idle: int, **fields: object) -> DAG:
+    """A DAG of 100 units of eight jobs that DAGMan knows to run so many at once, and so many jobs of it wait."""
+    schedd = Schedd.objects.get()
+    throttles = {"MergeGroup": 50, "Processing": 5000, "Merge": None, "Cleanup": None}
+    return running_dag(
+        total_work_units=100, node_counts={"Processing": 800}, merge_groups=units, nodes_idle=idle, schedd=schedd,
+        observed={"max_jobs": units, "units_running": running}, throttles=throttles, **fields,
+    )  # fmt: skip
+
+
+def test_units_at_once_of_dags_that_run_follow_what_waits_of_their_jobs() -> None:
+    schedd_row(max_dagman_slots=1000)
+    limit("idle_job_budget", 400)
+    limit("dag_max_merge_groups", 100)
+    hungry, greedy, content = following(5, 5, 0), following(40, 40, 280), following(10, 10, 80)
+    older = running_dag(merge_groups=4, observed={"units_running": 4})  # its DAGMan says no number
+    # each of four may have 100 jobs waiting, and 40 of the budget are left
+    assert {dag.pk: dag.merge_groups for dag in units_follow(transaction.atomic)} == {
+        hungry.pk: 5 + 40 // 8,
+        greedy.pk: 40 - 23,  # 180 jobs too many
+        content.pk: 10 + 20 // 8,
+    }
+    older.refresh_from_db()
+    assert older.merge_groups == 4
+    assert len(units_follow(transaction.atomic)) == 3, "until their DAGMans say so"
+    for dag in DAG.objects.exclude(pk=older.pk):
+        DAG.objects.filter(pk=dag.pk).update(observed={"max_jobs": dag.merge_groups, "units_running": 1}, nodes_idle=399)
+    assert max(dag.merge_groups for dag in units_follow(transaction.atomic)) == 1, "always one"
+
+
+def test_units_at_once_grow_no_further_than_limits_slots_and_what_is_left() -> None:
+    schedd = schedd_row(max_dagman_slots=30)
+    limit("idle_job_budget", 100_000)
+    limit("dag_max_merge_groups", 100)
+    dag = following(5, 5, 0)
+    assert units_follow(transaction.atomic)[0].merge_groups == 29, "and the outer DAGMan"
+    Schedd.objects.filter(pk=schedd.pk).update(max_dagman_slots=1000)
+    assert units_follow(transaction.atomic)[0].merge_groups == 50, "as its files say"
+    Request.objects.filter(pk=dag.workflow.request.pk).update(overrides={"max_merge_groups": 20})
+    assert units_follow(transaction.atomic)[0].merge_groups == 20
+    DAG.objects.filter(pk=dag.pk).update(units_done=97)
+    assert units_follow(transaction.atomic)[0].merge_groups == 3
 
 
 def test_what_has_not_been_counted_yet_is_taken_for_waiting() -> None:

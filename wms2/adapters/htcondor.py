@@ -60,7 +60,13 @@ class HtcondorAdapter:
     # --- submission
 
     def submit_dag(
-        self, submit_dir: Path, dag_file: str, attributes: Mapping[str, str | int], priority: int, begun: float | None = None
+        self,
+        submit_dir: Path,
+        dag_file: str,
+        attributes: Mapping[str, str | int],
+        priority: int,
+        begun: float | None = None,
+        units: int = 0,
     ) -> int:
         """Submit a DAG once; returns the cluster of its DAGMan job. A rescue file that is there is used.
 
@@ -70,12 +76,13 @@ class HtcondorAdapter:
             attributes: stamps of the outer DAGMan's ad; ``WMS2_Instance`` and ``WMS2_DagID`` must be among them.
             priority: ``-Priority`` for the node jobs of both levels.
             begun: by ``htcondor_process.since_boot``; the submission's time limit counts from then on, else from now.
+            units: that run at once, until ``set_units_at_once`` changes it; 0: as the DAG's own limits say.
 
         Raises:
             ServiceUnavailable: unknown whether a job exists; look with ``find_dag`` before trying again.
             ServiceRejected: nothing was sent (missing file, unreadable DAG, a DAG that has finished).
         """
-        call = {"op": "submit", "dag_file": dag_file, "priority": int(priority)}
+        call = {"op": "submit", "dag_file": dag_file, "priority": int(priority), "units": int(units)}
         return self._submit("submit_dag", call, submit_dir, attributes, begun)
 
     def submit_job(self, submit_dir: Path, text: str, attributes: Mapping[str, str | int], begun: float) -> int:
@@ -240,8 +247,15 @@ class HtcondorAdapter:
         for part in sorted(parts):
             wanted = value + part
             constraint = f"{jobs} && JobPrio % {_PRIORITY_PARTS} == {part} && JobPrio != {wanted}"
-            changed += self._edit(constraint, "JobPrio", wanted)
+            changed += self._edit(constraint, "JobPrio", wanted, "set_priority")
         return changed
+
+    def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
+        """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts
+        anew (a release, a restart of the schedd): look what it says and call again. Returns 1, or 0 when it is not there."""
+        mine = ads.of_cluster(cluster, self._instance, dag_id)
+        (there,) = self._ask([{"op": "query", "constraint": mine, "projection": ["ClusterId"]}], "set_units_at_once")
+        return self._edit(mine, "DAGMan_MaxJobs", units, "set_units_at_once") if there else 0
 
     # --- calls
 
@@ -256,13 +270,13 @@ class HtcondorAdapter:
             )
         return int(totals.get("TotalSuccess") or 0)
 
-    def _edit(self, constraint: str, attribute: str, value: int) -> int:
+    def _edit(self, constraint: str, attribute: str, value: int, operation: str) -> int:
         call = {"op": "edit", "constraint": constraint, "attribute": attribute, "value": str(value)}
         try:
-            (changed,) = self._ask([call], "set_priority")
+            (changed,) = self._ask([call], operation)
         except ServiceUnavailable:
             # The bindings raise the same error when nothing matches: the jobs may have ended meanwhile.
-            (left,) = self._ask([{"op": "query", "constraint": constraint, "projection": ["ClusterId"]}], "set_priority")
+            (left,) = self._ask([{"op": "query", "constraint": constraint, "projection": ["ClusterId"]}], operation)
             if left:
                 raise
             return 0

@@ -92,7 +92,9 @@ class Client:
     def submit(self, call: Call) -> int:
         """Submit a DAG; its cluster."""
         # Locate first: nothing is written into the directory when there is no schedd to take it.
-        return submit_dag(self._schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"])
+        return submit_dag(
+            self._schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"], call["units"]
+        )
 
     def submit_job(self, call: Call) -> int:
         """Submit a single job; its cluster."""

@@ -18,7 +18,7 @@ class Refused(Exception):
     """The submission cannot be made; nothing was sent to the schedd."""
 
 
-def submit_dag(schedd: Any, submit_dir: str, dag_file: str, attributes: Mapping[str, str], priority: int) -> int:
+def submit_dag(schedd: Any, submit_dir: str, dag_file: str, attributes: Mapping[str, str], priority: int, units: int) -> int:
     """Submit ``dag_file`` of ``submit_dir``; returns the cluster.
 
     A rescue file that is there is used (DAGMan's AutoRescue). What an earlier submission left behind is written over: with
@@ -30,6 +30,7 @@ def submit_dag(schedd: Any, submit_dir: str, dag_file: str, attributes: Mapping[
         dag_file: file name in it.
         attributes: stamps for the outer DAGMan's ad, values already as ClassAd literals.
         priority: ``-Priority`` of the DAG.
+        units: ``-MaxJobs`` of it; 0: none.
 
     Raises:
         Refused: before anything was sent.
@@ -42,7 +43,7 @@ def submit_dag(schedd: Any, submit_dir: str, dag_file: str, attributes: Mapping[
         raise Refused(f"{path} is not writable: DAGMan's files could not be made there")
     _refuse_finished(path / f"{dag_file}.metrics")
     os.chdir(path)
-    options = {"Priority": priority, "UpdateSubmit": True}
+    options = {"Priority": priority, "MaxJobs": units, "UpdateSubmit": True}
     try:
         description = htcondor2.Submit.from_dag(dag_file, options)
     except (htcondor2.HTCondorException, OSError) as error:

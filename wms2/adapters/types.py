@@ -206,7 +206,8 @@ def _attribute(name: str) -> Any:
 class DagCounters:
     """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them, about 1 s after its start.
 
-    ``jobs_completed`` counts jobs that ended, whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them.
+    ``max_jobs``: units that an outer DAGMan runs at once at most; 0: as its files say. ``jobs_completed`` counts jobs that ended,
+    whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them.
     All values are plain, so that ``dataclasses.asdict`` fits a JSON column.
     """
 
@@ -226,6 +227,7 @@ class DagCounters:
     jobs_held: int | None = _attribute("DAG_JobsHeld")
     jobs_running: int | None = _attribute("DAG_JobsRunning")
     jobs_completed: int | None = _attribute("DAG_JobsCompleted")
+    max_jobs: int | None = _attribute("DAGMan_MaxJobs")
     counted_at_seconds: int | None = _attribute("DAG_AdUpdateTime")
 
 

@@ -123,6 +123,29 @@ def test_a_new_priority_keeps_what_belongs_to_the_unit(pool: Pool, adapter: Htco
         adapter.set_priority(dag.dag_id, 9001)
 
 
+def test_a_dag_that_runs_takes_another_number_of_units_at_once(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    units = [f"mg_{index:06}" for index in range(3)]
+    for unit in units[1:]:
+        shutil.copytree(dag.directory / units[0], dag.directory / unit)
+    nodes = [f"SUBDAG EXTERNAL {unit} group.dag DIR {unit}\nCATEGORY {unit} MergeGroup\n" for unit in units]
+    (dag.directory / "workflow.dag").write_text("".join([*nodes, "MAXJOBS MergeGroup 3\n"]))
+    cluster = adapter.submit_dag(dag.directory, "workflow.dag", dag.stamps(), 0, units=1)
+
+    def running() -> list[str]:
+        return [ad.node for ad in adapter.watch(pool.instance)[1] if ad.parent_cluster is not None]
+
+    def most() -> set[int | None]:
+        return {ad.max_jobs for ad in adapter.watch(pool.instance)[1] if ad.parent_cluster is None}
+
+    until(lambda: jobs_running(adapter.watch(pool.instance)[1]) == 1 and most() == {1})
+    assert running() == units[:1], "although its own limit is three"
+    assert adapter.set_units_at_once(cluster, dag.dag_id, 2) == 1
+    until(lambda: len(running()) == 2)
+    assert adapter.set_units_at_once(cluster, "another", 3) == 0
+    assert most() == {2}
+
+
 def test_a_held_dag_says_why_and_is_released(pool: Pool, adapter: HtcondorAdapter) -> None:
     dag = pool.dag()
     cluster = dag.submit(adapter)

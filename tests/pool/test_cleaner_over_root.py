@@ -1,0 +1,53 @@
+"""The cleaner at a site whose storage is a server, reached over root:// alone."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import Leftover, SiteJob, SiteJobState, WorkUnit
+from dags_app.payload.contract import documents, names
+from dags_app.services import site_jobs
+from outputs_app.models import OutputFile
+from requests_app.lifecycle import cleaner
+from requests_app.lifecycle.cleaner import leftovers_remove
+from requests_app.models import RequestStatus
+from requests_app.services import request_import
+from tests.support.outcomes import ended, status
+from tests.support.stack import small_request, worker
+from tests.support.xrootd import of_the_stack
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+
+
+def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = small_request(events=20)
+    document["assignRequest"]["SiteWhitelist"] = ["T2_DE_DESY"]
+    request = request_import(document=document, request_name=None, actor="tester")
+    with worker() as running:
+        running.wait(lambda: ended(request), seconds=240)
+    assert status(request) == RequestStatus.COMPLETED
+    unit = WorkUnit.objects.select_related("dag").get(workflow__request=request)
+    dag, storage = Path(unit.dag.submit_dir), of_the_stack().storage
+    job = documents.read_job(dag)
+    late = f"{job.outputs[0].merged_lfn_base}/00000/{uuid.uuid5(job.workflow_id, 'late')}.root"
+    kept = list(OutputFile.objects.filter(unit=unit).values_list("lfn", flat=True))
+    journals = Path(f"{storage}{names.journals_lfn(job, documents.read_unit(dag / unit.name), 'merge')}")
+    Path(f"{storage}{late}").write_text("late")
+    journals.mkdir(parents=True)
+    (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": [late, *kept]}))
+    at_once = site_jobs.conf().model_copy(update={"cleaner_grace_days": 0.0})
+    monkeypatch.setattr(cleaner, "conf", lambda: at_once)
+    until = time.monotonic() + 180
+    while not SiteJob.objects.filter(state=SiteJobState.DONE).exists():
+        assert time.monotonic() < until, list(SiteJob.objects.values())
+        time.sleep(1)
+        leftovers_remove()
+    row = Leftover.objects.get()
+    assert (row.removed, SiteJob.objects.get().result["removed"]) == ([late], 1)
+    assert not Path(f"{storage}{late}").exists() and not journals.exists()
+    assert all(Path(f"{storage}{lfn}").is_file() for lfn in kept)
