@@ -218,11 +218,6 @@ class ScriptedOutputs:
         files = self.dbs.files_of(name)
         return self.dbs.script.call("output_files", lambda: [file for file in files if file.is_valid or not valid_only])
 
-    def file_lumis(self, name: str) -> list[FileLumi]:
-        held = self.dbs.registered[name].files.values()
-        lumis = [(f.lfn, run, *pair) for f in held for run, pairs in f.lumis.items() for pair in pairs]
-        return self.dbs.script.call("output_lumis", lambda: [FileLumi(*row) for row in lumis])
-
 
 @dataclass
 class _RucioBlock:
