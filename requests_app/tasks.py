@@ -18,6 +18,7 @@ from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
+from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
 from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, REMOVE_LEFTOVERS
 
@@ -66,6 +67,12 @@ def remove_leftovers() -> None:
 def check_storage() -> None:
     """Have registered files compared with their storage, and look at the jobs that do it."""
     storage_checks_run()
+
+
+@shared_task(name="requests_app.tasks.harvest", ignore_result=True)
+def harvest() -> None:
+    """Have DQM files of completed requests harvested, and look at the jobs that do it."""
+    harvests_run()
 
 
 @shared_task(name="requests_app.tasks.poll_reqmgr2", ignore_result=True)

@@ -15,7 +15,8 @@ from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import CleanupPolicy, InputFile, Limit, Request, RequestGroup
+from requests_app.models import CleanupPolicy, Harvest, InputFile, Limit, Request, RequestGroup
+from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
@@ -37,6 +38,7 @@ from requests_app.services.verbs import (
     submit_refused,
 )
 from requests_app.work.groups import group_standing
+from requests_app.work.harvesting import decide_refused, harvest_discard, harvest_retry
 from requests_app.work.overrides import PINS, Overrides, read_layouts
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
@@ -374,5 +376,22 @@ declare(
         "change", "Change", "Change a limit at run time.", _limit_set, told_of_each(_limit),
         (Field("value", Kind.NUMBER, "holds from the next cycle on, and over restarts", required=True),),
         initial=lambda limit: {"value": limit.value},
+    ),
+)  # fmt: skip
+
+declare(
+    Noun(
+        Harvest, "harvest", "DQM harvesting", lambda key: harvests_shown().filter(pk=key),
+        lambda harvest: (harvest.state, harvest.get_state_display()), "harvests/<int:pk>",
+    ),
+    Verb(
+        "retry", "Harvest again", "Harvest and upload again now, also what is done: the servers keep both as versions.",
+        harvest_retry, told_of_each(lambda harvest: [f"{harvest}: a job harvests and uploads it within minutes."]),
+        refused=decide_refused, path="retry",
+    ),
+    Verb(
+        "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
+        harvest_discard, told_of_each(lambda harvest: [f"{harvest}: nothing more is uploaded of it."]),
+        refused=decide_refused, path="discard",
     ),
 )  # fmt: skip

@@ -44,6 +44,7 @@ app.conf.beat_schedule = {
         "options": {"expires": _SITE_SECONDS},
     },
     "storage": {"task": "requests_app.tasks.check_storage", "schedule": 60.0, "options": {"expires": 60.0}},
+    "harvests": {"task": "requests_app.tasks.harvest", "schedule": _SITE_SECONDS, "options": {"expires": _SITE_SECONDS}},
     "reqmgr2": {
         "task": "requests_app.tasks.poll_reqmgr2",
         "schedule": _REQMGR2_SECONDS,

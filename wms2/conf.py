@@ -7,7 +7,7 @@ Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -215,6 +215,17 @@ class Conf(BaseModel):
     storage_check_off_sites: tuple[str, ...] = Field((), description="sites whose storage is not looked at")
     storage_checksum_fraction: float = Field(0.01, ge=0, le=1, description="of the files that are looked at, those read whole")
 
+    # --- DQM harvesting (ADR 0088)
+    harvest_enabled: bool = Field(True, description="harvest the DQM files of completed requests that ask for it")
+    dqm_upload_url: str = Field("", pattern=r"^(https?://.*[^/])?$", description="replaces the document's DQMUploadUrl when set")
+    dqm_upload_allowed_urls: tuple[str, ...] = Field(
+        ("https://cmsweb.cern.ch/dqm", "https://cmsweb-testbed.cern.ch/dqm"), description="and what is below them"
+    )
+    harvest_memory_mb: int = Field(3000, ge=100, description="of a harvesting job, where its request has no HarvestingMemory")
+    harvest_run_seconds: int = Field(43_200, ge=60, description="a harvesting job that has begun ends after this")
+    harvest_max_jobs: int = Field(50, ge=1, description="harvesting jobs in the queues at once")
+    harvest_max_attempts: int = Field(8, ge=1, description="failed ones of one harvesting, after which it waits for an operator")
+
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
     keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
@@ -293,6 +304,12 @@ class Conf(BaseModel):
         pairs = (each.partition("=") for each in self.pass_fractions)
         return {"*": 1.0} | {tier.strip(): float(share) for tier, _, share in pairs}
 
+    def dqm_problem(self, urls: Sequence[str]) -> str:
+        """Why a document may not name these DQM servers, which jobs would tell who they are; empty when it may."""
+        known = tuple(f"{url.rstrip('/')}/" for url in self.dqm_upload_allowed_urls)
+        strange = [url for url in urls if not self.dqm_upload_url and not f"{url}/".startswith(known)]
+        return f"{', '.join(strange)}: WMS2 uploads to {', '.join(known) or 'none'} and below only" if strange else ""
+
     @property
     def configcaches_allowed(self) -> tuple[str, ...]:
         """ConfigCaches that documents may name."""
@@ -323,6 +340,7 @@ class Conf(BaseModel):
 
 _LISTS = (
     "effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites", "pass_fractions", "storage_check_off_sites",
+    "dqm_upload_allowed_urls",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 
 class SiteJobPurpose(models.TextChoices):
-    """What a site job does; at a site one of each at a time."""
+    """What a site job does; at a site one of each at a time, but for harvesting, where each job has a run of its own."""
 
     REMOVE = "remove", "Remove files"
     LIST = "list", "Compare files with the storage"
@@ -56,7 +56,9 @@ class SiteJob(models.Model):
                 condition=~Q(state=SiteJobState.SUBMITTED) | Q(intent_at__isnull=False), name="site_job_submitted_by_intent"
             ),
             models.UniqueConstraint(
-                fields=("site", "purpose"), condition=Q(state__in=LIVE_SITE_JOB), name="one_live_job_per_site_and_purpose"
+                fields=("site", "purpose"),
+                condition=Q(state__in=LIVE_SITE_JOB) & ~Q(purpose=SiteJobPurpose.HARVEST),
+                name="one_live_job_per_site_and_purpose",
             ),
         )
         indexes = (models.Index(fields=("created_at",), name="site_jobs_created"),)

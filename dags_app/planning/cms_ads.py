@@ -36,6 +36,7 @@ class NodeRole(StrEnum):
     PROCESSING = "Processing"
     MERGE = "Merge"
     CLEANUP = "Cleanup"
+    HARVESTING = "Harvesting"
 
 
 def platform_lines(steps: Sequence[StepSpec]) -> str:

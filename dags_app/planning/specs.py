@@ -218,6 +218,16 @@ class BlockClosing:
 
 
 @dataclass(frozen=True, slots=True)
+class HarvestSpec:
+    """DQM harvesting of the DQMIO outputs of a request that has completed (ADR 0088)."""
+
+    config_cache_id: str
+    upload_urls: tuple[str, ...]
+    together: bool = False  # all runs into one file, else one for each (DQMHarvestUnit)
+    memory_mb: int = 0  # 0: as set for this installation
+
+
+@dataclass(frozen=True, slots=True)
 class WorkflowSpec:
     """A request, typed: everything planning and rendering need, nothing ReqMgr2-shaped."""
 
@@ -239,6 +249,7 @@ class WorkflowSpec:
     max_merge_bytes: int = 4_294_967_296
     max_merge_events: int = 100_000_000
     block_closing: BlockClosing = BlockClosing()
+    harvest: HarvestSpec | None = None
     warnings: tuple[str, ...] = ()  # accepted with these, shown on the request for ever
 
 

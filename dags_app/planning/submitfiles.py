@@ -8,6 +8,8 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dags_app.payload.contract import layout
 from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
@@ -20,8 +22,18 @@ from dags_app.planning.watchdogs import watchdog_lines
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
 _AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
-_SITE_JOB_DISK_KB = 100 * 1024
 _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSlot:
+    """What a site job asks of its slot. ``steps``: whose releases it runs."""
+
+    minutes: int
+    memory_mb: int = CLEANUP_MEMORY_MB
+    disk_kb: int = 100 * 1024
+    role: NodeRole = NodeRole.CLEANUP
+    steps: tuple[StepSpec, ...] = ()
 
 
 def landing_submit(spec: DagSpec) -> str:
@@ -86,7 +98,7 @@ def cleanup_submit(spec: DagSpec) -> str:
     return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
 
 
-def site_job_submit(site: str, *, minutes: int, held_seconds: int, accounting: AccountingSpec) -> str:
+def site_job_submit(site: str, slot: SiteSlot, *, held_seconds: int, accounting: AccountingSpec) -> str:
     """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
     else that tells it apart come with it."""
     who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
@@ -98,23 +110,23 @@ should_transfer_files = YES
 when_to_transfer_output = ON_EXIT
 transfer_input_files = {layout.SITE_TASK_FILE}$({layout.CREDENTIAL_MACRO})
 request_cpus = 1
-request_memory = {CLEANUP_MEMORY_MB}
-request_disk = {_SITE_JOB_DISK_KB}
+request_memory = {slot.memory_mb}
+request_disk = {slot.disk_kb}
 output = site.out
 error = {layout.SITE_STDERR}
 log = {layout.CLUSTER_LOG}
 notification = never
 My.DESIRED_Sites = "{plain(site, "site")}"
-My.MaxWallTimeMins = {minutes}
-My.CMS_JobType = "{NodeRole.CLEANUP}"
+My.MaxWallTimeMins = {slot.minutes}
+My.CMS_JobType = "{slot.role}"
 My.CMS_Type = "{"production" if accounting.production else "test"}"
 My.CMS_WMTool = "WMS2"
 My.{layout.UNIT_ATTRIBUTE} = "site"
 My.{layout.FENCE_ATTRIBUTE} = 0
 My.WMS2_Role = "site"
-{platform_lines(())}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
-{watchdog_lines(max_wall_seconds=minutes * 60, no_cpu_seconds=minutes * 60, held_seconds=held_seconds)}\
-requirements = {_AT_DESIRED_SITE}
+{platform_lines(slot.steps)}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
+{watchdog_lines(max_wall_seconds=slot.minutes * 60, no_cpu_seconds=slot.minutes * 60, held_seconds=held_seconds)}\
+requirements = {_AT_DESIRED_SITE}{platform_requirement(slot.steps)}
 """
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from dags_app.payload.contract.files import tail_text, write_json
 from dags_app.payload.contract.site_tasks import SiteResult, read_result
 from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
-from dags_app.planning.submitfiles import site_job_submit
+from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from dags_app.services.submit import credential_obstacle
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
@@ -55,11 +55,13 @@ class Work:
         task: what a job is to do as things are right before it is submitted; None: nothing any more.
         settle: writes down what came of it, in the transaction that ends the job; without a result nothing is known.
         wanted: whether anything may be done at a site now; jobs that are there already are removed if not.
+        slot: what a job asks of its slot, where that is more than the removing of files takes; its minutes are its own time.
     """
 
     task: Callable[[SiteJob], Any]
     settle: Callable[[SiteJob, SiteResult | None], None]
     wanted: Callable[[str], bool]
+    slot: Callable[[SiteJob], SiteSlot] = lambda job: SiteSlot(conf().site_job_run_seconds // 60)
 
 
 def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob | None:
@@ -68,7 +70,7 @@ def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob
     In the caller's transaction.
 
     Raises:
-        django.db.IntegrityError: one of this purpose is at the site already.
+        django.db.IntegrityError: one of this purpose is at the site already, but of harvesting.
     """
     schedd = Schedd.objects.filter(state=ScheddState.ENABLED, unreachable_since__isnull=True).order_by("pk").first()
     if schedd is None:
@@ -101,7 +103,8 @@ def _tend(job: SiteJob, work: Work) -> None:
     else:
         adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None}
         SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(**adopted)
-        over = clock.now() > job.intent_at + timedelta(seconds=conf().site_job_timeout_seconds)
+        longer = work.slot(job).minutes * 60 - conf().site_job_run_seconds
+        over = clock.now() > job.intent_at + timedelta(seconds=conf().site_job_timeout_seconds + max(0, longer))
         if over or not work.wanted(job.site):
             why = "it has had its time" if over else "nothing is to be done at this site now"
             condor.remove_job(found.cluster, str(job.pk), why)
@@ -121,9 +124,10 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     place.mkdir(parents=True, exist_ok=True)
     build_payload(place / layout.PAYLOAD.rpartition("/")[2])
     write_json(place / layout.SITE_TASK_FILE, to_json(task))
+    slot = work.slot(job)
     text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
-        minutes=settings.site_job_run_seconds // 60 + _LAST_MINUTES,
+        replace(slot, minutes=slot.minutes + _LAST_MINUTES),
         held_seconds=settings.job_held_seconds,
         accounting=AccountingSpec(
             settings.accounting_group, settings.accounting_group_user, settings.environment == "production"

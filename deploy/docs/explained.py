@@ -206,6 +206,17 @@ SETTINGS: dict[str, dict[str, str]] = {
         "storage_checksum_fraction": "Share of these files whose Adler-32 is asked for too; a storage that does not tell it has"
         " them read whole. Which files is decided by their names. The others are compared by size.",
     },
+    "DQM harvesting": {
+        "harvest_enabled": "Whether DQM files of completed requests that ask for it are harvested (runbook, DQM harvesting). Off:"
+        " no job is submitted for it, and those in the queue are removed; what is to be harvested waits.",
+        "dqm_upload_url": "A DQM server that gets all uploads, whatever requests name; for installations of tests.",
+        "dqm_upload_allowed_urls": "DQM servers that requests may name (`DQMUploadUrl`), with all that is below these addresses:"
+        " jobs show them who they are. Separated by commas.",
+        "harvest_memory_mb": "Memory of a harvesting job, where its request does not say (`HarvestingMemory`).",
+        "harvest_run_seconds": "A harvesting job that has begun ends after so long, and is tried again.",
+        "harvest_max_jobs": "Harvesting jobs in the queues at once; the others wait for their turn.",
+        "harvest_max_attempts": "So many failed attempts, with pauses from 10 minutes to 6 hours, leave it to an operator.",
+    },
     "Retention": {
         "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
         " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",

@@ -10,6 +10,7 @@ from deploy.simulators.configcache import DEFAULT_DATABASE, CouchService
 from deploy.simulators.cric import CricService
 from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.service import BulkblocksMode, DbsService
+from deploy.simulators.dqm import DqmService
 from deploy.simulators.httpd import BadRequestBody, Request, Response, json_response, text_response
 from deploy.simulators.reqmgr2.creation import Surroundings
 from deploy.simulators.reqmgr2.others import Habits
@@ -37,6 +38,7 @@ class Application:
         self.couch = CouchService(state_dir / "couchdb.sqlite")
         self.dbs = DbsService(state_dir / "dbs.sqlite", bulkblocks_mode)
         self.cric = CricService(state_dir / "cric.sqlite")
+        self.dqm = DqmService(state_dir / "dqm")
         around = Surroundings(
             find_config=lambda identifier: self.couch.find(DEFAULT_DATABASE, identifier),
             dataset_exists=self.dbs.dataset_exists,
@@ -62,12 +64,16 @@ class Application:
                 return self.cric.handle_sites(request)
             case ["api", "accounts", "user", "query"]:
                 return self.cric.handle_people(request)
+            case ["dqm", server, *rest]:
+                return self.dqm.handle(request, server, rest)
             case ["healthz"]:
                 return json_response({"status": "ok"})
             case ["admin", "seed"]:
                 return _admin(request, self._seed)
             case ["admin", "dbs-lock"]:
                 return _admin(request, self._lock)
+            case ["admin", "dqm"]:
+                return _admin(request, self._servers)
             case ["admin", "reqmgr2"]:
                 return _admin(request, self._habits)
             case _:
@@ -92,6 +98,11 @@ class Application:
         locked = wish["locked"] is True
         self.dbs.storage.lock(locked=locked)
         return {"locked": locked}
+
+    def _servers(self, wish: Any) -> dict[str, Any]:
+        """POST /admin/dqm ``{down: true|false}``: a fault. No DQM server takes anything."""
+        self.dqm.down = wish["down"] is True
+        return {"down": self.dqm.down}
 
     def _habits(self, wish: Any) -> dict[str, Any]:
         """POST /admin/reqmgr2: how others behave from now on (``reqmgr2.others.Habits``)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import groups, input_files, leftovers, system, verbs, views
+from requests_app.api import groups, harvests, input_files, leftovers, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
@@ -29,6 +29,9 @@ urlpatterns = [
     path("groups", groups.GroupViewSet.as_view({"get": "list"}), name="group-list"),
     path("groups/<name:name>", groups.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *groups.VERBS,
+    path("harvests", harvests.HarvestViewSet.as_view({"get": "list"}), name="harvest-list"),
+    path("harvests/<int:pk>", harvests.HarvestViewSet.as_view({"get": "retrieve"}), name="harvest-detail"),
+    *harvests.VERBS,
     path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
     path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),

@@ -43,6 +43,8 @@ USED_TOP = frozenset(PER_STEP) | {
     "PrimaryDataset", "SiteWhitelist", "SiteBlacklist", "MergedLFNBase", "UnmergedLFNBase", "MinMergeSize", "MaxMergeSize",
     "MaxMergeEvents", "OutputDatasets", "ConfigCacheUrl", "CouchDBName", "OpenRunningTimeout", "JobExtraMatchRequirements",
     "BlockCloseMaxEvents", "BlockCloseMaxFiles", "BlockCloseMaxSize", "BlockCloseMaxWaitTime",
+    "EnableHarvesting", "DQMConfigCacheID", "DQMHarvestUnit", "DQMUploadUrl", "DQMUploadProxy", "PeriodicHarvestInterval",
+    "HarvestingMemory",
     *WORK, *ANYWHERE, *TRUST,
 }  # fmt: skip
 
@@ -52,7 +54,7 @@ USED_TASK = _USED_PART | {"TaskName", "InputTask", "TimePerEvent", "SizePerEvent
 
 _BOOKKEEPING = "ReqMgr2's own bookkeeping"
 _MONITORING = "a label of the old monitoring"
-_HARVESTING = "only read when DQM harvesting runs"
+_HARVESTING = "only read when DQM is harvested without a configuration of its own"
 _WATCHDOG = "WMS2 limits a job's time by its own max_wall_seconds"
 
 #: Fields that change nothing in WMS2, each with the reason.
@@ -72,9 +74,7 @@ IRRELEVANT: Mapping[str, str] = {
     "Override": "where the old agents archived job logs",
     "Scenario": "the configuration comes from ConfigCache",
     "SubscriptionPriority": "the priority of the old subscriptions",
-    "DQMConfigCacheID": _HARVESTING, "DQMHarvestUnit": _HARVESTING, "DQMSequences": _HARVESTING, "DQMUploadProxy": _HARVESTING,
-    "DQMUploadUrl": _HARVESTING, "PeriodicHarvestInterval": _HARVESTING, "HarvestingMemory": _HARVESTING,
-    "GlobalTagConnect": _HARVESTING,
+    "DQMSequences": _HARVESTING, "GlobalTagConnect": _HARVESTING,
 }  # fmt: skip
 
 #: The same for what may stand in a step.
@@ -85,7 +85,6 @@ IRRELEVANT_STEP: Mapping[str, str] = {
 
 #: Accepted with a warning when they ask for something.
 WARNED: Mapping[str, str] = {
-    "EnableHarvesting": "DQM harvesting is not done by WMS2 yet; the outputs are produced without it",
     "CustodialSites": "not used: WMS2 chooses the tape RSE by its own rule, once per dataset",
     "NonCustodialSites": "not used: WMS2 protects outputs where they were produced and makes no further disk copies",
     "DeleteFromSource": "not used: WMS2 keeps the rules on the copies where the files were made",
@@ -143,8 +142,8 @@ PLAN_ONLY = "SplittingParams"
 
 #: Request types of ReqMgr2 that WMS2 does not run, each with what to do instead.
 OTHER_TYPES: Mapping[str, str] = {
-    "DQMHarvest": "harvesting makes DQM files from a whole run and registers no dataset; run it in WMAgent, or harvest the DQMIO "
-    "dataset that WMS2 produced with the DQM tools",
+    "DQMHarvest": "it harvests a dataset that is there already; run it in WMAgent. WMS2 harvests what it makes itself, when the "
+    "request that makes it asks for it (EnableHarvesting)",
     "StoreResults": "it copies a user's dataset into the central catalogues without processing it; move the files with Rucio and "
     "register them in DBS, or run it in WMAgent",
     "Resubmission": "an ACDC document is WMAgent's list of failed jobs; WMS2 keeps its own account of what is missing: release "

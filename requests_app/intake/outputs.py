@@ -15,6 +15,7 @@ from dags_app.planning.specs import MergeKind, OutputSpec, StepSpec, WorkflowSpe
 from requests_app.intake import lexicon
 from requests_app.intake.draft import Draft, DroppedModules, StepDraft
 from requests_app.intake.findings import Findings
+from requests_app.intake.harvesting import harvested
 from requests_app.intake.values import shown
 from wms2.adapters.types import ConfigDocument, OutputModule
 
@@ -24,8 +25,10 @@ _MAX_MODULES = 50
 
 
 def config_ids(draft: Draft) -> tuple[tuple[str, str, str], ...]:
-    """What to fetch: (ConfigCache URL, CouchDB name, document id), each once, in step order."""
+    """What to fetch: (ConfigCache URL, CouchDB name, document id), each once, in step order, harvesting's last."""
     ids = dict.fromkeys(step.spec.config_cache_id for step in draft.steps)
+    if draft.spec.harvest is not None:
+        ids[draft.spec.harvest.config_cache_id] = None
     return tuple((draft.config_url, draft.config_database, config_id) for config_id in ids)
 
 
@@ -56,9 +59,15 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
         findings.problem("KeepOutput", "no output of any step is kept")
     _check_distinct(draft, outputs, findings)
     _check_declared(draft, outputs, findings)
+    harvest = draft.spec.harvest
+    if harvest is not None and harvest.config_cache_id not in configs:
+        findings.problem("DQMConfigCacheID", f"ConfigCache has no document {harvest.config_cache_id}")
+    if harvest is not None and not harvested(outputs):
+        findings.warn("EnableHarvesting", "no output that is kept is DQMIO: there is nothing to harvest")
     findings.refuse_if_any()
     steps = tuple(_complete_step(draft, step, modules[step.spec.name], configs) for step in draft.steps)
-    return replace(draft.spec, steps=steps, outputs=outputs)
+    warnings = (*draft.spec.warnings, *findings.warnings)
+    return replace(draft.spec, steps=steps, outputs=outputs, warnings=warnings)
 
 
 def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:

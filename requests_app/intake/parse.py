@@ -19,6 +19,7 @@ from requests_app.intake.features import (
     warn_of_generation_fields,
 )
 from requests_app.intake.findings import Findings
+from requests_app.intake.harvesting import read_harvest
 from requests_app.intake.known import OTHER_TYPES
 from requests_app.intake.pileup import read_trust, refuse_pileup_above_steps
 from requests_app.intake.requirements import requirements
@@ -151,6 +152,7 @@ def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...
         max_merge_bytes=max_bytes,
         max_merge_events=max_events,
         block_closing=read_block_closing(document),
+        harvest=read_harvest(document),
     )
     draft = Draft(
         spec=spec,

@@ -26,6 +26,7 @@ from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
+from requests_app.work.harvesting import harvest_ask
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount
@@ -210,6 +211,7 @@ def _complete(evaluation: Evaluation, removed: dict[str, Any], stays: str) -> No
     with evaluation.fenced():
         evaluation.transition(S.COMPLETED, f"files stay: {stays}" if stays else "what it left is removed", evidence)
         previous_superseded(request)
+        harvest_ask(request)
         if not stays:
             Workflow.objects.filter(pk=request.workflow.pk).update(inputs_removed_at=now)
         elif conf().cleaner_enabled:

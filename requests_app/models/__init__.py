@@ -3,6 +3,7 @@
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
+from requests_app.models.harvest import Harvest, HarvestState
 from requests_app.models.history import Event, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
@@ -31,6 +32,8 @@ __all__ = [
     "EvaluationLease",
     "Event",
     "ExcludedBecause",
+    "Harvest",
+    "HarvestState",
     "HoldCode",
     "InputFile",
     "InputLumis",

@@ -22,6 +22,7 @@ from outputs_app.reconciliation.census import COUNTED
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
+from requests_app.selectors.harvests import harvests_open
 from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.reqmgr2 import reqmgr2_state
@@ -49,6 +50,7 @@ class RowsCollector(Collector):
         yield from _drift()
         yield from _cases()
         yield _leftovers()
+        yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
         yield from _lifecycle()
         yield from _reqmgr2()
         yield from _circuits()

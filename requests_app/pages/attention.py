@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, F, Q, QuerySet, Value, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect
 from outputs_app.selectors import STUCK
-from requests_app.models import EVALUATED, HoldCode, Request, RequestStatus
+from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
@@ -102,10 +102,12 @@ def attention() -> Attention:
 
 
 def requests_needing() -> QuerySet[Request]:
-    """HELD, alerted, with effects refused or dead, with units that are done and unaccounted, or with unsettled differences."""
+    """HELD, alerted, with effects refused or dead, with units that are done and unaccounted, with unsettled differences, or
+    with DQM that could not be harvested."""
     unaccounted = WorkUnit.objects.filter(
         state=WorkUnitState.DONE_UNACCOUNTED, workflow__request__status__in=EVALUATED
     ).values_list("workflow__request__id")
+    unharvested = Harvest.objects.filter(state=HarvestState.FAILED)
     found = (
         Request.objects.filter(status=RequestStatus.HELD)
         .order_by()
@@ -115,10 +117,14 @@ def requests_needing() -> QuerySet[Request]:
             Effect.objects.filter(state__in=STUCK, epoch=F("request__epoch")).order_by().values_list("request_id"),
             unaccounted.order_by(),
             Drift.objects.filter(state=DriftState.UNSETTLED, request__isnull=False).order_by().values_list("request_id"),
+            unharvested.order_by().values_list("request__id"),
         )
     )
     held_first = Case(When(status=RequestStatus.HELD, then=Value(0)), default=Value(1))
-    return requests_listed().filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
+    listed: QuerySet[Request] = requests_listed().annotate(
+        unharvested=Exists(unharvested.filter(request=OuterRef("request_name")))
+    )
+    return listed.filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
 
 
 def _needing(row: Any, effects: Sequence[Effect], drift: int, units: Any) -> Needing:

@@ -16,11 +16,12 @@ from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
 from outputs_app.models import OPEN_EFFECT, Drift, Effect, EffectState, OutputDataset
 from outputs_app.selectors import STUCK, drift_unsettled
-from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
+from requests_app.selectors.harvests import harvests_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
 from requests_app.selectors.requests import names_of, workflow_of
@@ -37,6 +38,7 @@ MOST_DRIFT = 50
 MOST_AUDIT = 50
 MOST_DAGS = 50
 MOST_TROUBLES = 6
+MOST_HARVESTS = 100
 LOG_LINES = 40
 _RUNNING = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
 _FAILED = (NodeState.ERROR, NodeState.FUTILE)
@@ -121,6 +123,7 @@ class Work:
     errors: ErrorsOnPage | None
     input: TroubledInput | None
     leftovers: tuple[SiteLeftovers, ...]
+    harvests: tuple[Harvest, ...]
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -218,6 +221,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         errors=errors_on_page(request, workflow),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
         leftovers=leftovers_by_site(request),
+        harvests=harvests_of(request.request_name, MOST_HARVESTS),
     )
 
 

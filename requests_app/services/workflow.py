@@ -9,7 +9,7 @@ from outputs_app.owning import names_claim
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
-from requests_app.intake import lexicon
+from requests_app.intake import harvesting, lexicon
 from requests_app.lease import Fence
 from requests_app.models import Request, Workflow
 from requests_app.work.groups import input_follow, parents_missing
@@ -47,7 +47,7 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
     """What a draft comes to by ConfigCache, each configuration asked for once, and by the rules of the DBS that is written to.
 
     Raises:
-        DocumentRefused: as ``intake.complete``; or the draft names a ConfigCache that is not allowed.
+        DocumentRefused: as ``intake.complete``; or the draft names a ConfigCache or a DQM server that is not allowed.
         ServiceUnavailable: ConfigCache did not answer.
     """
     configs: dict[str, ConfigDocument] = {}
@@ -55,6 +55,8 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
     problem = cache.problem(draft.config_url)
     if problem is not None:
         raise DocumentRefused((Problem(field="ConfigCacheUrl", problem=problem),))
+    if draft.spec.harvest is not None and (why := conf().dqm_problem(draft.spec.harvest.upload_urls)):
+        raise DocumentRefused((Problem(field="DQMUploadUrl", problem=why),))
     for url, database, config_id in intake.config_ids(draft):
         try:
             configs[config_id] = cache.config(url, database, config_id)
@@ -62,7 +64,10 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
             continue  # for intake to name
     tier = lexicon.TIER_WITH_DIGITS if conf().dbs_tiers_with_digits else lexicon.TIER
     spec = intake.complete(draft, configs, tier=tier)
-    return Prepared(spec, {step.name: configs[step.config_cache_id].pset for step in spec.steps})
+    psets = {step.name: configs[step.config_cache_id].pset for step in spec.steps}
+    if spec.harvest is not None:
+        psets[harvesting.PSET] = configs[spec.harvest.config_cache_id].pset
+    return Prepared(spec, psets)
 
 
 def _create(request: Request, fenced: Fence) -> Workflow:

@@ -16,7 +16,7 @@ from dags_app.models import DAG, DAGKind
 from dags_app.payload.contract import layout
 from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
-from dags_app.planning.submitfiles import site_job_submit
+from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_import
 from sites_app.models import Schedd
@@ -112,7 +112,7 @@ def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Prox
     payload.write_text('#!/bin/sh\ncat "$X509_USER_PROXY$BEARER_TOKEN_FILE" | sha256sum | cut -c1-64 > seen\n')
     payload.chmod(0o755)
     carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=is_token))
-    text = carried + site_job_submit("T2_CH_CERN", minutes=10, held_seconds=60, accounting=AccountingSpec())
+    text = carried + site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
     schedd = Schedd.objects.get()
     pool, stamps = factory.htcondor(schedd.name, schedd.collector), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)

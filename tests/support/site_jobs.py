@@ -17,6 +17,9 @@ from tests.support.payload_workbench import SITES
 from wms2.adapters.types import FoundDag, HistoryAd, JobStatus
 from wms2.errors import ServiceUnavailable
 
+#: Of jobs, beside what the pool gives them.
+ENVIRONMENT = {"WMS2_STAGE_OUT_PAUSES": ""}
+
 
 def write_sites(root: Path) -> None:
     """Storage descriptions of two sites, with their storage below ``root``."""
@@ -39,7 +42,7 @@ def run_payload(directory: Path, root: Path, site: str, cluster: int = 1) -> sub
     (scratch / ".machine.ad").write_text(f'GLIDEIN_CMSSite = "{site}"\n')
     ads = {"_CONDOR_JOB_AD": str(scratch / ".job.ad"), "_CONDOR_MACHINE_AD": str(scratch / ".machine.ad")}
     command = [str(scratch / "wms2_payload.pyz"), "site", "--node", "site", "--attempt", "0"]
-    environment = {"PATH": "/usr/bin:/bin", "SITECONF_ROOT": str(root / "siteconf"), **ads}
+    environment = {"PATH": f"{root}/bin:/usr/bin:/bin", "SITECONF_ROOT": str(root / "siteconf"), **ads, **ENVIRONMENT}
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, check=False)
     (directory / "site.err").write_bytes(done.stderr)
     task = json.loads((directory / "task.json").read_text())

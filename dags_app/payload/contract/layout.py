@@ -23,6 +23,7 @@ RULES_SCHEMA = "wms2.rules/1"
 STEP_PROFILE_SCHEMA = "wms2.step_profile/1"
 SITE_TASK_SCHEMA, SITE_RESULT_SCHEMA = "wms2.site_task/1", "wms2.site_result/1"
 LISTING_TASK_SCHEMA = "wms2.listing_task/1"
+HARVEST_TASK_SCHEMA = "wms2.harvest_task/1"
 
 # Rendered by the planner, never changed after; SHA256SUMS has their sums.
 OUTER_DAG = "workflow.dag"

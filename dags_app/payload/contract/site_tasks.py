@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Optional, Union
+from typing import Annotated, Any, ClassVar, Optional, Union
 
 from .convert import Json, read
-from .layout import LISTING_TASK_SCHEMA, SITE_RESULT_FILE, SITE_RESULT_SCHEMA, SITE_TASK_FILE, SITE_TASK_SCHEMA
+from .layout import (
+    HARVEST_TASK_SCHEMA,
+    LISTING_TASK_SCHEMA,
+    SITE_RESULT_FILE,
+    SITE_RESULT_SCHEMA,
+    SITE_TASK_FILE,
+    SITE_TASK_SCHEMA,
+)
 from .reading import load_document
 
 
@@ -102,6 +109,39 @@ class Listed:
 
 
 @dataclass(frozen=True)
+class HarvestTask:
+    """DQM files of one dataset to be harvested at ``site``, and the servers that the result goes to (ADR 0088).
+
+    ``runs``: the one whose monitoring elements are read, or with ``together`` the first and the last of all.
+    """
+
+    SCHEMA: ClassVar[str] = HARVEST_TASK_SCHEMA
+
+    job: str
+    site: str
+    dataset: str
+    together: bool
+    runs: tuple[int, ...]
+    files: tuple[str, ...]
+    pset: str
+    release: str
+    scram_arch: tuple[str, ...]
+    global_tag: str
+    upload_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A file that a DQM server has taken, and the words in which it said so."""
+
+    name: str
+    size_bytes: int
+    md5: str
+    url: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class SiteResult:
     """What the job says. Removals and listings that it did not come to are not in it."""
 
@@ -115,14 +155,19 @@ class SiteResult:
     ended_at: str
     removals: tuple[Removed, ...] = ()
     listings: tuple[Listed, ...] = ()
+    uploads: tuple[Uploaded, ...] = ()
 
 
-def read_task(directory: Path) -> Union[RemovalTask, ListingTask]:
+_KINDS: dict[str, Any] = {each.SCHEMA: each for each in (RemovalTask, ListingTask, HarvestTask)}
+
+
+def read_task(directory: Path) -> Union[RemovalTask, ListingTask, HarvestTask]:
     """The task in ``directory``, of the kind that its schema names; PayloadError names what is wrong with it."""
-    document = load_document(directory / SITE_TASK_FILE, SITE_TASK_SCHEMA, LISTING_TASK_SCHEMA)
-    if document["schema"].text().startswith(LISTING_TASK_SCHEMA):
-        return read(document, ListingTask)
-    return read(document, RemovalTask)
+    document = load_document(directory / SITE_TASK_FILE, *_KINDS)
+    found = document["schema"].text()
+    kind = next(kind for schema, kind in _KINDS.items() if found.startswith(schema))
+    task: Union[RemovalTask, ListingTask, HarvestTask] = read(document, kind)
+    return task
 
 
 def read_result(directory: Path) -> SiteResult:

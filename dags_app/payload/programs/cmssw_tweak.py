@@ -35,6 +35,8 @@ def load_process(config, tweak_file):
         _set_pileup(process, pileup)
     _set_options(process, tweak)
     _set_seeds(process, tweak["seed"])
+    if tweak.get("dqm_saver"):
+        _set_dqm_saver(process, tweak["dqm_saver"])
     _add_reports(process)
     return process
 
@@ -136,6 +138,16 @@ def _set_seeds(process, text):
 def _seed(text, label):
     digest = hashlib.sha256(("%s/%s" % (text, label)).encode("utf-8")).hexdigest()
     return int(digest[:16], 16) % _MAX_SEED + 1
+
+
+def _set_dqm_saver(process, saver):
+    """Under which names a harvesting keeps what it makes; the rest is the configuration's."""
+    if not hasattr(process, "dqmSaver"):
+        raise RuntimeError("the configuration harvests nothing: it has no dqmSaver")
+    process.dqmSaver.workflow = cms.untracked.string(str(saver["workflow"]))
+    process.dqmSaver.runIsComplete = cms.untracked.bool(True)
+    if saver["run"]:
+        process.dqmSaver.forceRunNumber = cms.untracked.int32(saver["run"])
 
 
 def _add_reports(process):

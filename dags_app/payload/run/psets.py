@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +43,6 @@ def write_step(directory: Path, sandbox: Path, step: Step, work: Work, settings:
     original = sandbox / step.pset
     if not original.is_file():
         raise PayloadError(codes.CONFIG_NOT_FOUND, f"step {step.name}: {step.pset} is not in the sandbox")
-    shutil.copyfile(original, directory / "original.py")
-    copy_program("cmssw_tweak.py", directory / "cmssw_tweak.py")
-    copy_program("step_pset.py", directory / CONFIGURATION)
     tweak = _chained_tweak(work.sources) if work.sources else _input_tweak(work.unit_job)
     tweak.update(
         {
@@ -58,6 +54,14 @@ def write_step(directory: Path, sandbox: Path, step: Step, work: Work, settings:
             "pileup": [to_json(each) for each in settings.mixing],
         }
     )
+    write_configuration(directory, original.read_bytes(), tweak)
+
+
+def write_configuration(directory: Path, original: bytes, tweak: Mapping[str, Any]) -> None:
+    """What cmsRun is given: a configuration, and what ``cmssw_tweak.py`` changes in it."""
+    (directory / "original.py").write_bytes(original)
+    copy_program("cmssw_tweak.py", directory / "cmssw_tweak.py")
+    copy_program("step_pset.py", directory / CONFIGURATION)
     (directory / "tweak.json").write_text(json.dumps(tweak, indent=1), encoding="utf-8")
 
 
@@ -79,20 +83,20 @@ def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
     files = [source.url for source in sources]
     parts = [source.part for source in sources if source.part is not None]
     if not parts:
-        return _tweak(files=files)
+        return tweak_with(files=files)
     if any(part.first_event is not None for part in parts):
         first = next(source for source in sources if source.events)  # those without events come before
         events = sum(source.events if source.part is None else source.part.events or 0 for source in sources)
-        return _tweak(files=files, skip_events=first.part.first_event or 0 if first.part else 0, max_events=events)
+        return tweak_with(files=files, skip_events=first.part.first_event or 0 if first.part else 0, max_events=events)
     wanted = {lumi for each in sources for lumi in (lumis.lumi_set(each.lumis) if each.part is None else each.part.lumis or ())}
     ranges = lumis.compact(wanted)
-    return _tweak(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
+    return tweak_with(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
 
 
 def _input_tweak(job: UnitJob) -> dict[str, Any]:
     """The numbers of the first step: what to generate, or which files, events and lumis to read."""
     if job.generate is not None:
-        return _tweak(
+        return tweak_with(
             generate={
                 "run": job.generate.run,
                 "first_event": job.generate.first_event,
@@ -103,7 +107,7 @@ def _input_tweak(job: UnitJob) -> dict[str, Any]:
         )
     first = job.files[0].first_event or 0
     last = job.files[0].last_event
-    return _tweak(
+    return tweak_with(
         files=[file.lfn for file in job.files],
         secondary_files=sorted({parent for file in job.files for parent in file.parents}),
         skip_events=first,
@@ -112,7 +116,8 @@ def _input_tweak(job: UnitJob) -> dict[str, Any]:
     )
 
 
-def _tweak(**numbers: Any) -> dict[str, Any]:
+def tweak_with(**numbers: Any) -> dict[str, Any]:
+    """Numbers of the source; those that are not given leave it as a whole file is read."""
     empty: dict[str, Any] = {
         "generate": None,
         "files": None,

@@ -1,8 +1,8 @@
 """The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
 
-Looking at files is ``listing``'s; here is the removing of those that nobody needs any more (ADR 0079). Owns what may never be
-removed, whatever the task says: anything that WMS2 did not name itself below the directories of the requests concerned, and what
-is protected. What is protected was true when the task was written; after ``valid_until`` nothing is removed.
+Looking at files is ``listing``'s, harvesting ``harvest``'s; here is the removing of those that nobody needs any more (ADR 0079).
+Owns what may never be removed, whatever the task says: anything that WMS2 did not name itself below the directories of the requests
+concerned, and what is protected. What is protected was true when the task was written; after ``valid_until`` nothing is removed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import SITE_RESULT_FILE, utc_now
-from ..contract.site_tasks import Listed, ListingTask, Removal, RemovalTask, Removed, SiteResult, read_task
+from ..contract.site_tasks import HarvestTask, ListingTask, Removal, RemovalTask, Removed, SiteResult, read_task
 from . import storage
+from .harvest import harvest
 from .journal import Journals
 from .listing import listed
 from .slot import read_slot
@@ -35,13 +37,14 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
     task = read_task(directory)
     if slot.site != task.site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
-    removed: list[Removed] = []
-    listings: list[Listed] = []
+    result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, begun)
     if isinstance(task, ListingTask):
-        listings = listed(task)
+        result = replace(result, listings=tuple(listed(task)))
+    elif isinstance(task, HarvestTask):
+        result = replace(result, uploads=harvest(directory, task))
     else:
-        removed = _removed(task)
-    result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, utc_now(), tuple(removed), tuple(listings))
+        result = replace(result, removals=tuple(_removed(task)))
+    result = replace(result, ended_at=utc_now())
     files.write_json(directory / SITE_RESULT_FILE, to_json(result))
     return 0
 

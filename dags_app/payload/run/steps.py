@@ -121,7 +121,7 @@ def _run_step(context: JobContext, step: Step, upstream: DoneStep | None) -> Don
     if upstream is None:
         context.attempt.processed = _processed(processes, work)
     if code != codes.SUCCESS:
-        raise PayloadError(code, f"step {step.name}: {_explain(process)}")
+        raise PayloadError(code, f"step {step.name}: {explain(process.directory, process.finished, process.report)}")
     for each in processes:
         _check(context, step, each)
     if len(processes) > 1:
@@ -225,12 +225,12 @@ def _once(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _explain(process: Process) -> str:
-    report = process.report
+def explain(directory: Path, finished: Finished, report: FrameworkReport) -> str:
+    """Why a cmsRun failed: the error that its report names, or its last lines."""
     if report.errors:
         return f"{report.errors[0].kind}: {report.errors[0].text}"
-    tail = files.tail_text(process.directory / "cmsRun.stderr", _ERROR_LINES)
-    return f"cmsRun ended with {process.finished.exit_code}; {report.problem or 'its report names no error'}\n{tail}"
+    tail = files.tail_text(directory / "cmsRun.stderr", _ERROR_LINES)
+    return f"cmsRun ended with {finished.exit_code}; {report.problem or 'its report names no error'}\n{tail}"
 
 
 def _check(context: JobContext, step: Step, process: Process) -> None:

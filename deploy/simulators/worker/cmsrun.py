@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from . import profile
-from .configuration import Plan, load_plan
+from .configuration import DqmSaver, Plan, load_plan
 from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CmsException
 from .framework_report import Outcome, WrittenFile, render_cut_report, render_error_report, render_report, write_report
 from .profile import Taken
@@ -102,7 +102,16 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
         else:
             write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed)
         written.append(WrittenFile(output, {**dict.fromkeys(lumis, 0), **kept.lumi_counts()}))
+    if plan.dqm_saver is not None:
+        _save_dqm(plan.dqm_saver, given, plan.seed)
     return tuple(written)
+
+
+def _save_dqm(saver: DqmSaver, given: Given, seed: int) -> None:
+    """What was harvested, as far as the simulation has any: the lumis."""
+    for number in sorted({saver.run or run for run, _ in given.lumis}):
+        lumis = [each for each in given.lumis if number in (saver.run, each[0])]
+        write_events(Path(saver.file_name(number)), given.events.take(slice(0, 0)), lumis, 0, seed)
 
 
 def _filtered(plan: Plan, events: EventTable) -> EventTable:

@@ -73,6 +73,18 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class DqmSaver:
+    """``process.dqmSaver``: a harvesting saves a file for each run, or one for all under a number of its own."""
+
+    workflow: str
+    run: int  # 0: each run's own
+
+    def file_name(self, run: int) -> str:
+        """Of what is saved of a run."""
+        return f"DQM_V0001_R{run:09d}{self.workflow.replace('/', '__')}.root"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything the run needs."""
 
@@ -86,6 +98,7 @@ class Plan:
     seed: int
     profile: Profile
     failure: Failure | None
+    dqm_saver: DqmSaver | None = None
 
 
 def load_plan(path: Path, arguments: list[str]) -> Plan:
@@ -128,7 +141,18 @@ def _plan(process: Any) -> Plan:
         seed=_seed(process),
         profile=read_profile(process),
         failure=planned_failure(process),
+        dqm_saver=_dqm_saver(process),
     )
+
+
+def _dqm_saver(process: Any) -> DqmSaver | None:
+    saver = getattr(process, "dqmSaver", None)
+    if saver is None:
+        return None
+    workflow = _value(saver, "workflow", "")
+    if workflow.count("/") != 3:
+        raise misconfigured(f"dqmSaver.workflow {workflow!r} is not like /Primary/Processed/TIER")
+    return DqmSaver(workflow, max(0, _value(saver, "forceRunNumber", -1)))
 
 
 def _source(source: Any) -> Source:

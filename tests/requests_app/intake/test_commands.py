@@ -111,11 +111,11 @@ def test_an_import_stores_what_was_asked(tmp_path: Path, stored: list[_Stored]) 
 
 
 def test_people_read_lines(tmp_path: Path, stored: list[_Stored]) -> None:
-    _, out, _ = _run("import_request", "--file", _write(tmp_path, chain(EnableHarvesting=True)))
+    _, out, _ = _run("import_request", "--file", _write(tmp_path, chain(CustodialSites=["T1_US_FNAL"])))
 
     assert "generate 10000 events from event 1 and lumi 1 on: 1000 events per job, 100 per lumi" in out
     assert "/MinBias_TuneCP5/Run3TestDR-140X_test-v2/AODSIM" in out
-    assert "Warning    EnableHarvesting" in out
+    assert "Warning    CustodialSites" in out
     assert "Imported, submitted" in out
 
 

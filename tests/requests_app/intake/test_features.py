@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dags_app.planning.specs import HarvestSpec
 from requests_app.intake import known
 from tests.support.intake import chain, problems, read, reprocessing, with_step
 
@@ -47,7 +48,7 @@ def test_lhe_files_are_read_by_the_first_part_of_a_generation() -> None:
 def test_what_is_accepted_and_not_used_is_named() -> None:
     document = chain(
         CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
-        AllowOpportunistic=True, EnableHarvesting=True, ValidStatus="VALID",
+        AllowOpportunistic=True, ValidStatus="VALID",
     )  # fmt: skip
     told = {warning.partition(":")[0] for warning in read(document).spec.warnings}
     assert told == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
@@ -129,11 +130,48 @@ def test_site_lists_are_trusted_where_that_changes_something() -> None:
     )
 
 
-def test_harvesting_is_accepted_with_a_warning_that_stays() -> None:
-    (warning,) = read(chain(EnableHarvesting=True, DQMHarvestUnit="byRun", DQMConfigCacheID="e" * 32)).spec.warnings
+HARVEST: dict[str, Any] = {"EnableHarvesting": True, "DQMConfigCacheID": "e" * 32}
 
-    assert warning.startswith("EnableHarvesting: DQM harvesting is not done")
-    assert read(chain(EnableHarvesting=False)).spec.warnings == ()
+
+def test_harvesting_is_read_with_what_reqmgr2_means_by_default() -> None:
+    assert read(chain(EnableHarvesting=False, DQMConfigCacheID="e" * 32, DQMHarvestUnit="byMoon")).spec.harvest is None
+    assert read(chain(**HARVEST)).spec.harvest == HarvestSpec("e" * 32, ("https://cmsweb.cern.ch/dqm/dev",))
+    urls = "https://cmsweb-testbed.cern.ch/dqm/dev/; https://cmsweb.cern.ch/dqm/relval-test"
+    asked = chain(**HARVEST, DQMHarvestUnit="multiRun", DQMUploadUrl=urls, HarvestingMemory="4000.5", DQMSequences=["@common"])
+    assert read(asked).spec.warnings == ()
+    assert read(asked).spec.harvest == HarvestSpec(
+        "e" * 32,
+        ("https://cmsweb-testbed.cern.ch/dqm/dev", "https://cmsweb.cern.ch/dqm/relval-test"),
+        together=True,
+        memory_mb=4001,
+    )
+
+
+def test_what_harvesting_does_otherwise_is_told() -> None:
+    warnings = read(chain(**HARVEST, PeriodicHarvestInterval=3600, DQMUploadProxy="/agent/proxy")).spec.warnings
+    assert warnings == (
+        "PeriodicHarvestInterval: not used: WMS2 harvests once, when the request completes",
+        "DQMUploadProxy: not used: uploads carry the credential of WMS2's jobs",
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("EnableHarvesting", "perhaps", "must be true or false"),
+        ("DQMConfigCacheID", None, "is missing: EnableHarvesting needs the configuration that harvests"),
+        ("DQMConfigCacheID", "../x", "is not a legal ConfigCache id"),
+        ("DQMHarvestUnit", "byMoon", "must be byRun or multiRun, not 'byMoon'"),
+        ("DQMUploadUrl", "https://me:secret@cmsweb.cern.ch/dqm", "is not a legal URL"),
+        ("DQMUploadUrl", "https://cmsweb.cern.ch/dqm/dev;", "is not a legal URL"),
+        ("HarvestingMemory", 0, "must be above 0"),
+        ("PeriodicHarvestInterval", -1, "must be between 0"),
+    ],
+)
+def test_what_cannot_be_harvested_is_refused_by_its_field(field: str, value: object, says: str) -> None:
+    ((name, problem),) = problems(chain(**{**HARVEST, field: value})).items()
+    assert name == field
+    assert says in problem
 
 
 @pytest.mark.parametrize("field", ["CustodialSites", "NonCustodialSites"])

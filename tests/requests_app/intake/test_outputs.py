@@ -176,7 +176,9 @@ def test_lfns_that_dbs_cannot_hold_are_refused() -> None:
 
 
 def test_the_specification_has_everything_planning_needs() -> None:
-    spec = typed(chain(EnableHarvesting=True, SiteBlacklist=["T2_CH_CERN"], MinMergeSize=5, MaxMergeSize=6, MaxMergeEvents=7))
+    spec = typed(
+        chain(CustodialSites=["T1_US_FNAL"], SiteBlacklist=["T2_CH_CERN"], MinMergeSize=5, MaxMergeSize=6, MaxMergeEvents=7)
+    )
 
     assert (spec.request_name, spec.campaign) == ("tester_Run3Test_260101_120000_1234", "Run3Test")
     assert (spec.min_merge_bytes, spec.max_merge_bytes, spec.max_merge_events) == (5, 6, 7)
@@ -215,3 +217,13 @@ def test_an_output_whose_files_nothing_merges_is_refused_by_name() -> None:
     configs = {"d" * 32: Config((Module("RAWoutput", "RAW"),), pset=declared("RAWoutput", "EventStreamFileWriter"))}
 
     assert "RAWoutput is a EventStreamFileWriter" in incomplete(reprocessing(), configs)["ConfigCacheID"]
+
+
+def test_a_harvesting_needs_its_configuration_and_something_to_harvest() -> None:
+    asked = reprocessing(EnableHarvesting=True, DQMConfigCacheID="e" * 32)
+    assert config_ids(read(asked))[-1][2] == "e" * 32
+    assert incomplete(asked, REPROCESSING_CONFIGS) == {"DQMConfigCacheID": f"ConfigCache has no document {'e' * 32}"}
+    with_it = {**REPROCESSING_CONFIGS, "e" * 32: Config(())}
+    assert typed(asked, with_it).warnings == ("EnableHarvesting: no output that is kept is DQMIO: there is nothing to harvest",)
+    with_it["d" * 32] = Config((Module("DQMoutput", "DQMIO"),))
+    assert typed(asked, with_it).warnings == ()

@@ -44,6 +44,10 @@ def _verdict(name: str) -> dict[str, Any]:
     }
 
 
+def _harvesting(draft: Draft) -> dict[str, Config]:
+    return {draft.spec.harvest.config_cache_id: Config(())} if draft.spec.harvest is not None else {}
+
+
 def _planned(draft: Draft) -> dict[str, Any]:
     """The jobs of the first task: of the whole generation, or of twelve files of 25 lumis at every site."""
     read_later = {(step.spec.input_step, step.spec.input_module) for step in draft.steps}
@@ -53,7 +57,7 @@ def _planned(draft: Draft) -> dict[str, Any]:
         labels = {"output", *dropped, *(module for source, module in read_later if source == step.spec.name and module)}
         tier = f"TIER-{chr(ord('A') + number)}"
         configs[step.spec.config_cache_id] = Config(tuple(Module(label, tier, label) for label in sorted(labels)))
-    spec = complete(replace(draft, declared_outputs=()), configs)  # type: ignore[arg-type]
+    spec = complete(replace(draft, declared_outputs=()), {**configs, **_harvesting(draft)})  # type: ignore[arg-type]
     jobs = [item for item in split(spec, _files(spec)) if isinstance(item, JobSpec)]
     return {
         "jobs": len(jobs),
@@ -178,7 +182,6 @@ def test_the_production_chain_is_accepted_with_its_own_numbers() -> None:
     assert [step.spec.input_step for step in draft.steps] == [None, "GenSimFull", "Digi_2021noPU"]
     assert draft.spec.request_name == "Integ"
     assert [warning.split(":")[0] for warning in draft.spec.warnings] == [
-        "EnableHarvesting",
         "CustodialSites",
         "NonCustodialSites",
     ]
@@ -229,7 +232,8 @@ def test_output_names_of_tasks_are_those_that_reqmgr2_made() -> None:
         ),
     }  # fmt: skip
 
-    spec = complete(read(document), configs)
+    draft = read(document)
+    spec = complete(draft, {**configs, **_harvesting(draft)})  # type: ignore[arg-type]
 
     assert sorted(output.dataset for output in spec.outputs) == sorted(document["OutputDatasets"])
     (transient,) = json.loads(job_document(dag_spec(workflow=spec)))["transient"]

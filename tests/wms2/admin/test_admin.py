@@ -42,6 +42,7 @@ from outputs_app.models import (
 )
 from requests_app.models import (
     EvaluationLease,
+    Harvest,
     InputFile,
     InputLumis,
     Installation,
@@ -149,6 +150,7 @@ def some(built: Scene) -> Scene:
     IntegrityCase.objects.create(request=built.active, block=block, name="/store/b.root", prognosis="size_mismatch")
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
     drift_row(block)
+    Harvest.objects.create(request=built.active, dataset=block.dataset.name, job=job, next_try_at=job.created_at)
     Placement.objects.get_or_create(campaign="", tier="")  # a migration's, which tests that commit take away
     Comparison.objects.create(dataset=block.dataset)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)

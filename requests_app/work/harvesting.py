@@ -1,0 +1,200 @@
+"""DQM harvesting: what of a completed request is to be harvested, and the jobs that do it at sites (ADR 0088).
+
+A row for each run of each DQMIO output, or for all its runs, is made when the request completes, which waits for none of them.
+``dags_app.services.site_jobs`` has the jobs; the payload's ``harvest`` runs cmsRun and uploads. A job whose end was not
+recorded is done again: servers keep what comes twice as versions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.db.models import Func, QuerySet, TextField
+
+from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.site_tasks import HarvestTask, SiteResult
+from dags_app.planning.cms_ads import NodeRole
+from dags_app.planning.specs import HarvestSpec, StepSpec
+from dags_app.planning.submitfiles import SiteSlot
+from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from outputs_app.models import OutputFile, Validity
+from requests_app.intake.harvesting import PSET, harvested
+from requests_app.models import Harvest, HarvestState, Request
+from requests_app.work.spec import spec_of
+from sites_app.selectors import sites_by_rse
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.audit import audited
+from wms2.conf import conf
+from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
+from wms2.words import counted
+
+log = structlog.get_logger(__name__)
+S = HarvestState
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(hours=6)
+#: Of what CMSSW saves and keeps while it does, whatever is read over the network.
+_DISK_KB = 10 * 1024**2
+
+
+class _Runs(Func):
+    """The runs of a file's lumis."""
+
+    function, set_returning, output_field = "jsonb_object_keys", True, TextField()
+
+
+def harvest_ask(request: Request) -> None:
+    """Write down what is to be harvested of a request that completes, once; in the transaction in which it does."""
+    spec = spec_of(request.workflow)
+    if spec.harvest is None:
+        return
+    now = clock.now()
+    for output in harvested(spec.outputs):
+        runs = {int(run) for run in _files(request, output.dataset).order_by().values_list(_Runs("lumis"), flat=True).distinct()}
+        wanted = sorted(runs) if not spec.harvest.together else [0] if runs else []
+        rows = [Harvest(request=request, dataset=output.dataset, run=run, next_try_at=now) for run in wanted]
+        Harvest.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def harvests_run() -> None:
+    """One pass: begin jobs for what is due, look after those there are. Any number of them may run, and be killed anywhere."""
+    if conf().harvest_enabled:
+        room = max(0, conf().harvest_max_jobs - Harvest.objects.filter(state=S.RUNNING).count())
+        for row in Harvest.objects.filter(state=S.WAITING, next_try_at__lte=clock.now()).order_by("next_try_at", "id")[:room]:
+            try:
+                _begin(row)
+            except ServiceUnavailable as error:
+                log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
+            except ServiceRejected as error:
+                Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_failed(row, str(error)))
+    site_jobs_tend(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))
+
+
+def harvest_retry(*, harvest: Harvest, actor: str, reason: str) -> None:
+    """An operator has one harvested again as if it had never been tried, also one that is done."""
+    _decide(
+        "harvest_retry", harvest, actor, reason, {"state": S.WAITING, "attempts": 0, "next_try_at": clock.now(), "ended_at": None}
+    )
+
+
+def harvest_discard(*, harvest: Harvest, actor: str, reason: str) -> None:
+    """An operator gives one up."""
+    _decide("harvest_discard", harvest, actor, reason, {"state": S.DISCARDED, "ended_at": clock.now()})
+
+
+def decide_refused(harvest: Harvest) -> str:
+    """Why an operator cannot decide on it now; empty if that is possible."""
+    return "Its job runs; how that ends will be told." if harvest.state == S.RUNNING else ""
+
+
+def _decide(action: str, harvest: Harvest, actor: str, reason: str, changes: dict[str, Any]) -> None:
+    with audited(actor=actor, action=action, target=str(harvest), target_type="harvest", reason=reason, old=harvest.state):
+        if not Harvest.objects.filter(pk=harvest.pk).exclude(state=S.RUNNING).update(**changes):
+            raise InvalidTransition(f"{harvest}: {decide_refused(Harvest(state=S.RUNNING))}")
+
+
+def _files(request: Request, dataset: str) -> QuerySet[OutputFile]:
+    return OutputFile.objects.filter(dataset__workflow=request.workflow, dataset__name=dataset, validity=Validity.VALID).order_by(
+        "id"
+    )
+
+
+def _files_of(row: Harvest) -> QuerySet[OutputFile]:
+    files = _files(row.request, row.dataset)
+    return files.filter(lumis__has_key=str(row.run)) if row.run else files
+
+
+def _site_for(lfns: list[str]) -> str:
+    """The site that can read most of the files where Rucio has them now; the others are read from afar.
+
+    Raises:
+        ServiceRejected: no site has any.
+        ServiceUnavailable: Rucio does not answer.
+    """
+    sites = sites_by_rse()
+    places = factory.rucio().file_replicas(lfns)
+    found = Counter(site for rses in places.values() for site in {site for rse in rses for site in sites.get(rse, ())})
+    if not found:
+        raise ServiceRejected("rucio", "file_replicas", f"no site has any of {counted(len(lfns), 'file')} on disk")
+    return min(found, key=lambda site: (-found[site], site))
+
+
+def _begin(row: Harvest) -> None:
+    lfns = list(_files_of(row).values_list("lfn", flat=True))
+    if not lfns:
+        Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_given_up())
+        return
+    site = _site_for(lfns)
+    with transaction.atomic():
+        mine = Harvest.objects.select_for_update(skip_locked=True).filter(pk=row.pk, state=S.WAITING).first()
+        job = site_job_begin(site=site, purpose=SiteJobPurpose.HARVEST, items=len(lfns)) if mine is not None else None
+        if job is not None:
+            Harvest.objects.filter(pk=row.pk).update(state=S.RUNNING, job=job)
+
+
+def _wanted(row: Harvest) -> tuple[HarvestSpec, StepSpec]:
+    """What was asked for, and the step whose release made the files, in which they are harvested."""
+    spec = spec_of(row.request.workflow)
+    output = next(output for output in spec.outputs if output.dataset == row.dataset)
+    if spec.harvest is None:
+        raise ValueError(f"{row} was never asked for")
+    return spec.harvest, next(step for step in spec.steps if step.name == output.step)
+
+
+def _slot(job: SiteJob) -> SiteSlot:
+    harvest, step = _wanted(Harvest.objects.select_related("request__workflow").get(job=job))
+    memory = harvest.memory_mb or conf().harvest_memory_mb
+    return SiteSlot(conf().harvest_run_seconds // 60, memory, _DISK_KB, NodeRole.HARVESTING, (step,))
+
+
+def _task(job: SiteJob) -> HarvestTask | None:
+    row = Harvest.objects.select_related("request__workflow").get(job=job)
+    harvest, step = _wanted(row)
+    files = list(_files_of(row).values_list("lfn", "lumis"))
+    if not files:
+        return None
+    runs = [row.run] if row.run else sorted({int(run) for _, lumis in files for run in lumis})
+    return HarvestTask(
+        job=str(job.pk),
+        site=job.site,
+        dataset=row.dataset,
+        together=not row.run,
+        runs=(runs[0], runs[-1]) if not row.run else (row.run,),
+        files=tuple(lfn for lfn, _ in files),
+        pset=row.request.workflow.psets[PSET],
+        release=step.cmssw_version,
+        scram_arch=step.scram_arch,
+        global_tag=step.global_tag,
+        upload_urls=(conf().dqm_upload_url,) if conf().dqm_upload_url else harvest.upload_urls,
+    )
+
+
+def _settle(job: SiteJob, result: SiteResult | None) -> None:
+    """Done, or tried again; given up if there was nothing left to harvest."""
+    row = Harvest.objects.select_for_update().get(job=job)
+    if result is not None:
+        uploads = [to_json(each) for each in result.uploads]
+        changes = {"state": S.DONE, "problem": "", "uploads": uploads, "ended_at": clock.now()}
+    elif job.state == SiteJobState.DONE:
+        changes = _given_up()
+    else:
+        changes = _failed(row, job.problem) if conf().harvest_enabled else {"state": S.WAITING}
+    Harvest.objects.filter(pk=row.pk).update(**changes)
+
+
+def _given_up() -> dict[str, Any]:
+    return {"state": S.DISCARDED, "problem": "none of its files is valid any more", "ended_at": clock.now()}
+
+
+def _failed(row: Harvest, problem: str) -> dict[str, Any]:
+    log.warning("not harvested", request_name=row.request_id, harvest=str(row), attempts=row.attempts + 1, problem=problem)
+    return {
+        "state": S.FAILED if row.attempts + 1 >= conf().harvest_max_attempts else S.WAITING,
+        "problem": problem,
+        "attempts": row.attempts + 1,
+        "next_try_at": clock.now() + min(FIRST_PAUSE * 2 ** min(row.attempts, 10), LONGEST_PAUSE),
+    }
