@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dags_app.verbs  # noqa: F401  declares what is extended here
@@ -15,7 +16,7 @@ from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import CleanupPolicy, Harvest, InputFile, Limit, Request, RequestGroup
+from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
@@ -38,7 +39,7 @@ from requests_app.services.verbs import (
     submit_refused,
 )
 from requests_app.work.groups import group_standing
-from requests_app.work.harvesting import decide_refused, harvest_discard, harvest_retry
+from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import PINS, Overrides, read_layouts
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
@@ -386,12 +387,13 @@ declare(
     ),
     Verb(
         "retry", "Harvest again", "Harvest and upload again now, also what is done: the servers keep both as versions.",
-        harvest_retry, told_of_each(lambda harvest: [f"{harvest}: a job harvests and uploads it within minutes."]),
-        refused=decide_refused, path="retry",
+        partial(harvest_decide, state=HarvestState.WAITING),
+        told_of_each(lambda harvest: [f"{harvest}: a job harvests and uploads it within minutes."]),
+        refused=harvest_refused, path="retry",
     ),
     Verb(
         "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
-        harvest_discard, told_of_each(lambda harvest: [f"{harvest}: nothing more is uploaded of it."]),
-        refused=decide_refused, path="discard",
+        partial(harvest_decide, state=HarvestState.DISCARDED),
+        told_of_each(lambda harvest: [f"{harvest}: nothing more is uploaded of it."]), refused=harvest_refused, path="discard",
     ),
 )  # fmt: skip

@@ -84,6 +84,7 @@ def contract(
         "WMS2_STATIC_ROOT": str(directory / "static"),
         "WMS2_REQMGR2_URL": f"{simulators}/reqmgr2/data",
         "WMS2_CONFIGCACHE_URL": f"{simulators}/couchdb",
+        "WMS2_DQM_UPLOAD_URL": f"{simulators}/dqm/dev",
         "WMS2_DBS_READER_URL": f"{simulators}/dbs/prod/global/DBSReader",
         "WMS2_DBS_WRITER_URL": f"{simulators}/dbs/prod/global/DBSWriter",
         "WMS2_CRIC_URL": simulators,

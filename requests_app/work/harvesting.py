@@ -27,6 +27,7 @@ from requests_app.intake.harvesting import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
+from sites_app.statuses import sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.audit import audited
@@ -69,32 +70,28 @@ def harvests_run() -> None:
                 _begin(row)
             except ServiceUnavailable as error:
                 log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
+                break
             except ServiceRejected as error:
                 Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_failed(row, str(error)))
     site_jobs_tend(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))
 
 
-def harvest_retry(*, harvest: Harvest, actor: str, reason: str) -> None:
-    """An operator has one harvested again as if it had never been tried, also one that is done."""
-    _decide(
-        "harvest_retry", harvest, actor, reason, {"state": S.WAITING, "attempts": 0, "next_try_at": clock.now(), "ended_at": None}
-    )
+def harvest_decide(*, harvest: Harvest, actor: str, reason: str, state: HarvestState) -> None:
+    """An operator has one harvested again as if it had never been tried, also one that is done; or gives it up.
+
+    Raises:
+        InvalidTransition: its job runs.
+    """
+    now, action = clock.now(), "harvest_retry" if state == S.WAITING else "harvest_discard"
+    with audited(actor=actor, action=action, target=str(harvest), target_type="harvest", reason=reason, old=harvest.state):
+        idle = Harvest.objects.filter(pk=harvest.pk).exclude(state=S.RUNNING)
+        if not idle.update(state=state, attempts=0, next_try_at=now, ended_at=None if state == S.WAITING else now):
+            raise InvalidTransition(f"{harvest}: {harvest_refused(Harvest(state=S.RUNNING))}")
 
 
-def harvest_discard(*, harvest: Harvest, actor: str, reason: str) -> None:
-    """An operator gives one up."""
-    _decide("harvest_discard", harvest, actor, reason, {"state": S.DISCARDED, "ended_at": clock.now()})
-
-
-def decide_refused(harvest: Harvest) -> str:
+def harvest_refused(harvest: Harvest) -> str:
     """Why an operator cannot decide on it now; empty if that is possible."""
     return "Its job runs; how that ends will be told." if harvest.state == S.RUNNING else ""
-
-
-def _decide(action: str, harvest: Harvest, actor: str, reason: str, changes: dict[str, Any]) -> None:
-    with audited(actor=actor, action=action, target=str(harvest), target_type="harvest", reason=reason, old=harvest.state):
-        if not Harvest.objects.filter(pk=harvest.pk).exclude(state=S.RUNNING).update(**changes):
-            raise InvalidTransition(f"{harvest}: {decide_refused(Harvest(state=S.RUNNING))}")
 
 
 def _files(request: Request, dataset: str) -> QuerySet[OutputFile]:
@@ -108,18 +105,22 @@ def _files_of(row: Harvest) -> QuerySet[OutputFile]:
     return files.filter(lumis__has_key=str(row.run)) if row.run else files
 
 
-def _site_for(lfns: list[str]) -> str:
+def _site_for(row: Harvest, lfns: list[str]) -> str:
     """The site that can read most of the files where Rucio has them now; the others are read from afar.
 
     Raises:
-        ServiceRejected: no site has any.
+        ServiceRejected: no site that may be used has any.
         ServiceUnavailable: Rucio does not answer.
     """
-    sites = sites_by_rse()
+    sites, avoided = sites_by_rse(), sites_avoided(row.request.workflow.pk)
     places = factory.rucio().file_replicas(lfns)
-    found = Counter(site for rses in places.values() for site in {site for rse in rses for site in sites.get(rse, ())})
+    found = Counter(
+        site for rses in places.values() for site in {site for rse in rses for site in sites.get(rse, ())} - {*avoided}
+    )
     if not found:
-        raise ServiceRejected("rucio", "file_replicas", f"no site has any of {counted(len(lfns), 'file')} on disk")
+        raise ServiceRejected(
+            "rucio", "file_replicas", f"no site that jobs may go to has any of {counted(len(lfns), 'file')} on disk"
+        )
     return min(found, key=lambda site: (-found[site], site))
 
 
@@ -128,7 +129,7 @@ def _begin(row: Harvest) -> None:
     if not lfns:
         Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_given_up())
         return
-    site = _site_for(lfns)
+    site = _site_for(row, lfns)
     with transaction.atomic():
         mine = Harvest.objects.select_for_update(skip_locked=True).filter(pk=row.pk, state=S.WAITING).first()
         job = site_job_begin(site=site, purpose=SiteJobPurpose.HARVEST, items=len(lfns)) if mine is not None else None

@@ -1,7 +1,7 @@
 """The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
 
 Looking at files is ``listing``'s, harvesting ``harvest``'s; here is the removing of those that nobody needs any more (ADR 0079).
-Owns what may never be removed, whatever the task says: anything that WMS2 did not name itself below the directories of the requests
+Owns what may never be removed, whatever the task says: anything not named by WMS2 below the directories of the requests
 concerned, and what is protected. What is protected was true when the task was written; after ``valid_until`` nothing is removed.
 """
 

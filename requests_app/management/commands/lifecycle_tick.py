@@ -16,6 +16,7 @@ from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
 from requests_app.reqmgr2.following import reqmgr2_poll
+from requests_app.work.harvesting import harvests_run
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.identity import process_name
@@ -61,4 +62,5 @@ def tick(*, force: bool = False) -> None:
     evaluate_due(seconds=conf().cycle_seconds)
     effects_run_due(owner=process_name())
     leftovers_remove()
+    harvests_run()
     evaluate_due(seconds=conf().cycle_seconds)

@@ -23,7 +23,7 @@ from outputs_app.models import BlockWorkUnit, OutputDataset, OutputFile, Process
 from requests_app.intake.harvesting import PSET
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work import harvesting
-from requests_app.work.harvesting import harvest_ask, harvest_discard, harvest_retry, harvests_run
+from requests_app.work.harvesting import harvest_ask, harvest_decide, harvests_run
 from sites_app.models import Site, SiteRse
 from tests.support import simulator_world
 from tests.support.payload_psets import pset
@@ -190,7 +190,7 @@ def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_then_an_op
     assert (row.state, row.attempts, row.request.status) == (HarvestState.FAILED, 2, RequestStatus.COMPLETED)
 
     place.world.application.dqm.down = False
-    harvest_retry(harvest=row, actor="shifter", reason="it is up again")
+    harvest_decide(harvest=row, actor="shifter", reason="it is up again", state=HarvestState.WAITING)
     run()
     assert states() == [(0, "done")]
     assert len(place.served()) == 1
@@ -250,7 +250,7 @@ def test_files_that_are_not_on_disk_and_a_silent_rucio_are_waited_for(place: Pla
     run()
     row = Harvest.objects.get()
     assert (row.attempts, SiteJob.objects.count()) == (1, 0)
-    assert "no site has any of 2 files on disk" in row.problem
+    assert "no site that jobs may go to has any of 2 files on disk" in row.problem
 
 
 def test_switched_off_nothing_is_submitted_and_what_waits_in_a_queue_comes_back(place: Place) -> None:
@@ -275,11 +275,11 @@ def test_outputs_that_were_taken_back_are_not_harvested(place: Place) -> None:
 def test_an_operator_gives_up_what_does_not_run(place: Place) -> None:
     place.completed()
     one, other = Harvest.objects.order_by("run")
-    harvest_discard(harvest=one, actor="shifter", reason="nobody wants it")
+    harvest_decide(harvest=one, actor="shifter", reason="nobody wants it", state=HarvestState.DISCARDED)
     place.schedd.waiting = True
     run()
     with pytest.raises(InvalidTransition, match="Its job runs"):
-        harvest_discard(harvest=other, actor="shifter", reason="nobody wants it")
+        harvest_decide(harvest=other, actor="shifter", reason="nobody wants it", state=HarvestState.DISCARDED)
     assert states() == [(1, "discarded"), (2, "running")]
 
 
