@@ -21,8 +21,8 @@ from outputs_app.services import effect_discard, effect_discard_refused, effect_
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, RequestGroup, Workflow
 from requests_app.services import dags, stopping, verbs
-from requests_app.services.cleaning import clean_refused
 from requests_app.services import groups as verbs_of_groups
+from requests_app.services.cleaning import clean_refused
 from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused

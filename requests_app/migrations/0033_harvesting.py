@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('dags_app', '0018_harvesting'),
-        ('requests_app', '0031_claims_cut'),
+        ('requests_app', '0032_clean'),
     ]
 
     operations = [
