@@ -135,6 +135,8 @@ class Look:
             by_lumi=spec.get("generation") is not None or spec.get("splitting", {}).get("algorithm") in _BY_LUMI,
             in_shares=len(spec.get("tasks", ())) > 1,
             filtered=any(step.get("filter_efficiency", 1.0) < 1.0 for step in spec.get("steps", ())),
+            eventless=self._block.dataset_name
+            in {each["dataset"] for each in spec.get("outputs", ()) if each.get("merge") == "dqmio"},
         )
 
 

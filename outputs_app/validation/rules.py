@@ -54,12 +54,14 @@ class FileFinding:
 @dataclass(frozen=True, slots=True)
 class Declared:
     """What the request says of its work. ``by_lumi``: a lumi goes whole to one unit; ``in_shares``: and its events may be divided
-    over the unit's merged files; ``filtered``: a step keeps only some of its events, so a file may be left with none.
+    over the unit's merged files; ``filtered``: a step keeps only some of its events, so a file may be left with none;
+    ``eventless``: the dataset is DQMIO, which holds none.
     """
 
     by_lumi: bool
     in_shares: bool
     filtered: bool
+    eventless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def empty(
     """Files without events, unless a filter was declared, or what they were made from (``read``: events) has none either."""
     for lfn, number in events.items():
         made_of_nothing = bool(parents[lfn]) and not any(read.get(parent, 1) for parent in parents[lfn])
-        if not number and not declared.filtered and not made_of_nothing:
+        if not number and not declared.filtered and not declared.eventless and not made_of_nothing:
             yield FileFinding(lfn, P.ZERO_EVENTS, "events", "none, and no filter was declared")
 
 

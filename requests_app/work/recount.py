@@ -14,6 +14,7 @@ from django.db.models import Q, Sum
 
 from dags_app.planning.levels import share_passed
 from outputs_app.models import BlockStatus, OutputDataset, Validity
+from requests_app.intake.harvesting import harvested
 from requests_app.models import Request
 from requests_app.work.overrides import pass_fraction
 from requests_app.work.spec import spec_of
@@ -42,7 +43,7 @@ class Counted:
 
 
 def recount(request: Request, catalogue: Mapping[str, tuple[int, int]]) -> list[Counted]:
-    """Each dataset: what is asked for, by the document's filter efficiencies; with input, what the accepted manifests declare.
+    """Each dataset that holds events: what is asked for, by the document's filter efficiencies; with input, what the accepted manifests declare.
 
     Args:
         catalogue: dataset -> valid files and events in DBS.
@@ -50,7 +51,8 @@ def recount(request: Request, catalogue: Mapping[str, tuple[int, int]]) -> list[
     spec = spec_of(request.workflow)
     steps = {step.name: step for step in spec.steps}
     lost = Q(files__block__status=BlockStatus.GIVEN_UP)
-    rows = OutputDataset.objects.filter(workflow=request.workflow).order_by("name")
+    eventless = [output.dataset for output in harvested(spec.outputs)]
+    rows = OutputDataset.objects.filter(workflow=request.workflow).exclude(name__in=eventless).order_by("name")
     rows = rows.annotate(
         made=Sum("files__events", filter=Q(files__validity=Validity.VALID) & ~lost, default=0),
         given_up=Sum("files__events", filter=lost, default=0),
