@@ -67,8 +67,12 @@ def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
 def decided_refused(case: IntegrityCase) -> str:
     """Why nothing is to be decided of it any more; empty if there is."""
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
-        return ""
+        return "It is INVALID already: remove it, so that its work is done again." if _is_invalid(case) else ""
     return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
+
+
+def _is_invalid(case: IntegrityCase) -> bool:
+    return case.file is not None and case.file.validity == Validity.INVALID
 
 
 def register_refused(case: IntegrityCase) -> str:
