@@ -19,7 +19,6 @@ from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
-    BlockValidation,
     CaseAction,
     CaseState,
     Drift,
@@ -33,6 +32,7 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.reconciliation.services import registrations_again, repair_refused
+from outputs_app.validation import validation_again
 from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
@@ -146,7 +146,7 @@ def repaired_look(request_id: uuid.UUID) -> None:
     over = looked_at.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
     IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
     again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
-    blocks_again(set(again.values_list("block_id", flat=True)))
+    validation_again(set(again.values_list("block_id", flat=True)))
 
 
 def _drifts(case: IntegrityCase) -> list[Drift]:
@@ -154,12 +154,6 @@ def _drifts(case: IntegrityCase) -> list[Drift]:
     place = {"request": case.request, "dataset": case.block.dataset, "block": case.block}
     name = {"name": case.name, "rule_id": ""}
     return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(Prognosis(case.prognosis), ())]
-
-
-def blocks_again(block_ids: Collection[uuid.UUID]) -> None:
-    """Have these blocks validated again."""
-    rows = BlockValidation.objects.filter(block__in=block_ids)
-    rows.update(generation=F("generation") + 1, asked_at=clock.now(), catalogues_at=None, validated_at=None)
 
 
 def files_orphaned(*, lfns: Collection[str], workflows: Collection[uuid.UUID]) -> list[OutputFile]:

@@ -25,6 +25,7 @@ from outputs_app.models import (
     StorageCheck,
     Validity,
 )
+from outputs_app.validation import FileFinding, cases_open
 from requests_app.models import Request, RequestStatus
 from tests.support.html import text
 from tests.support.problems import problem
@@ -92,6 +93,22 @@ def test_a_file_that_is_said_to_be_whole_is_looked_at_again_before_its_case_ends
     assert row.state == C.RESOLVED
     assert row.ended_at is not None
     assert problem(operator.post(f"/api/v1/cases/{row.pk}/accept", WHY), 409, "invalid_transition")["detail"]
+
+
+def test_what_is_still_wrong_when_it_is_looked_at_again_waits_for_a_person_again(operator: APIClient) -> None:
+    block = block_with_files()
+    row = case(block)
+    operator.post(f"/api/v1/cases/{row.pk}/recovered", WHY)
+    finding = FileFinding(row.name, Prognosis.SIZE_MISMATCH, "10 bytes", "9 bytes")
+    cases_open(block, [finding])
+    row.refresh_from_db()
+    assert row.state == C.IN_PROGRESS, "that was asked for before"
+    repaired_look(row.request_id)
+    cases_open(block, [finding])
+    BlockValidation.objects.update(catalogues_at=timezone.now())
+    repaired_look(row.request_id)
+    row.refresh_from_db()
+    assert (row.state, row.prognosis, row.evidence[0]["found"]) == (C.NEW, Prognosis.SIZE_MISMATCH, "9 bytes")
 
 
 def test_what_is_accepted_ends_at_once(operator: APIClient) -> None:
