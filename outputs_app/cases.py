@@ -19,7 +19,6 @@ from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
-    BlockValidation,
     CaseAction,
     CaseState,
     Drift,
@@ -33,6 +32,7 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.reconciliation.services import registrations_again, repair_refused
+from outputs_app.validation import validation_again
 from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
@@ -67,8 +67,12 @@ def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
 def decided_refused(case: IntegrityCase) -> str:
     """Why nothing is to be decided of it any more; empty if there is."""
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
-        return ""
+        return "It is INVALID already: remove it, so that its work is done again." if _is_invalid(case) else ""
     return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
+
+
+def _is_invalid(case: IntegrityCase) -> bool:
+    return case.file is not None and case.file.validity == Validity.INVALID
 
 
 def register_refused(case: IntegrityCase) -> str:
@@ -142,7 +146,7 @@ def repaired_look(request_id: uuid.UUID) -> None:
     over = looked_at.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
     IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
     again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
-    blocks_again(set(again.values_list("block_id", flat=True)))
+    validation_again(set(again.values_list("block_id", flat=True)))
 
 
 def _drifts(case: IntegrityCase) -> list[Drift]:
@@ -150,12 +154,6 @@ def _drifts(case: IntegrityCase) -> list[Drift]:
     place = {"request": case.request, "dataset": case.block.dataset, "block": case.block}
     name = {"name": case.name, "rule_id": ""}
     return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(Prognosis(case.prognosis), ())]
-
-
-def blocks_again(block_ids: Collection[uuid.UUID]) -> None:
-    """Have these blocks validated again."""
-    rows = BlockValidation.objects.filter(block__in=block_ids)
-    rows.update(generation=F("generation") + 1, asked_at=clock.now(), catalogues_at=None, validated_at=None)
 
 
 def files_orphaned(*, lfns: Collection[str], workflows: Collection[uuid.UUID]) -> list[OutputFile]:

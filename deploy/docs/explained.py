@@ -254,6 +254,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "reconcile_hours": "From one comparison of an output dataset with what DBS and Rucio hold to the next, and from one"
         " census of our rules to the next; 0: only when an operator asks.",
         "reconcile_days": "A dataset whose blocks have not changed for so many days is compared only when an operator asks.",
+        "integrity_reminder_hours": "So often each site with open cases is told of in the log and counted as an alert. 0: never.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
         "physics_group": "Physics group of output datasets in DBS.",
     },

@@ -27,8 +27,9 @@ _WORST = {prognosis: place for place, prognosis in enumerate(Prognosis)}
 def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
     """A case for each file that something was found of, in the caller's transaction; returns of how many.
 
-    One that waits for a person gets what was found now; one that is being removed stays as it is. What was accepted with the
-    same findings is not opened again.
+    One that waits for a person gets what was found now; one that is being removed stays as it is. One that was said to be
+    repaired is not, if this was asked for afterwards, and waits for a person again. What was accepted with the same findings is
+    not opened again.
     """
     by_name: dict[str, list[FileFinding]] = defaultdict(list)
     for finding in findings:
@@ -39,15 +40,19 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
             by_name.pop(case.name, None)
     if not by_name:
         return 0
-    sites, generation = sites_by_rse(), BlockValidation.objects.values_list("generation", flat=True).get(block=block)
+    sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
+    generation, asked_at = looks.get(block=block)
     seen_now = {"generation": generation, "at": clock.now().isoformat()}
     standing = {case.name: case for case in rows.filter(state__in=OPEN_CASE).select_for_update()}
     files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
     for name, found in by_name.items():
         file = files.get(name)
-        if name in standing and standing[name].state != CaseState.NEW:
-            continue
-        case = standing.get(name) or IntegrityCase(
+        before = standing.get(name)
+        if before is not None and before.state == CaseState.IN_PROGRESS:
+            if before.action == CaseAction.REMOVED or before.acted_at is None or before.acted_at >= asked_at:
+                continue
+            before.state = CaseState.NEW
+        case = before or IntegrityCase(
             request=block.workflow.request, block=block, file=file, name=name, rse=file.rse if file is not None else ""
         )
         case.site = case.site or next(iter(sites.get(case.rse, ())), "")

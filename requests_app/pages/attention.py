@@ -12,7 +12,7 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Valu
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import Drift, DriftState, Effect
+from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCase
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
@@ -60,11 +60,12 @@ class StuckEffects:
 @dataclass(frozen=True, slots=True)
 class Needing(Line):
     """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units, differences from
-    DBS and Rucio that nobody has settled."""
+    DBS and Rucio that nobody has settled, files of which something is to be decided."""
 
     told: Explanation
     effects: StuckEffects
     drift: int
+    cases: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,18 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Six queries, whatever there is."""
+    """Seven queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
-    unsettled = Drift.objects.filter(request__in=[row.pk for row in shown], state=DriftState.UNSETTLED).order_by()
-    drift = dict(unsettled.values_list("request_id").annotate(number=Count("id")))
+    drift, cases = (
+        dict(rows.filter(request__in=[row.pk for row in shown]).values_list("request_id").annotate(number=Count("id")))
+        for rows in (_unsettled(), _undecided())
+    )
     units = unit_counts(row.workflow_key for row in shown if row.workflow_key)
     schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(orphans=[])).order_by("unreachable_since", "pk")
     return Attention(
-        requests=tuple(_needing(row, effects[row.pk], drift.get(row.pk, 0), units) for row in shown),
+        requests=tuple(_needing(row, effects[row.pk], (drift.get(row.pk, 0), cases.get(row.pk, 0)), units) for row in shown),
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
@@ -102,8 +105,8 @@ def attention() -> Attention:
 
 
 def requests_needing() -> QuerySet[Request]:
-    """HELD, alerted, with effects refused or dead, with units that are done and unaccounted, with unsettled differences, or
-    with DQM that could not be harvested."""
+    """HELD, alerted, with effects refused or dead, with units that are done and unaccounted, with unsettled differences or
+    integrity cases, or with DQM that could not be harvested."""
     unaccounted = WorkUnit.objects.filter(
         state=WorkUnitState.DONE_UNACCOUNTED, workflow__request__status__in=EVALUATED
     ).values_list("workflow__request__id")
@@ -116,7 +119,8 @@ def requests_needing() -> QuerySet[Request]:
             Request.objects.filter(status__in=EVALUATED).exclude(alert_code="").order_by().values_list("pk"),
             Effect.objects.filter(state__in=STUCK, epoch=F("request__epoch")).order_by().values_list("request_id"),
             unaccounted.order_by(),
-            Drift.objects.filter(state=DriftState.UNSETTLED, request__isnull=False).order_by().values_list("request_id"),
+            _unsettled().filter(request__isnull=False).values_list("request_id"),
+            _undecided().values_list("request_id"),
             unharvested.order_by().values_list("request__id"),
         )
     )
@@ -127,12 +131,21 @@ def requests_needing() -> QuerySet[Request]:
     return listed.filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
 
 
-def _needing(row: Any, effects: Sequence[Effect], drift: int, units: Any) -> Needing:
+def _unsettled() -> QuerySet[Drift]:
+    return Drift.objects.filter(state=DriftState.UNSETTLED).order_by()
+
+
+def _undecided() -> QuerySet[IntegrityCase]:
+    return IntegrityCase.objects.filter(state=CaseState.NEW).order_by()
+
+
+def _needing(row: Any, effects: Sequence[Effect], counts: tuple[int, int], units: Any) -> Needing:
     return Needing(
         request=row,
         told=explain(row),
         effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
-        drift=drift,
+        drift=counts[0],
+        cases=counts[1],
         units=units[row.workflow_key],
     )
 

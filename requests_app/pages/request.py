@@ -14,7 +14,7 @@ from dags_app.counts import UnitTable
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
-from outputs_app.models import OPEN_EFFECT, Drift, Effect, EffectState, OutputDataset
+from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Drift, Effect, EffectState, IntegrityCase, OutputDataset
 from outputs_app.selectors import STUCK, drift_unsettled
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
@@ -158,6 +158,7 @@ class RequestPage:
     effects_by_state: Mapping[str, int]
     drift: tuple[Drift, ...]
     drift_number: int
+    cases: int
     work: Work | None
     next_versions: tuple[str, ...]
     depends_on: list[str]
@@ -188,6 +189,7 @@ def request_page(request: Request) -> RequestPage:
         effects_by_state=_effects_by_state(request),
         drift=tuple(drift[:MOST_DRIFT]),
         drift_number=unsettled.count() if len(drift) > MOST_DRIFT else len(drift),
+        cases=IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count(),
         work=_work(request, workflow) if workflow else None,
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)

@@ -10,6 +10,7 @@ from wms2.api import converters  # noqa: F401  <name:...>
 
 urlpatterns = [
     path("", views.board, name="board"),
+    path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("groups/<name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),

@@ -22,6 +22,7 @@ from dags_app.selectors import dags_shown
 from requests_app.models import RequestGroup
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
+from requests_app.pages.cases import cases_page
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
@@ -46,6 +47,14 @@ def board(request: HttpRequest) -> HttpResponse:
     rows = query.page(requests_listed(), shown_above=seen.attention.request_ids)
     context = {"installation": seen, "lifecycle": seen.lifecycle, "query": query, "lines": lines(rows)}
     return _page(request, "requests/board", context, status=400 if query.errors else 200)
+
+
+@require_safe
+@login_required
+def cases(request: HttpRequest) -> HttpResponse:
+    """Integrity cases as the address's filters want them, and what is open of each site and request."""
+    seen = cases_page(_without_blanks(request.GET))
+    return _page(request, "requests/cases", {"seen": seen}, status=400 if seen.errors else 200)
 
 
 @require_safe

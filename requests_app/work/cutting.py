@@ -11,8 +11,9 @@ from django.db.models import Q, QuerySet
 from dags_app.models import WorkUnit
 from dags_app.planning.closure import Piece
 from dags_app.services.claims import claims_cut
-from outputs_app.cases import blocks_again, repaired_look
+from outputs_app.cases import repaired_look
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, Effect, EffectState, IntegrityCase
+from outputs_app.validation import validation_again
 from requests_app.lease import Evaluation
 from requests_app.models import Event, Workflow
 from wms2 import clock
@@ -54,7 +55,7 @@ def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
     Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
     request.workflow.cut_at = now
     together = _together(case)
-    blocks_again(set(together.values_list("block_id", flat=True)))
+    validation_again(set(together.values_list("block_id", flat=True)))
     together.update(state=CaseState.REMOVED, ended_at=now)
     evaluation.written.append(f"claims cut for {case.name}")
 

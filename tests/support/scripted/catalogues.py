@@ -280,6 +280,10 @@ class ScriptedRucio:
 
         return self.script.call("protect_files", act, ",".join(sorted(lfns)))
 
+    def detach_files(self, block: str, lfns: Iterable[str]) -> int:
+        wanted = list(lfns)
+        return self.script.call("detach_files", lambda: sum(self.held[block].files.pop(lfn, None) is not None for lfn in wanted))
+
     def close_block(self, block: str) -> None:
         def act() -> None:
             if block not in self.held:

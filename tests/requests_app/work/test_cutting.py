@@ -1,0 +1,370 @@
+"""Lost files are removed and their work is done again: in the end every piece is in one valid file of each output."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.payload.contract import layout
+from dags_app.planning import lumis
+from dags_app.services.claims import claims_of, pieces_of
+from outputs_app.models import (
+    OPEN_CASE,
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    OutputFile,
+    ProcessingBlock,
+    Prognosis,
+    Validity,
+)
+from outputs_app.services import effect_discard
+from requests_app.lease import evaluating
+from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from requests_app.selectors.account import ledger_kept
+from requests_app.services.cases import case_remove, removal_told
+from requests_app.work.cutting import cases_settle
+from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from tests.support.scripted import dagman, documents
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2 import clock
+from wms2.errors import InvalidTransition
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
+WORLD = {"JOBS_PER_WORK_UNIT": "4", "MAX_WORK_UNITS_PER_DAG": "9", "BLOCK_TARGET_BYTES": "3000000",
+         "GENERATION_EXCESS_FACTOR": "10"}  # fmt: skip
+
+
+class Merges:
+    """Deals the jobs of each unit out to merged files by chance, for each output anew, and says so in the manifest."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.chance, self.tells, self._write = random.Random(0), True, dagman.write_manifest
+        patch.setattr(dagman, "write_manifest", self.write)
+
+    def write(self, directory: Path, unit: str, fence: int, account: dagman.Account) -> None:
+        self._write(directory, unit, fence, account)
+        path = directory / unit / layout.MANIFEST_FILE
+        manifest, asked = json.loads(path.read_text()), json.loads((directory / unit / layout.UNIT_FILE).read_text())
+        before: list[tuple[str, set[str]]] = []
+        for output in manifest["outputs"]:
+            (whole,) = output["files"]
+            dealt = self._deal([job["node"] for job in manifest["jobs"]])
+            output["files"] = []
+            for number, nodes in enumerate(dealt):
+                jobs = [job["processed"] for job in manifest["jobs"] if job["node"] in nodes]
+                made = [job["generate"] for job in asked["jobs"] if job["node"] in nodes and job["generate"]]
+                file = self._file(whole["lfn"].replace(".root", f"-{number}.root"), jobs, made)
+                file["pieces"]["shared"] = any(set(nodes) & set(other) for other in dealt if other is not nodes)
+                file["parents"] = sorted(lfn for lfn, theirs in before if theirs & set(nodes))
+                output["files"].append(file)
+            before = [(file["lfn"], set(nodes)) for file, nodes in zip(output["files"], dealt, strict=True)]
+            if not self.tells:
+                for file in output["files"]:
+                    del file["pieces"]
+        path.write_text(json.dumps(manifest | {"schema": "wms2.manifest/1.1" if self.tells else "wms2.manifest/1"}))
+
+    def _deal(self, nodes: list[str]) -> list[list[str]]:
+        left, files = self.chance.sample(nodes, len(nodes)), []
+        while left:
+            size = self.chance.randint(1, len(left))
+            files.append(left[:size])
+            left = left[size:]
+        if len(files) > 1 and self.chance.random() < 0.2:
+            files[-1].append(files[0][0])  # what this job left was divided
+        return files
+
+    def _file(self, lfn: str, jobs: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        held = lumis.from_intervals((int(run), a, b) for job in jobs for run, pairs in job["lumis"].items() for a, b in pairs)
+        events = sum(job["events"] for job in jobs)
+        return {
+            "lfn": lfn, "size_bytes": max(1, events * dagman.BYTES_PER_EVENT), "adler32": "0000000a", "events": events,
+            "lumis": {str(run): [[lumi, 10] for a, b in spans for lumi in range(a, b + 1)] for run, spans in held.items()},
+            "pieces": {
+                "generated": [{key: each[key] for key in ("run", "first_event", "last_event")} for each in made],
+                "files": [file for job in jobs for file in job["files"]],
+                "lumis": lumis.to_json(held),
+            },
+        }  # fmt: skip
+
+
+@pytest.fixture
+def merges(world: World, monkeypatch: pytest.MonkeyPatch) -> Merges:
+    return Merges(monkeypatch)
+
+
+def document(world: World, way: str, seed: int) -> dict[str, Any]:
+    """Two kept outputs, from scratch or over an input."""
+    chain = documents.generation(1100)
+    if way == "generated":
+        return chain
+    chance = random.Random(seed)
+    source = world.source(f"{way}{seed}", *(chance.choice((0, 40, 90, 250)) for _ in range(6)))
+    splitting = {
+        "events": {"SplittingAlgo": "EventBased", "EventsPerJob": 50},
+        "lumis": {"SplittingAlgo": "LumiBased", "LumisPerJob": 3},
+        "files": {"SplittingAlgo": "FileBased", "FilesPerJob": 1},
+    }[way]
+    first = {"StepName": "Gen", "ConfigCacheID": chain["Step1"]["ConfigCacheID"], "InputDataset": source, **splitting}
+    return {**chain, "Step1": first}
+
+
+def fresh(request: Request) -> Request:
+    return Request.objects.select_related("workflow").get(pk=request.pk)
+
+
+def completed(world: World, request: Request) -> Request:
+    for _ in range(12):
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.cycle()
+        world.clock.advance(60)
+        if fresh(request).status == S.COMPLETED:
+            return fresh(request)
+    raise AssertionError((fresh(request).status, fresh(request).hold_reason, fresh(request).waiting_for, world.errors[:1]))
+
+
+def waiting(request: Request) -> Request:
+    """As validation leaves it when it has found something."""
+    Request.objects.filter(pk=request.pk).update(status=S.WAITING_INTEGRITY, completed_at=None)
+    for block in ProcessingBlock.objects.filter(workflow__request=request):
+        BlockValidation.objects.get_or_create(block=block, defaults={"asked_at": clock.now(), "catalogues_at": clock.now()})
+    return fresh(request)
+
+
+def case(file: OutputFile) -> IntegrityCase:
+    row = IntegrityCase.objects.filter(name=file.lfn, state__in=OPEN_CASE).first()
+    return row or IntegrityCase.objects.create(
+        request=file.block.workflow.request, block=file.block, file=file, name=file.lfn, rse=file.rse, site="T2_CH_CERN",
+        prognosis=Prognosis.MISSING_REPLICA,
+        evidence=[{"prognosis": "missing_replica", "expected": "there", "found": "not there", "generation": 1}],
+    )  # fmt: skip
+
+
+def settle(world: World, request: Request) -> int:
+    found = []
+    with world.process(), evaluating(request.pk, owner="test") as evaluation:
+        assert evaluation is not None
+        found.append(cases_settle(evaluation))
+    return found[0] if found else -1
+
+
+def again(world: World, request: Request) -> Request:
+    """What life does with a request whose cases are over, and that has work left."""
+    Request.objects.filter(pk=request.pk).update(status=S.QUEUED)
+    Workflow.objects.filter(request=request).update(status="new")
+    return completed(world, request)
+
+
+def valid(request: Request) -> list[OutputFile]:
+    return list(OutputFile.objects.filter(block__workflow__request=request, validity=Validity.VALID).order_by("lfn"))
+
+
+def pieces_in(file: OutputFile) -> set[tuple[Any, ...]]:
+    """Single events and lumis, by the manifest."""
+    manifest = json.loads((Path(file.unit.dag.submit_dir) / file.unit.name / layout.MANIFEST_FILE).read_text())
+    (told,) = [each["pieces"] for output in manifest["outputs"] for each in output["files"] if each["lfn"] == file.lfn]
+    found: set[tuple[Any, ...]] = {
+        ("made", at) for each in told["generated"] for at in range(each["first_event"], each["last_event"] + 1)
+    }
+    by_lumi = any(claim.kind == WorkUnitClaim.KIND_RUN_LUMIS for claim in file.unit.claims.all())
+    for each in () if by_lumi else told["files"]:
+        first = each.get("first_event") or 0
+        found |= {(each["lfn"], at) for at in range(first, first + max(1, each["events"]))}
+    found |= {("lumi", run, at) for run, spans in told["lumis"].items() for a, b in spans for at in range(a, b + 1)}
+    return found
+
+
+def account(request: Request) -> Ledger:
+    ledger = ledger_of(Workflow.objects.get(request=request))
+    ledger_check(ledger)
+    kept, present = ledger_kept(fresh(request), Workflow.objects.get(request=request))
+    assert kept == ledger or not present
+    return ledger
+
+
+def assert_whole(world: World, request: Request) -> None:
+    """All that was asked for is in one valid file of each output, here and outside; what was removed is in none."""
+    ledger = account(request)
+    assert not ledger.work_left
+    files, units = valid(request), WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE)
+    claimed = Counter[tuple[Any, ...]]()
+    for claims in claims_of([unit.pk for unit in units]).values():
+        for kind, of, first, last in pieces_of(claims):
+            name = {0: ("made",), 1: (of,)}.get(kind, ("lumi", of))
+            claimed.update((*name, at) for at in range(first, last + 1))
+    assert max(claimed.values()) == 1
+    for dataset in request.workflow.output_datasets.all():
+        mine = [file for file in files if file.dataset_id == dataset.pk]
+        held = Counter(piece for file in mine for piece in pieces_in(file))
+        by_claim = {piece for piece in held if piece[0] != "lumi"} | ({p for p in held if p[0] == "lumi"} & claimed.keys())
+        assert by_claim == claimed.keys()
+        in_shares = [file for file in mine if json_shared(file)]
+        assert in_shares or all(held[piece] == 1 for piece in claimed)
+    outside = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
+    ours = set(OutputFile.objects.filter(block__workflow__request=request).values_list("lfn", flat=True))
+    assert outside & ours == {file.lfn for file in files}
+    in_rucio = {lfn for block in world.rucio.held.values() for lfn in block.files}
+    assert in_rucio & ours == {file.lfn for file in files}
+    assert {name for name, _ in world.rucio.rules} & ours == {file.lfn for file in files}
+    if ledger.all_files == 0:
+        assert ledger.done_events == ledger.all_events
+    if ledger.by_lumi:
+        assert ledger.done_lumis == ledger.all_lumis
+
+
+def json_shared(file: OutputFile) -> bool:
+    manifest = json.loads((Path(file.unit.dag.submit_dir) / file.unit.name / layout.MANIFEST_FILE).read_text())
+    return any(each["pieces"]["shared"] for o in manifest["outputs"] for each in o["files"] if each["lfn"] == file.lfn)
+
+
+@pytest.mark.parametrize("way", ["generated", "events", "lumis", "files"])
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(
+    world: World, merges: Merges, way: str, seed: int
+) -> None:
+    merges.chance = random.Random(seed)
+    request = completed(world, world.request(document(world, way, seed)))
+    assert_whole(world, request)
+    sealed = set(ProcessingBlock.objects.filter(workflow__request=request).values_list("pk", flat=True))
+    for _ in range(2):
+        before, request = account(request), waiting(request)
+        lost = merges.chance.sample(valid(request), 2)
+        for file in lost:
+            case_remove(case=case(file), **BY)
+        assert account(request) == before, "nothing is given back before it is INVALID outside"
+        assert settle(world, request) > 0
+        world.effects()
+        assert settle(world, request) == 0
+        gone = OutputFile.objects.filter(block__workflow__request=request, validity=Validity.INVALID)
+        assert {file.lfn for file in lost} <= set(gone.values_list("lfn", flat=True))
+        assert account(request).work_left
+        assert account(request).done_events < before.done_events or before.all_events == 0
+        assert not BlockValidation.objects.filter(block__in=gone.values("block"), validated_at__isnull=False).exists()
+        request = again(world, request)
+        assert_whole(world, request)
+    new = OutputFile.objects.filter(block__workflow__request=request).exclude(block__in=sealed)
+    assert new.exists(), "replacements are in new blocks"
+    removed = IntegrityCase.objects.filter(request=request)
+    assert set(removed.values_list("state", "action")) == {(CaseState.REMOVED, CaseAction.REMOVED)}
+    assert set(removed.values_list("name", flat=True)) == set(gone.values_list("lfn", flat=True))
+
+
+def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: World, merges: Merges) -> None:
+    merges.tells = False
+    request = waiting(completed(world, world.request(documents.generation(800))))
+    file = valid(request)[0]
+    case_remove(case=case(file), **BY)
+    world.effects()
+    assert settle(world, request) == 0
+    of_unit = OutputFile.objects.filter(unit=file.unit_id)
+    assert set(of_unit.values_list("validity", flat=True)) == {Validity.INVALID}
+    assert not WorkUnitClaim.objects.filter(unit=file.unit_id, live=True).exists()
+    file.unit.refresh_from_db()
+    assert (file.unit.state, file.unit.events) == (WorkUnitState.DONE, 0)
+    assert again(world, request).status == S.COMPLETED
+    assert account(request).done_events == 800
+
+
+POINTS = (
+    "files_invalidate.claimed", "files_invalidate.called", "files_invalidate.recorded", "cut.claimed", "cut.recorded",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["generated", "lumis"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_between_any_two_steps_of_a_removal_its_work_is_given_back_once(
+    world: World, merges: Merges, way: str, point: str
+) -> None:
+    request = waiting(completed(world, world.request(document(world, way, 1))))
+    before, world.crash_at = account(request), point
+    case_remove(case=case(valid(request)[0]), **BY)
+    for _ in range(8):
+        world.effects()
+        left = settle(world, request)
+        cut, asked = account(request) != before, Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE, request=request)
+        assert not cut or not asked.exclude(state=EffectState.DONE).exists(), "cut only when all is INVALID outside"
+        if left == 0:
+            break
+        world.clock.advance(600)
+    assert (left, world.deaths) == (0, 1)
+    assert settle(world, request) == 0
+    assert_whole(world, again(world, request))
+
+
+def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world: World, merges: Merges) -> None:
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    unit = WorkUnit.objects.get(workflow__request=request)
+    row = case(OutputFile.objects.filter(unit=unit).order_by("lfn")[0])
+    (told,) = removal_told([row]).values()
+    case_remove(case=row, **BY)
+    names = sorted(IntegrityCase.objects.exclude(pk=row.pk).values_list("name", flat=True))
+    row.refresh_from_db()
+    (each,) = row.cut["units"]
+    assert f"{unit.name}: {len(names) + 1} file" in told[0]
+    assert all(name in told[0] for name in names)
+    assert f"The work of {each['lumis']} lumi" in told[1]
+    drawn = IntegrityCase.objects.exclude(pk=row.pk)
+    assert {(one.prognosis, one.state, one.cut["with"]) for one in drawn} <= {("drawn_in", "in_progress", row.pk)}
+
+
+def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World, merges: Merges) -> None:
+    request = completed(world, world.request(documents.generation(400)))
+    file = OutputFile.objects.filter(block__workflow__request=request, dataset__tier="GEN-SIM").order_by("lfn")[0]
+    child = completed(world, world.request(documents.reprocessing(world.source("Child", 100), events_per_job=100)))
+    made, other = valid(child)[0], valid(child)[-1]
+    Workflow.objects.filter(request=child).update(input_dataset=file.dataset.name)
+    InputFile.objects.filter(workflow__request=child).update(lfn=file.lfn)
+    OutputFile.objects.filter(pk=made.pk).update(parents=[file.lfn])
+    case_remove(case=case(OutputFile.objects.get(pk=waiting(request) and file.pk)), **BY)
+    (row,) = IntegrityCase.objects.filter(request=child)
+    assert (row.name, row.prognosis, row.state) == (made.lfn, Prognosis.PARENT_MISSING, CaseState.NEW)
+    assert other.lfn == made.lfn or not IntegrityCase.objects.filter(name=other.lfn).exists()
+    assert settle(world, request) > 0
+    assert Request.objects.get(pk=child.pk).status == S.COMPLETED
+    case_remove(case=row, **BY)
+    row.refresh_from_db()
+    assert (row.state, row.cut) == (CaseState.REMOVED, {}), "of a request at its end nothing is planned again"
+    world.effects()
+    assert made.lfn in world.dbs.invalid
+    assert not account(child).work_left
+
+
+def test_a_removal_that_was_discarded_waits_for_another_decision(world: World, merges: Merges) -> None:
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    row = case(valid(request)[0])
+    case_remove(case=row, **BY)
+    before = account(request)
+    for effect in Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE):
+        effect_discard(effect=effect, **BY)
+    assert settle(world, request) > 0
+    assert account(request) == before
+    assert not IntegrityCase.objects.exclude(state=CaseState.NEW).exists()
+    row.refresh_from_db()
+    case_remove(case=row, **BY)
+    world.effects()
+    assert settle(world, request) == 0
+    assert_whole(world, again(world, request))
+
+
+def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World, merges: Merges) -> None:
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    row = case(valid(request)[0])
+    WorkUnit.objects.update(manifest_sha256="f" * 64)
+    with pytest.raises(InvalidTransition, match="no longer the one that was accounted"):
+        case_remove(case=row, **BY)
+    assert not Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).exists()
