@@ -231,4 +231,9 @@ def flush_preview(request: Request) -> list[str]:
         for unit in units[-_NAMED:]
     ]
     more = [f"{len(units) - _NAMED} more before these."] if len(units) > _NAMED else []
-    return [*told, f"{counted(len(units), 'work unit')} are planned next, with the last ones however small:", *more, *groups]
+    return [
+        *told,
+        f"{counted(len(units), 'work unit is', 'work units are')} planned next, the last ones however small:",
+        *more,
+        *groups,
+    ]

@@ -27,6 +27,7 @@ from requests_app.services import (
     request_restart,
 )
 from requests_app.services.derive import derive_preview, derive_refused
+from requests_app.services.intake import Received, request_receive
 from requests_app.services.release import ReleaseMode
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import Overrides
@@ -38,7 +39,7 @@ from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import fresh, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2.errors import InvalidTransition, RequestKnown
+from wms2.errors import DocumentRefused, InvalidTransition, RequestKnown
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -314,3 +315,55 @@ def test_the_page_and_the_account_say_whose_it_is(world: World) -> None:
     work = request_page(row).work
     assert work is not None
     assert "inherited" in [line.name for line in work.ledger_lines]
+
+
+def acdc(original: Request, **more: Any) -> dict[str, Any]:
+    """As ReqMgr2 has one: the original's arguments, and which collection of WMAgent's holds the failed jobs."""
+    own = {key: value for key, value in original.request_data.items() if key not in ("RequestName", "RequestPriority")}
+    return own | {
+        "RequestName": f"tester_ACDC0_{original.request_name}",
+        "RequestType": "Resubmission",
+        "OriginalRequestName": original.request_name,
+        "InitialTaskPath": f"/{original.request_name}/DataProcessing",
+        "ACDCServer": "https://cmsweb.cern.ch/couchdb",
+        "ACDCDatabase": "acdcserver",
+        "CollectionName": original.request_name,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("end", ["held", "failed"])
+@pytest.mark.parametrize("kind", ["generation", "files", "lumis"])
+def test_a_resubmission_does_what_its_original_has_given_up(world: World, kind: str, end: str) -> None:
+    request = held(world, kind, random.Random(4))
+    if end == "failed":
+        request_fail(request=request, **BY)
+        quiet(world, request)
+    before = account(request)
+    sites = ["T2_CH_CERN"] if end == "held" else sorted(documents.SITES)
+    document = acdc(fresh(request), Memory=2900, SiteWhitelist=sites, RequestPriority=90_000)
+    new = request_receive(received=Received(document), actor="olga")
+    assert (new.request_name, new.derived_from_id) == (document["RequestName"], request.request_name)
+    assert (new.priority, new.overrides, new.payload_config["RequestType"]) == (90_000, {"memory_mb": 2900}, "Resubmission")
+    assert spec_of(new.workflow).site_whitelist == tuple(sites)
+    old, its = account(fresh(request)), account(new)
+    conserved(before, old, its)
+    assert not old.work_left, "nobody else does it any more"
+    if end == "failed":
+        to_rest(world, new)
+        if kind == "generation":
+            assert before.done_events + account(new).done_events == 1050
+        assert not [lumi for lumi, times in lumis_of([request, new]).items() if times > 1]
+    with pytest.raises(DocumentRefused, match="has been derived from it already"):
+        request_receive(received=Received(acdc(request, RequestName="tester_ACDC1")), actor="olga")
+
+
+def test_a_resubmission_of_a_stranger_is_refused_by_name(world: World) -> None:
+    request = ask(world, "generation")
+    with pytest.raises(DocumentRefused, match="WMS2 has no such request") as refused:
+        request_receive(received=Received(acdc(request, OriginalRequestName="somebody_else_v1")), actor="olga")
+    assert [problem.field for problem in refused.value.problems] == ["OriginalRequestName"]
+    world.cycle()
+    with pytest.raises(DocumentRefused, match="hold it first"):
+        request_receive(received=Received(acdc(fresh(request))), actor="olga")
+    assert Request.objects.count() == 1
