@@ -23,6 +23,7 @@ from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
+from requests_app.services.derive import derive_preview, derive_refused, flush_preview, flush_refused
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
@@ -66,6 +67,11 @@ def _release(
 ) -> None:
     changes = Changes(Overrides(**overrides), tuple(site_bans), tuple(excluded_files), accept_excluded)
     services.request_release(request=request, actor=actor, reason=reason, mode=mode, changes=changes)
+
+
+def _derive(request: Request, actor: str, reason: str, **given: Any) -> Request:
+    changed = Overrides(**{name: given.pop(name) for name in Overrides.model_fields if name in given})
+    return services.request_derive(request=request, actor=actor, reason=reason, overrides=changed, **given)
 
 
 def _override(name: str) -> Field:
@@ -221,6 +227,24 @@ declare(
             ),
         ),
         restart_refused, prepare=_with_clone, path="restart", dangerous=True,
+    ),
+    Verb(
+        "flush", "Flush", "No more input comes: what has been read is planned to the end, also what fills no work unit.",
+        services.request_flush, told_of_each(flush_preview), refused=flush_refused, path="flush",
+    ),
+    Verb(
+        "derive", "Derive",
+        "Make a request of the work that this one has not used, with changes, into the same datasets. This one ends what it has.",
+        _derive, told_of_each(derive_preview),
+        (
+            Field("request_name", Kind.NAME, "of the new request; without it <name>_d<N>", length=150),
+            Field("failed", Kind.FLAG, "also what failed here or was given back; the open round is closed"),
+            Field("priority", Kind.WHOLE, "of the new request", least=0, most=MAX_PRIORITY),
+            Field("site_whitelist", Kind.TEXTS, "where the new one may run, separated by spaces", length=100, most_items=500),
+            Field("site_blacklist", Kind.TEXTS, "where it may not run", length=100, most_items=500),
+            *map(_override, Overrides.model_fields),
+        ),
+        derive_refused, path="derive", single=True, dangerous=True,
     ),
     Verb(
         "fail", "Fail",

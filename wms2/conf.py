@@ -152,6 +152,7 @@ class Conf(BaseModel):
     pileup_cache_seconds: int = Field(6 * 3600, ge=0, description="0: read before every planning")
     pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
     input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")
+    wait_for_full_units: bool = Field(True, description="what fills no work unit waits while the input may grow")
     input_locations_seconds: float = Field(3600.0, ge=0, description="older locations of input files are read again")
     input_missing_alert_seconds: float = Field(86400.0, gt=0, description="files that wait longer for a location alert")
     unreadable_apart_seconds: float = Field(

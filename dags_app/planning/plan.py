@@ -55,6 +55,7 @@ class PlanLimits:
     """The deployment's settings that show in a plan, defaults as in ``wms2.conf``; one DAG's limits only where they are given.
 
     ``max_work``: the DAG ends with the unit that reaches it, in the unit of ``work_units.work_of``.
+    ``full_units``: what does not fill a work unit is left; more of the input may come.
     ``max_jobs`` refuses a plan with more, those of later tasks included: without an end, a file of 10^12 events and one event to
     a job would fill the memory. None where the limits of a DAG end it.
     """
@@ -64,6 +65,7 @@ class PlanLimits:
     max_nodes: int = sys.maxsize
     max_work: int = sys.maxsize
     max_jobs: int | None = 2_000_000
+    full_units: bool = False
     block_bytes: int = sys.maxsize
     pileup_min_fraction: float = 0.0
 
@@ -153,6 +155,8 @@ def plan(given: PlanningInput) -> Plan:
         bytes_per_event=sizing.bytes_per_event(spec, measured=given.bytes_per_event),
         levels=level_plans(spec),
     )
+    if limits.full_units:
+        units = (unit for unit in units if len(unit.jobs) == limits.jobs_per_work_unit)
     units = _few_enough(units, limits.max_jobs)
     filled = fill_dag(units, max_units=limits.max_units, max_nodes=limits.max_nodes, max_work=limits.max_work)
     placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes)

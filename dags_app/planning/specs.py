@@ -360,6 +360,12 @@ class ExclusionKind(StrEnum):
     LOST = "lost"  # it could not be read where it is
     OPERATOR = "operator"  # an operator left it out
     ACCEPTED = "accepted"  # an operator accepted that it is left out
+    INHERITED = "inherited"  # it is the business of the request that this one was derived from (docs/adr/0086)
+    DERIVED = "derived"  # the request that was derived from this one has taken it over
+
+
+#: What a request does not miss.
+NOT_MISSED = (ExclusionKind.UNWANTED, ExclusionKind.INHERITED, ExclusionKind.DERIVED)
 
 
 @dataclass(frozen=True, slots=True)

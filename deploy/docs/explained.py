@@ -146,6 +146,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "pileup_min_fraction": "The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go"
         " there.",
         "input_reread_seconds": "Pause between two readings of an input dataset that may still grow (`OpenRunningTimeout`).",
+        "wait_for_full_units": "While an input dataset may still grow (`OpenRunningTimeout`), jobs that do not fill a work unit"
+        " wait for more, so that merged files are not small. They are planned when the input is closed, or by *Flush*.",
         "input_locations_seconds": "Locations of input files that are older are read again before a round is planned; as long a"
         " request waits for files without a location before it looks again.",
         "input_missing_alert_seconds": "Input files that wait longer for a site to be read at raise the alert `input_missing`.",

@@ -79,7 +79,7 @@ class RequestAdmin(ReadOnlyAdmin):
             {
                 "fields": (
                     "previous_version_request", "superseded_by_request", "cleanup_policy", "in_group", "group_ready_at",
-                    "depends_on",
+                    "depends_on", "derived_from", "derived_by", "flush",
                 ),
                 "classes": ("collapse",),
             },

@@ -33,21 +33,28 @@ class UnitCountsSerializer(serializers.Serializer):
     abandoned = serializers.IntegerField()
 
 
+#: Of ``status_shown``.
+_SHOWN = "the status; completing while it ends its work and a request derived from it does the rest"
+
+
 class RequestListSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
-    computed_from: ClassVar = {"workflow": "workflow__id", "work_units": "workflow__status", "in_group": "in_group__name"}
+    computed_from: ClassVar = {
+        "workflow": "workflow__id", "work_units": "workflow__status", "in_group": "in_group__name", "status_shown": "derived_by",
+    }  # fmt: skip
     in_group = serializers.CharField(allow_null=True, read_only=True)
+    status_shown = serializers.CharField(read_only=True, help_text=_SHOWN)
     workflow = WorkflowBriefSerializer(allow_null=True, read_only=True)
     work_units = UnitCountsSerializer(read_only=True)
 
     class Meta:
         model = Request
         fields: tuple[str, ...] = (
-            "request_name", "status", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset", "priority",
-            "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
-            "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "in_group", "workflow",
-            "work_units", "created_at", "updated_at", "queued_at", "completed_at",
+            "request_name", "status", "status_shown", "status_since", "requestor", "group", "campaign", "prep_id",
+            "input_dataset", "priority", "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for",
+            "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "derived_by",
+            "in_group", "workflow", "work_units", "created_at", "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
 
 
@@ -60,8 +67,8 @@ class TransitionSerializer(serializers.ModelSerializer):
 
 
 class AccountSerializer(serializers.Serializer):
-    """The ledger: planned + done + attempted + excluded + left = all, in events and files; for a request split by lumi, in lumis
-    (with ``refused_lumis``). Empty numbers with a violation."""
+    """The ledger: planned + done + attempted + excluded + inherited + left = all, in events and files; for a request split by
+    lumi, in lumis (with ``refused_lumis``). Empty numbers with a violation."""
 
     numbers = serializers.DictField(child=serializers.IntegerField())
     summary = serializers.CharField(allow_blank=True)
@@ -184,15 +191,16 @@ class WorkflowListSerializer(WorkflowSerializer):
 class _RequestRowSerializer(serializers.ModelSerializer):
     """Columns of a request that are shown as they are."""
 
+    status_shown = serializers.CharField(help_text=_SHOWN)
     evaluated_at = serializers.DateTimeField(source="lease.evaluated_at", default=None, allow_null=True)
 
     class Meta:
         model = Request
         fields: tuple[str, ...] = (
-            "request_name", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
-            "failed_attempts", "last_error", "alert_code", "alerted_at", "notes", "requestor", "requestor_dn", "group",
-            "campaign", "prep_id", "priority", "urgent", "adaptive", "input_dataset", "superseded_by_request", "cleanup_policy",
-            "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at",
+            "request_name", "status", "status_shown", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for",
+            "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "notes", "requestor", "requestor_dn",
+            "group", "campaign", "prep_id", "priority", "urgent", "adaptive", "input_dataset", "superseded_by_request",
+            "cleanup_policy", "derived_by", "flush", "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at",
         )  # fmt: skip
 
 
@@ -209,6 +217,7 @@ class RequestSerializer(serializers.Serializer):
     in_group = serializers.CharField(source="request.in_group", allow_null=True, help_text="with which it completes")
     depends_on = serializers.ListField(child=serializers.CharField(), help_text="requests that complete before it begins")
     dependents = serializers.ListField(child=serializers.CharField(), help_text="requests that depend on it")
+    derived_from = serializers.CharField(source="request.derived_from_id", allow_null=True, help_text="whose unused work it does")
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     work_units = UnitCountsSerializer(source="units")

@@ -33,7 +33,7 @@ def request_etag(row: Request) -> str:
     return etag_of(
         row.pk, row.epoch, row.status, row.status_since, row.stop_intent, row.hold_code, row.hold_reason, row.priority,
         row.urgent, row.adaptive, row.overrides, row.notes, row.production_steps, row.cleanup_policy, row.superseded_by_request,
-        row.in_group_id,
+        row.in_group_id, row.derived_by, row.flush,
     )  # fmt: skip
 
 

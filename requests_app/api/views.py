@@ -29,7 +29,7 @@ from requests_app.api.serializers import (
     request_shown,
 )
 from requests_app.api.verbs import REQUESTS, request_etag
-from requests_app.models import Request
+from requests_app.models import Request, status_shown
 from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
 from requests_app.selectors.rounds import rounds_of
 from requests_app.selectors.versions import version_chain
@@ -68,6 +68,7 @@ class RequestViewSet(RowsViewSet):
         units = unit_counts(known) if known else {}
         for line in lines:
             workflow, status = line["workflow"], line["work_units"]
+            line["status_shown"] = status_shown(line["status"], line["status_shown"]).value
             line["workflow"] = {"id": workflow, "status": status} if workflow else None
             line["work_units"] = (units[workflow] if workflow else UnitCounts()).as_dict()
 

@@ -146,8 +146,8 @@ OTHER_TYPES: Mapping[str, str] = {
     "request that makes it asks for it (EnableHarvesting)",
     "StoreResults": "it copies a user's dataset into the central catalogues without processing it; move the files with Rucio and "
     "register them in DBS, or run it in WMAgent",
-    "Resubmission": "an ACDC document is WMAgent's list of failed jobs; WMS2 keeps its own account of what is missing: release "
-    "or restart the held request, or import a new request over the lumis that are missing (LumiList)",
+    "Resubmission": "an ACDC document says nothing without its original: it is judged by its import, which derives a request "
+    "from OriginalRequestName",
 }  # fmt: skip
 
 #: ReqMgr2 states in which a request needs no work any more.

@@ -32,11 +32,10 @@ from requests_app.states import hold_changes
 from requests_app.work.accounting import account_again
 from requests_app.work.block_limits import blocks_let_failed_go
 from requests_app.work.exclusions import bad_input_read
-from requests_app.work.input_reading import inputs_reread
+from requests_app.work.input_reading import input_open, inputs_reread
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import hold_threshold, max_rescues
 from requests_app.work.rounds import failure_rescues, round_close, round_open
-from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceError, ServiceRejected, ServiceUnavailable
@@ -70,11 +69,14 @@ def finish(evaluation: Evaluation) -> None:
         bad_input = bad_input_read(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
+    workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
+    was_open = input_open(workflow) is not None
     looked = look_for_input(evaluation)
     ledger = _ledger(evaluation, changed=round_ is not None or looked.new_files > 0)
     if ledger.work_left and not request.complete_early:
-        if request.status == S.PLANNING and not looked.new_files:
-            if wait_for_locations(evaluation):
+        closed_now = was_open and input_open(workflow) is None
+        if request.status == S.PLANNING and not looked.new_files and not closed_now:
+            if wait_for_locations(evaluation) or wait_for_input(evaluation, looked):
                 return
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
@@ -232,14 +234,6 @@ def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: Serv
     else:
         evaluation.note(waiting_for=why)
         evaluation.again_next_cycle()
-
-
-def input_open(workflow: Workflow) -> InputSpec | None:
-    """The input, while files may still come."""
-    wanted = spec_of(workflow).input
-    if wanted is None or not wanted.open_seconds or workflow.input_closed_at is not None:
-        return None
-    return wanted
 
 
 def _open_until(workflow: Workflow, wanted: InputSpec) -> datetime:

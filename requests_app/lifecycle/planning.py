@@ -14,7 +14,7 @@ from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_su
 from requests_app.admission import admit, schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.finish import finish, input_open
+from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.lifecycle.pauses import pause, pause_fields
@@ -23,6 +23,7 @@ from requests_app.reqmgr2.reports import report_all_planned, report_round, repor
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, parents_missing
+from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
 from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare

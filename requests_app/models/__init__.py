@@ -17,7 +17,9 @@ from requests_app.models.request import (
     HoldCode,
     Request,
     RequestStatus,
+    ShownStatus,
     StopIntent,
+    status_shown,
 )
 from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus
 
@@ -50,7 +52,9 @@ __all__ = [
     "RequestStatus",
     "RequestTransition",
     "Round",
+    "ShownStatus",
     "StopIntent",
     "Workflow",
     "WorkflowStatus",
+    "status_shown",
 ]

@@ -23,6 +23,8 @@ class ExcludedBecause(models.TextChoices):
     LOST = ExclusionKind.LOST, "Could not be read"
     OPERATOR = ExclusionKind.OPERATOR, "Left out by an operator"
     ACCEPTED = ExclusionKind.ACCEPTED, "Accepted by an operator"
+    INHERITED = ExclusionKind.INHERITED, "Of the request it was derived from"
+    DERIVED = ExclusionKind.DERIVED, "Taken over by a derived request"
 
 
 #: Order of LFNs as Python, and so the splitters, compare them. The database's own may put "a" before "B".
@@ -85,18 +87,20 @@ class InputFile(models.Model):
 
 
 class LumiFate(models.TextChoices):
-    """What becomes of a lumi that the request wants."""
+    """What becomes of a lumi that the request wants. The last two: see ``ExclusionKind``."""
 
     WANTED = "wanted", "Wanted"
     EXCLUDED = "excluded", "Excluded"
     REFUSED = "refused", "Refused"
+    INHERITED = "inherited", "Inherited"
+    DERIVED = "derived", "Taken over"
 
 
 class InputLumis(models.Model):
     """Lumis that a request split by lumi wants, each in one row, in however many files it lies.
 
-    EXCLUDED: every file that holds them is excluded. REFUSED: no job may take them, ``reason`` says why; these stay for ever,
-    the others are made anew from the files when those change (``input_lumis.py``). ``span`` is closed on both ends.
+    EXCLUDED: every file that holds them is excluded. REFUSED: no job may take them, ``reason`` says why. WANTED and EXCLUDED are
+    made anew from the files when those change, the others stay for ever (``input_lumis.py``). ``span`` is closed on both ends.
     """
 
     id = models.BigAutoField(primary_key=True)

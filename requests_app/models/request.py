@@ -35,10 +35,22 @@ class RequestStatus(models.TextChoices):
     CLEANED = "cleaned", "Cleaned"
 
 
+class ShownStatus(models.TextChoices):
+    """What is shown in place of a status, and never stored: it ends the work it has, another was derived from it."""
+
+    COMPLETING = "completing", "Completing"
+
+
+_AT_WORK = (RequestStatus.QUEUED, RequestStatus.PLANNING, RequestStatus.ACTIVE, RequestStatus.PARTIAL, RequestStatus.RESUBMITTING)
 #: Statuses that the life cycle never looks at again.
 TERMINAL = (RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED)
 #: Statuses that the cycle evaluates every time. COMPLETED needs nothing more, NEW belongs to the requester.
 EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus.NEW, RequestStatus.COMPLETED))
+
+
+def status_shown(status: str, derived_by: str) -> RequestStatus | ShownStatus:
+    """As people are to see it."""
+    return ShownStatus.COMPLETING if derived_by and status in _AT_WORK else RequestStatus(status)
 
 
 #: After the last job: nothing runs and nothing is planned. What is held of these comes back to the first.
@@ -133,6 +145,9 @@ class Request(models.Model):
     complete_early = models.BooleanField(
         default=False, db_default=False, help_text="nothing more is planned: it completes with what is done"
     )
+    flush = models.BooleanField(
+        default=False, db_default=False, help_text="no more input comes: the next planning takes also what fills no work unit"
+    )
     overrides = models.JSONField(
         default=dict, blank=True, help_text="typed changes of settings for this request (requests_app.work.overrides)"
     )
@@ -163,6 +178,13 @@ class Request(models.Model):
         related_name="next_versions", db_column="previous_version_request",
     )  # fmt: skip
     superseded_by_request = models.CharField(max_length=255, blank=True)
+    derived_from = models.OneToOneField(
+        "self", to_field="request_name", on_delete=models.PROTECT, null=True, blank=True,
+        related_name="+", db_column="derived_from", help_text="whose unused work it has taken over (ADR 0086)",
+    )  # fmt: skip
+    derived_by = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="the request that has taken over its unused work"
+    )
     cleanup_policy = models.CharField(max_length=50, choices=CleanupPolicy.choices, default=CleanupPolicy.KEEP_UNTIL_REPLACED)
     family = models.UUIDField(
         default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets (ADR 0037)"
@@ -248,6 +270,15 @@ class Request(models.Model):
     def get_absolute_url(self) -> str:
         """Its live page."""
         return reverse("request-page", args=[self.request_name])
+
+    def get_status_display(self) -> str:  # type: ignore[no-redef]  # Django leaves out its own
+        """In words."""
+        return str(self.status_shown.label)
+
+    @property
+    def status_shown(self) -> RequestStatus | ShownStatus:
+        """As people are to see it."""
+        return status_shown(self.status, self.derived_by)
 
     @property
     def is_at_end(self) -> bool:

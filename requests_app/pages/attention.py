@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, TextChoices, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
@@ -34,9 +34,9 @@ class Line:
     units: UnitCounts
 
     @property
-    def status(self) -> RequestStatus:
+    def status(self) -> TextChoices:
         """With its label."""
-        return RequestStatus(self.request.status)
+        return self.request.status_shown
 
     @property
     def held_for(self) -> str:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode
-from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
+from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
 from wms2.words import ago
 
 S = RequestStatus
@@ -157,6 +157,8 @@ def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
         if dag is not None and dag.stop_mode == StopMode.DRAIN and intent.goes_on:
             return f"Work units that run finish first, no other starts; once queue and history prove its DAG gone, {after}."
         return f"Its DAG is being removed; once queue and history prove it gone, {after}."
+    if request.status_shown == ShownStatus.COMPLETING:
+        return f"It ends what it has; {request.derived_by} does what it has not used. {_NEXT[status]}"
     return _NEXT[status]
 
 

@@ -40,6 +40,7 @@ MOST_DAGS = 50
 MOST_TROUBLES = 6
 MOST_HARVESTS = 100
 LOG_LINES = 40
+_OF = ("events", "files", "lumis")
 _RUNNING = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
 _FAILED = (NodeState.ERROR, NodeState.FUTILE)
 
@@ -286,17 +287,20 @@ def _steps(request: Request) -> tuple[Step, ...]:
 def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     if not numbers:
         return []
+    others, generated = LedgerLine("inherited", *(numbers.get(f"inherited_{of}", 0) for of in _OF)), not numbers["all_files"]
     parts = [
         LedgerLine("done", numbers["done_events"], numbers["done_files"], numbers["done_lumis"]),
         LedgerLine("planned or running", numbers["planned_events"], numbers["planned_files"], numbers["planned_lumis"]),
         LedgerLine("tried, to be tried again", None, numbers["attempted_files"], numbers["attempted_lumis"]),
         LedgerLine("excluded", numbers["excluded_events"], numbers["excluded_files"], numbers["excluded_lumis"]),
         LedgerLine("refused", None, None, numbers["refused_lumis"]),
+        *(() if generated else (others,)),
         LedgerLine("left", numbers["left_events"], numbers["left_files"], numbers["left_lumis"]),
     ]
     shown = [line for line in parts if line.events or line.files or line.lumis or line.name in ("done", "left")]
     lost = numbers["lost_events"]
     after = [LedgerLine("lost numbers, never made again", lost, None)] if lost else []
+    after += [others] if generated and others.events else []
     asked = LedgerLine("asked for", numbers["all_events"], numbers["all_files"], numbers["all_lumis"], is_sum=True)
     return [*shown, asked, *after]
 

@@ -67,8 +67,9 @@ def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:
     out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
     excluded = out.aggregate(number=Count("*"), last=Max("excluded_at")) if workflow.input_dataset else {}
     return etag_of(
-        request.status, request.status_since, workflow.requested_events, workflow.next_first_event, workflow.next_first_lumi,
-        workflow.input_imported_at, workflow.input_grew_at, workflow.cut_at, units.as_dict(), *excluded.values(),
+        request.status, request.status_since, request.derived_by, workflow.requested_events, workflow.next_first_event,
+        workflow.next_first_lumi, workflow.input_imported_at, workflow.input_grew_at, workflow.cut_at, units.as_dict(),
+        *excluded.values(),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
-from dags_app.planning.specs import ExclusionKind
+from dags_app.planning.specs import NOT_MISSED, ExclusionKind
 from requests_app.models import InputFile, Request
 
 #: Files of each sort that one answer carries.
@@ -32,7 +32,7 @@ def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput
     """As the rows are now; those that wait longest and those that were left out last come first."""
     rows = InputFile.objects.filter(workflow__request=request)
     unwanted = Q(excluded_kind=ExclusionKind.UNWANTED)
-    out = Q(excluded_at__isnull=False) & ~unwanted
+    out = Q(excluded_at__isnull=False) & ~Q(excluded_kind__in=NOT_MISSED)
     numbers = rows.filter(Q(waiting_since__isnull=False) | Q(excluded_at__isnull=False)).aggregate(
         waiting=Count("pk", filter=Q(waiting_since__isnull=False)),
         excluded=Count("pk", filter=out),

@@ -2,6 +2,7 @@
 
 from dags_app.services.stop import StopMode
 from requests_app.services.cleaning import request_clean
+from requests_app.services.derive import request_derive, request_flush
 from requests_app.services.groups import group_dissolve, request_depend, request_group
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
@@ -35,8 +36,10 @@ __all__ = [
     "request_compare",
     "request_complete",
     "request_depend",
+    "request_derive",
     "request_fail",
     "request_fetch",
+    "request_flush",
     "request_group",
     "request_hold",
     "request_import",

@@ -12,7 +12,7 @@ from dags_app.planning.specs import ExclusionKind, InputSpec
 from dags_app.planning.wanted import WantedLumis
 from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
-from requests_app.work.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.errors import InvalidTransition
@@ -74,7 +74,7 @@ def _rows(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
 
 def _refuse_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile]) -> None:
     """A lumi is dealt once, with all files that hold it (docs/adr/0030): a share of one that was dealt cannot be read later."""
-    selection, dealt = WantedLumis(wanted), lumis_dealt(workflow)
+    selection, dealt = WantedLumis(wanted), lumis_out_of_reach(workflow)
     for row in rows:
         shared = lumis.intersect(selection.among(lumis.from_json(row.lumis)), dealt)
         if shared:

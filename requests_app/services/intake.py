@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -14,16 +14,18 @@ from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limit_int
 from requests_app.models import ReqMgr2Request, Request, RequestStatus
+from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
+from requests_app.work.overrides import Overrides
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
-from requests_app.work.spec import Prepared, prepared_to_json
+from requests_app.work.spec import Prepared, prepared_to_json, spec_of
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import DocumentRefused, NotFoundInService, Problem, RequestKnown
+from wms2.errors import DocumentRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
@@ -58,8 +60,9 @@ class Belonging:
 class Checked:
     """A document that may be run: as it was read, and what it comes to."""
 
-    draft: intake.Draft
+    draft: intake.Draft | None  # None: of ``again``, which asks for what another request has not done
     prepared: Prepared
+    again: intake.Resubmission | None = None
 
     @property
     def spec(self) -> WorkflowSpec:
@@ -98,7 +101,12 @@ def request_import(
         RequestKnown: there is one of this name.
         InvalidTransition: a production step is wrong; nothing stored.
     """
-    draft = checked.draft if checked is not None else draft_of(document, request_name)
+    if checked is not None and checked.again is not None:
+        if not submit or production_steps:
+            raise DocumentRefused([Problem("RequestType", "a resubmission begins at once, without production steps")])
+        changes: dict[str, Any] = {} if adaptive is None else {"adaptive": adaptive}
+        return _import_again(checked, checked.again, actor, seen, urgent=urgent, **changes)
+    draft = (checked.draft if checked is not None else None) or draft_of(document, request_name)
     identity, belongs = draft.identity, belonging or Belonging()
     outputs = checked.outputs if checked is not None else belongs.outputs
     steps = steps_read(production_steps)
@@ -162,15 +170,60 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
         RequestKnown: there is one of this name.
         ServiceUnavailable: ConfigCache did not answer.
     """
+    again = intake.read_resubmission(document, request_name=request_name)
+    if again is not None:
+        _team_refuse(again.identity.team)
+        request_known_refuse(request_name=again.request_name)
+        return _check_again(again)
     draft = draft_of(document, request_name)
-    team = draft.identity.team
-    if team not in ("", conf().team) and conf().team and not conf().other_teams:
-        raise DocumentRefused([Problem("Team", f"is {team}; this installation runs requests of {conf().team} only")])
+    _team_refuse(draft.identity.team)
     request_known_refuse(request_name=draft.spec.request_name)
     family = (belonging or Belonging()).family
     checked = Checked(draft, draft_prepare(draft))
     names_refuse(family=family, names=checked.outputs)
     return checked
+
+
+def _team_refuse(team: str) -> None:
+    if team not in ("", conf().team) and conf().team and not conf().other_teams:
+        raise DocumentRefused([Problem("Team", f"is {team}; this installation runs requests of {conf().team} only")])
+
+
+def _check_again(again: intake.Resubmission) -> Checked:
+    original = Request.objects.filter(request_name=again.original).first()
+    why = (
+        derive_refused(original) if original is not None else "WMS2 has no such request, and does not know what of it is missing"
+    )
+    if original is None or why:
+        raise DocumentRefused([Problem("OriginalRequestName", f"{again.original}: {why}")])
+    spec = replace(spec_of(original.workflow), request_name=again.request_name)
+    return Checked(None, Prepared(spec, original.workflow.psets), again)
+
+
+def _import_again(checked: Checked, again: intake.Resubmission, actor: str, seen: Seen | None, **changes: Any) -> Request:
+    """Derived from its original: all that is not done there, also what failed."""
+    memory = {"memory_mb": again.memory_mb} if again.memory_mb not in (None, checked.spec.resources.memory_mb) else {}
+    try:
+        with transaction.atomic():
+            request = request_derive(
+                request=Request.objects.get(request_name=again.original),
+                actor=actor,
+                reason=f"{again.request_name} asks for what is missing",
+                request_name=again.request_name,
+                failed=True,
+                priority=again.priority,
+                site_whitelist=again.site_whitelist,
+                site_blacklist=again.site_blacklist,
+                overrides=Overrides(**memory),
+                payload_config={"RequestType": again.identity.request_type, **again.told},
+            )
+            if seen is not None:
+                reqmgr2_seen(name=again.request_name, request=request, seen=seen)
+            Request.objects.filter(pk=request.pk).update(**changes)
+            request.refresh_from_db()
+    except InvalidTransition as error:
+        raise DocumentRefused([Problem("OriginalRequestName", str(error))]) from error
+    return request
 
 
 def reqmgr2_seen(*, name: str, request: Request, seen: Seen) -> None:

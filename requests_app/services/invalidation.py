@@ -25,6 +25,7 @@ S = RequestStatus
 log = structlog.get_logger(__name__)
 #: Ends after which nobody works with the outputs as long as they are not superseded.
 _ENDED = (S.FAILED, S.ABORTED)
+_GONE = (*_ENDED, S.CLEANED)
 
 
 def manifest_of(request: Request) -> dict[str, Any]:
@@ -51,6 +52,8 @@ def invalidation_refused(request: Request) -> str:
     """Why its outputs may not be taken back; empty if they may."""
     if not Workflow.objects.filter(request=request).exists():
         return "It has no outputs."
+    if request.derived_by and Request.objects.filter(derived_from=request).exclude(status__in=_GONE).exists():
+        return f"{request.derived_by} was derived from it and makes only what it has not: fail or abort that first."
     if request.status in _ENDED or _replaced(request):
         return ""
     return f"It is {request.get_status_display()} and nothing has replaced its outputs."

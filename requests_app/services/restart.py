@@ -110,6 +110,8 @@ def restart_refused(request: Request) -> str:
             return f"It is being stopped already: {intent.label.lower()}."
     elif request.status != S.FAILED and not may_run(request) and not states.allowed(request.status, S.FAILED):
         return f"It is {request.get_status_display()}; it can be restarted when it is held, runs or has failed."
+    if request.derived_by or request.derived_from_id:
+        return f"It shares its work with {request.derived_by or request.derived_from_id}: import the document anew instead."
     versions = versions_before(request) + 1
     if versions >= conf().max_versions:
         return f"It is version {versions} already; max_versions is {conf().max_versions}."

@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning import lumis
 from dags_app.planning.plan import LeftOut
-from dags_app.planning.specs import ExcludedFile, ExclusionKind
+from dags_app.planning.specs import NOT_MISSED, ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
 from requests_app.models import Event, InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_dealt
@@ -48,7 +48,7 @@ def exclusions_open(workflow: Workflow) -> Standing:
     rows = InputFile.objects.filter(workflow=workflow)
     files = rows.filter(excluded_kind__in=_MISSED).exclude(Q(events=0) & Q(lumis={}))
     count = files.count()
-    return Standing(files, count, rows.exclude(excluded_kind=ExclusionKind.UNWANTED).count() if count else 0)
+    return Standing(files, count, rows.exclude(excluded_kind__in=NOT_MISSED).count() if count else 0)
 
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:

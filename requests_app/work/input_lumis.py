@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.backends.postgresql.psycopg_any import NumericRange
 from django.utils import timezone
 from psycopg.types.range import Int8Range
 
@@ -22,6 +21,8 @@ from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
 from wms2.copying import copy_rows
 
 _INTERVALS = tuple[int, int, int]
+#: What stays when the rows are made anew from the files.
+_FIXED = (LumiFate.REFUSED, LumiFate.INHERITED, LumiFate.DERIVED)
 _UNION = """
 SELECT run, lower(part), upper(part) - 1 FROM (
   SELECT claim.run, unnest(range_agg(int8range(claim.first, claim.last, '[]'))) AS part
@@ -51,12 +52,12 @@ def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
     for stored, excluded_at in rows.iterator(chunk_size=2000):
         mine = wanted.among(lumis.from_json(stored))
         (kept if excluded_at is None else out).extend(lumis.iterate(mine))
-    refused = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).values_list("run", "span"))
+    fixed = _ranges(workflow, *_FIXED)
     todo, given_up = lumis.from_intervals(kept), lumis.from_intervals(out)
     todo = lumis.union(todo, lumis.intersect(given_up, _claimed(workflow, live=True)))
-    given_up = lumis.subtract(lumis.subtract(given_up, todo), refused)
-    InputLumis.objects.filter(workflow=workflow).exclude(fate=LumiFate.REFUSED).delete()
-    _insert(workflow, lumis.subtract(todo, refused), LumiFate.WANTED)
+    given_up = lumis.subtract(lumis.subtract(given_up, todo), fixed)
+    InputLumis.objects.filter(workflow=workflow).exclude(fate__in=_FIXED).delete()
+    _insert(workflow, lumis.subtract(todo, fixed), LumiFate.WANTED)
     _insert(workflow, given_up, LumiFate.EXCLUDED)
 
 
@@ -65,7 +66,7 @@ def lumis_refuse(workflow: Workflow, refused: Iterable[RefusedLumi]) -> None:
 
     The rows of wanted lumis still hold them until ``lumis_rebuild``.
     """
-    known = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).values_list("run", "span"))
+    known = _ranges(workflow, LumiFate.REFUSED)
     by_reason: dict[str, list[tuple[int, int]]] = {}
     for each in refused:
         by_reason.setdefault(each.reason, []).append((each.run, each.lumi))
@@ -77,7 +78,7 @@ def lumis_refuse(workflow: Workflow, refused: Iterable[RefusedLumi]) -> None:
 
 def lumis_left(workflow: Workflow) -> LumisLeft:
     """What is left to be planned."""
-    wanted = _ranges(InputLumis.objects.filter(workflow=workflow, fate=LumiFate.WANTED).values_list("run", "span"))
+    wanted = _ranges(workflow, LumiFate.WANTED)
     left = lumis.subtract(wanted, _claimed(workflow, live=True))
     tried = lumis.intersect(left, _claimed(workflow, live=False))
     return LumisLeft(lumis.subtract(left, tried), tried)
@@ -88,13 +89,32 @@ def lumis_dealt(workflow: Workflow) -> LumiRanges:
     return _claimed(workflow, live=True)
 
 
+def lumis_out_of_reach(workflow: Workflow) -> LumiRanges:
+    """These, and what the request that it was derived from keeps: a share of such a lumi cannot be read any more."""
+    return lumis.union(lumis_dealt(workflow), _ranges(workflow, LumiFate.INHERITED))
+
+
+def lumis_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
+    """What no unit of ``old`` has claimed, or holds now (``failed``), becomes ``new``'s; all else is inherited there."""
+    listed, wanted, mine = _ranges(old, *LumiFate), _ranges(old, LumiFate.WANTED), _claimed(old, live=True)
+    if not failed:
+        mine = lumis.union(mine, _claimed(old, live=False))
+    unused = lumis.subtract(wanted, mine)
+    InputLumis.objects.filter(workflow=old, fate=LumiFate.WANTED).delete()
+    _insert(old, lumis.subtract(wanted, unused), LumiFate.WANTED)
+    _insert(old, unused, LumiFate.DERIVED)
+    _insert(new, unused, LumiFate.WANTED)
+    _insert(new, lumis.subtract(listed, unused), LumiFate.INHERITED)
+
+
 def _claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
     with connection.cursor() as cursor:
         cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])
         return lumis.from_intervals(cursor.fetchall())
 
 
-def _ranges(rows: Iterable[tuple[int, NumericRange]]) -> LumiRanges:
+def _ranges(workflow: Workflow, *fates: LumiFate) -> LumiRanges:
+    rows = InputLumis.objects.filter(workflow=workflow, fate__in=fates).values_list("run", "span")
     return lumis.from_intervals((run, span.lower, span.upper - 1) for run, span in rows)
 
 

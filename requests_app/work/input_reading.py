@@ -22,7 +22,7 @@ from dags_app.planning.splitters.lumi_files import NO_LUMI
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from requests_app.lease import Fence
 from requests_app.models import Event, InputFile, Request, Workflow
-from requests_app.work.input_lumis import lumis_dealt, lumis_rebuild
+from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
 from requests_app.work.spec import spec_of
 from wms2 import clock
@@ -120,6 +120,14 @@ def inputs_reread(*, workflow: Workflow, fenced: Fence) -> int:
     return found
 
 
+def input_open(workflow: Workflow) -> InputSpec | None:
+    """The input, while files may still come."""
+    wanted = spec_of(workflow).input
+    if wanted is None or not wanted.open_seconds or workflow.input_closed_at is not None:
+        return None
+    return wanted
+
+
 def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, fenced: Fence) -> int:
     """Files of one block that have no row: rows, lumis and totals in one transaction, so that no crash can leave a part."""
     known = set(InputFile.objects.filter(workflow=workflow, block_name=block.block_name).values_list("lfn", flat=True))
@@ -128,6 +136,8 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         return 0
     rows = _rows_of(workflow, spec, wanted, block, new)
     with fenced():
+        if Workflow.objects.filter(pk=workflow.pk, input_closed_at__isnull=False).exists():
+            return 0  # while DBS was read: flushed, or another takes what comes now
         if spec.splitting.algorithm.by_lumi:
             _name_late(workflow, wanted, rows)
         _write(workflow, block, rows)
@@ -143,7 +153,7 @@ def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> N
 
     A file with nothing else is excluded; rows are read between rounds, so what is dealt is done.
     """
-    selection, dealt = WantedLumis(wanted), lumis_dealt(workflow)
+    selection, dealt = WantedLumis(wanted), lumis_out_of_reach(workflow)
     late = 0
     for row in rows:
         mine = selection.among(row.lumis)

@@ -1,4 +1,5 @@
-"""The account of a request's work: planned + done + attempted + abandoned + excluded + left = all (docs/design/model.md, Ledger).
+"""The account of a request's work: planned + done + attempted + abandoned + excluded + inherited + left = all
+(docs/design/model.md, Ledger).
 
 Every number is counted from claims and exclusions, never kept. For a generation the unit is events; with input it is files, and
 events beside them; for input split by lumi it is lumis (``lumi_account.py``), with files and estimated events beside them.
@@ -14,7 +15,7 @@ from django.db.models import BigIntegerField, BooleanField, Case, Count, Express
 from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
-from dags_app.planning.specs import WorkflowSpec
+from dags_app.planning.specs import ExclusionKind, WorkflowSpec
 from requests_app.models import BY_BYTES, InputFile, Workflow
 from requests_app.work.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
 from requests_app.work.spec import spec_of
@@ -29,7 +30,8 @@ class Ledger:
 
     Lumis are counted only where they are the unit of work (``by_lumi``): wanted ones, each once in however many files it
     lies; ``refused_lumis`` are beside, not among, ``excluded_lumis``. There events are estimates, files are done when all
-    their wanted lumis are, and neither decides anything.
+    their wanted lumis are, and neither decides anything. Inherited work is of the request that this one was derived from; of a
+    generation it is beside ``all_events``. What a derived request has taken over is excluded (ADR 0086).
     """
 
     all_events: int
@@ -53,6 +55,9 @@ class Ledger:
     excluded_lumis: int = 0
     refused_lumis: int = 0
     left_lumis: int = 0
+    inherited_events: int = 0
+    inherited_files: int = 0
+    inherited_lumis: int = 0
 
     @property
     def work_left(self) -> bool:
@@ -74,16 +79,19 @@ class Ledger:
         """One line for people."""
         if self.by_lumi:
             refused = f"{self.refused_lumis} refused, " if self.refused_lumis else ""
+            inherited = f"{self.inherited_lumis} inherited, " if self.inherited_lumis else ""
             return (
                 f"{self.done_lumis} lumis done, {self.planned_lumis} planned, {self.attempted_lumis} attempted, "
-                f"{self.excluded_lumis} excluded, {refused}{self.left_lumis} left of {self.all_lumis}"
+                f"{self.excluded_lumis} excluded, {refused}{inherited}{self.left_lumis} left of {self.all_lumis}"
             )
         if self.all_files:
+            inherited = f"{self.inherited_files} inherited, " if self.inherited_files else ""
             return (
                 f"{self.done_files} files done, {self.planned_files} planned, {self.attempted_files} attempted, "
-                f"{self.excluded_files} excluded, {self.left_files} left of {self.all_files}"
+                f"{self.excluded_files} excluded, {inherited}{self.left_files} left of {self.all_files}"
             )
-        return f"{self.done_events} events done, {self.planned_events} planned, {self.left_events} left of {self.all_events}"
+        told = f"{self.done_events} events done, {self.planned_events} planned, {self.left_events} left of {self.all_events}"
+        return told + (f"; {self.inherited_events} more are inherited" if self.inherited_events else "")
 
 
 def ledger_of(workflow: Workflow, *, whole: bool = True) -> Ledger:
@@ -104,12 +112,14 @@ def ledger_check(ledger: Ledger) -> None:
         _check_lumis(ledger)
         return
     if ledger.all_files:
-        parts = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.excluded_files + ledger.left_files
+        parts = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.left_files
+        parts += ledger.excluded_files + ledger.inherited_files
         if parts != ledger.all_files:
             raise LedgerViolation(
                 f"files do not add up: {parts} accounted for, {ledger.all_files} in the input ({ledger.summary()})"
             )
-        events = ledger.done_events + ledger.planned_events + ledger.excluded_events + ledger.left_events
+        events = ledger.done_events + ledger.planned_events + ledger.excluded_events + ledger.inherited_events
+        events += ledger.left_events
         if events != ledger.all_events:
             raise LedgerViolation(f"events do not add up: {events} accounted for, {ledger.all_events} in the input")
         return
@@ -122,7 +132,7 @@ def ledger_check(ledger: Ledger) -> None:
 
 def _check_lumis(ledger: Ledger) -> None:
     parts = ledger.done_lumis + ledger.planned_lumis + ledger.attempted_lumis + ledger.left_lumis
-    parts += ledger.excluded_lumis + ledger.refused_lumis
+    parts += ledger.excluded_lumis + ledger.refused_lumis + ledger.inherited_lumis
     if parts != ledger.all_lumis:
         raise LedgerViolation(
             f"lumis do not add up: {parts} accounted for, {ledger.all_lumis} wanted of the input ({ledger.summary()})"
@@ -157,6 +167,7 @@ def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
         excluded_files=0,
         left_files=0,
         taken_numbers=workflow.next_first_event - first,
+        inherited_events=workflow.inherited_events,
     )
 
 
@@ -192,7 +203,8 @@ def _files(workflow: Workflow) -> QuerySet[Any]:
 
 
 def _of_input(workflow: Workflow) -> Ledger:
-    kept, out = Q(excluded_at__isnull=True), Q(excluded_at__isnull=False)
+    kept, inherited = Q(excluded_at__isnull=True), Q(excluded_kind=ExclusionKind.INHERITED)
+    out = ~kept & ~inherited
     real = kept & ~Q(events=0)
 
     def events(field: str, condition: Q) -> Coalesce:
@@ -204,12 +216,14 @@ def _of_input(workflow: Workflow) -> Ledger:
         done_events=events("done_asked", real),
         planned_events=events("planned_asked", real),
         excluded_events=events("asked", out),
+        inherited_events=events("asked", inherited),
         left_events=events("left_asked", real),
         all_files=Count("pk"),
         done_files=Count("pk", filter=kept & Q(done__gte=F("weight"))),
         planned_files=Count("pk", filter=kept & Q(unclaimed=0, planned__gt=0)),
         attempted_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=True)),
         excluded_files=Count("pk", filter=out),
+        inherited_files=Count("pk", filter=inherited),
         left_files=Count("pk", filter=kept & Q(unclaimed__gt=0, tried=False)),
         wrong=Min("lfn", filter=kept & Q(unclaimed__lt=0)),
     )
@@ -223,13 +237,13 @@ def _of_lumis(workflow: Workflow, whole: bool) -> Ledger:
     if whole:
         files, events = count_files(workflow), count_unit_events(workflow)
     return Ledger(
-        all_events=events.done + events.planned + files.gone_events + files.left_events,
+        all_events=events.done + events.planned + files.gone_events + files.inherited_events + files.left_events,
         done_events=events.done,
         planned_events=events.planned,
         excluded_events=files.gone_events,
         left_events=files.left_events,
         lost_events=0,
-        all_files=files.done + files.planned + files.attempted + files.excluded + files.left,
+        all_files=files.done + files.planned + files.attempted + files.excluded + files.inherited + files.left,
         done_files=files.done,
         planned_files=files.planned,
         attempted_files=files.attempted,
@@ -244,4 +258,7 @@ def _of_lumis(workflow: Workflow, whole: bool) -> Ledger:
         excluded_lumis=lumis.excluded,
         refused_lumis=lumis.refused,
         left_lumis=lumis.left,
+        inherited_events=files.inherited_events,
+        inherited_files=files.inherited,
+        inherited_lumis=lumis.inherited,
     )

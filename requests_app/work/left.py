@@ -7,6 +7,8 @@ leaves out is collected (``dags_app.planning.plan``), and recorded by ``record_l
 
 from __future__ import annotations
 
+from django.db.models import Max, Q
+
 from dags_app.planning.plan import LeftOut, WorkLeft
 from dags_app.planning.specs import GenerationLeft, GenerationSpec, WorkflowSpec
 from outputs_app.owning import lumi_next
@@ -30,7 +32,7 @@ def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLef
     if spec.generation is not None:
         _refuse_runaway(spec.generation, ledger)
         lumi = max(workflow.next_first_lumi, lumi_next(request_id=workflow.request.pk))
-        return WorkLeft(GenerationLeft(workflow.next_first_event, lumi, ledger.left_events))
+        return WorkLeft(GenerationLeft(event_next(workflow), lumi, ledger.left_events))
     places, rows = Places(workflow, spec), dict[str, tuple[int, int]]()
     if spec.splitting.algorithm.by_lumi:
         # the parts share no lumi, so a lumi in several files is in one part, with all of them
@@ -53,6 +55,17 @@ def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut, *
         lumis_rebuild(workflow, spec.input)
 
 
+def event_next(workflow: Workflow) -> int:
+    """Its first event number that is free, also of requests it shares a generation with: derived ones, and what these were
+    derived from. To be looked up after the lumi: of two that plan at once, the lumis refuse one."""
+    request = workflow.request
+    if not request.derived_by and request.derived_from_id is None:
+        return workflow.next_first_event
+    shared = Workflow.objects.filter(~Q(request__derived_by="") | Q(request__derived_from__isnull=False))
+    found: int = shared.filter(request__family=request.family).aggregate(most=Max("next_first_event"))["most"]
+    return max(workflow.next_first_event, found or 1)
+
+
 def events_most(asked: GenerationSpec) -> int:
     """As many events are planned at most, lost ones and extensions included."""
     return int(asked.events * conf().generation_excess_factor)
@@ -61,8 +74,9 @@ def events_most(asked: GenerationSpec) -> int:
 def _refuse_runaway(asked: GenerationSpec, ledger: Ledger) -> None:
     """Rounds that keep losing events end at a multiple of the request; then a person looks (docs/design/model.md, Ledger)."""
     most = events_most(asked)
-    if ledger.taken_numbers + ledger.left_events > most:
+    made = ledger.done_events + ledger.planned_events + ledger.lost_events
+    if made + ledger.left_events > most:
         raise ShortOfEvents(
-            f"{ledger.taken_numbers} events were planned for {asked.events} asked, {ledger.left_events} are left; "
+            f"{made} events were planned for {asked.events} asked, {ledger.left_events} are left; "
             f"planning them would pass {most}: most work fails, see the errors of the last round"
         )

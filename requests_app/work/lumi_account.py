@@ -16,7 +16,7 @@ from django.db.models import Sum
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
-from dags_app.planning.specs import LumiRanges
+from dags_app.planning.specs import ExclusionKind, LumiRanges
 from requests_app.models import InputFile, LumiFate, Workflow
 
 _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)
@@ -33,8 +33,9 @@ _RUNS = """
 WITH listed AS (
   SELECT run, sum(upper(span) - lower(span)) AS listed,
     range_agg(span) FILTER (WHERE fate = %(wanted)s) AS wanted,
-    range_agg(span) FILTER (WHERE fate = %(excluded)s) AS excluded,
-    range_agg(span) FILTER (WHERE fate = %(refused)s) AS refused
+    range_agg(span) FILTER (WHERE fate = ANY(%(excluded)s)) AS excluded,
+    range_agg(span) FILTER (WHERE fate = %(refused)s) AS refused,
+    range_agg(span) FILTER (WHERE fate = %(inherited)s) AS inherited
   FROM input_lumis WHERE workflow_id = %(workflow)s GROUP BY run
 ), claimed AS (
   SELECT claim.run,
@@ -46,6 +47,7 @@ WITH listed AS (
 ), filled AS (
   SELECT coalesce(listed.run, claimed.run) AS run, coalesce(listed.listed, 0) AS listed,
     coalesce(wanted, '{}') AS wanted, coalesce(excluded, '{}') AS excluded, coalesce(refused, '{}') AS refused,
+    coalesce(inherited, '{}') AS inherited,
     coalesce(done, '{}') AS done, coalesce(planned, '{}') AS planned, coalesce(tried, '{}') AS tried
   FROM listed FULL JOIN claimed ON claimed.run = listed.run
 ), runs AS MATERIALIZED (SELECT filled.*, wanted - done - planned AS unclaimed FROM filled)
@@ -54,7 +56,8 @@ WITH listed AS (
 _COUNT_LUMIS = f"""{_RUNS}
 SELECT coalesce(sum(listed), 0), coalesce(sum({_length("done")}), 0), coalesce(sum({_length("planned")}), 0),
   coalesce(sum({_length("unclaimed * tried")}), 0), coalesce(sum({_length("excluded")}), 0),
-  coalesce(sum({_length("refused")}), 0), coalesce(sum({_length("unclaimed - tried")}), 0)
+  coalesce(sum({_length("refused")}), 0), coalesce(sum({_length("inherited")}), 0),
+  coalesce(sum({_length("unclaimed - tried")}), 0)
 FROM runs
 """  # noqa: S608
 
@@ -62,7 +65,7 @@ FROM runs
 _RANGES = f"""{_RUNS}
 SELECT kind, run, lower(part), upper(part) - 1 FROM runs
 CROSS JOIN LATERAL (VALUES ('wanted', wanted), ('planned', planned), ('gone', excluded + refused), ('fresh', unclaimed - tried),
-  ('tried', unclaimed * tried)) kinds(kind, ranges)
+  ('tried', unclaimed * tried), ('inherited', inherited)) kinds(kind, ranges)
 CROSS JOIN LATERAL unnest(ranges) part
 """  # noqa: S608
 
@@ -77,20 +80,23 @@ class LumiCounts:
     attempted: int
     excluded: int
     refused: int
+    inherited: int
     left: int
 
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Files by state, and events that are left or gone with excluded and refused lumis, estimated."""
+    """Files by state, and events that are left, inherited, or gone with excluded and refused lumis, estimated."""
 
     done: int = 0
     planned: int = 0
     attempted: int = 0
     excluded: int = 0
     left: int = 0
+    inherited: int = 0
     left_events: int = 0
     gone_events: int = 0
+    inherited_events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +117,21 @@ def count_files(workflow: Workflow) -> FileCounts:
     """Where the files stand, looked up in the intervals one by one. One whose wanted lumis are all refused is excluded too."""
     ranges = _ranges(workflow)
     counts: Counter[str] = Counter()
-    left = gone = 0.0
-    rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "events", "excluded_at")
-    for stored, events, excluded_at in rows.iterator(chunk_size=2000):
+    left = gone = inherited = 0.0
+    rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "events", "excluded_kind")
+    for stored, events, kind in rows.iterator(chunk_size=2000):
         held = lumis.from_json(stored)
         share = {kind: lumis.count(lumis.intersect(held, each)) for kind, each in ranges.items()}
         total = max(lumis.count(held), 1)
         gone += events * share.get("gone", 0) / total
-        if excluded_at is not None or not share.get("wanted"):
-            counts["excluded"] += 1
+        inherited += events * share.get("inherited", 0) / total
+        if kind or not share.get("wanted"):
+            others = kind == ExclusionKind.INHERITED or (not kind and share.get("inherited"))
+            counts["inherited" if others else "excluded"] += 1
             continue
         left += events * (share.get("fresh", 0) + share.get("tried", 0)) / total
         counts[next((state for kind, state in _STATES.items() if share.get(kind)), "done")] += 1
-    return FileCounts(**counts, left_events=round(left), gone_events=round(gone))
+    return FileCounts(**counts, left_events=round(left), gone_events=round(gone), inherited_events=round(inherited))
 
 
 def _ranges(workflow: Workflow) -> dict[str, LumiRanges]:
@@ -144,7 +152,8 @@ def _rows(query: str, workflow: Workflow) -> list[tuple[Any, ...]]:
         "workflow": workflow.pk,
         "kind": WorkUnitClaim.KIND_RUN_LUMIS,
         "wanted": LumiFate.WANTED.value,
-        "excluded": LumiFate.EXCLUDED.value,
+        "excluded": [LumiFate.EXCLUDED.value, LumiFate.DERIVED.value],
+        "inherited": LumiFate.INHERITED.value,
         "refused": LumiFate.REFUSED.value,
         "done": WorkUnitState.DONE.value,
         "planned": [state.value for state in _PLANNED],

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -38,6 +39,7 @@ from requests_app.limits import limit_int
 from requests_app.models import Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
+from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import record_left_out, work_left
 from requests_app.work.overrides import with_retries
@@ -67,6 +69,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     """
     gathered = _gather(evaluation)
     if gathered is None:
+        evaluation.note(flush=False)
         return None
     given, sizing, ledger = gathered
     planned = plan(given)
@@ -92,6 +95,16 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     return dag
 
 
+def round_preview(request: Request) -> Plan | None:
+    """What the next round would be if no more input came: from what is known, nothing is written; None: nothing is left.
+
+    Raises:
+        PlanningRefused, LedgerViolation, ServiceUnavailable: it cannot be planned.
+    """
+    gathered = _gathered(request, lambda **_: None, full_units=False)
+    return plan(gathered[0]) if gathered is not None else None
+
+
 def round_plan_leftovers(dag: DAG) -> None:
     """Take away what other attempts at planning the DAG have left, also those that died: it is recorded, so no other can be."""
     writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow))
@@ -102,14 +115,22 @@ def round_plan_leftovers(dag: DAG) -> None:
 
 def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | None:
     """Everything that the round rests on, as it is now; None when nothing is left."""
-    request, workflow = evaluation.request, evaluation.request.workflow
+    workflow = evaluation.request.workflow
+    waits = conf().wait_for_full_units and input_open(workflow) is not None
+    return _gathered(evaluation.request, partial(locations_refresh, fenced=evaluation.fenced), full_units=waits)
+
+
+def _gathered(
+    request: Request, refresh: Callable[..., object], *, full_units: bool
+) -> tuple[PlanningInput, Sizing, Ledger] | None:
+    workflow = request.workflow
     ledger = ledger_of(workflow)
     ledger_check(ledger)
     if not ledger.work_left or request.complete_early:
         return None
     sizing, most_units = round_sizing(request)
     spec = sizing.workflow
-    locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
+    refresh(workflow=workflow, spec=spec)
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
@@ -136,6 +157,7 @@ def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | No
         max_nodes=settings.max_nodes_per_dag,
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
+        full_units=full_units,
         block_bytes=block_limits(workflow).max_bytes,
         pileup_min_fraction=settings.pileup_min_fraction,
     )
@@ -249,6 +271,7 @@ def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
             )
             offsets = _move_offsets(workflow, planned)
             _warn(evaluation.request, made.warnings)
+            evaluation.note(flush=False)
     for name, value in offsets.items():
         setattr(workflow, name, value)
     return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)

@@ -124,10 +124,12 @@ def step_named(step: ProductionStep) -> str:
 def _work(ledger: Ledger) -> tuple[int, int]:
     """Done, and all of it."""
     if ledger.by_lumi:
-        return ledger.done_lumis, ledger.all_lumis - ledger.excluded_lumis - ledger.refused_lumis
+        out = ledger.excluded_lumis + ledger.refused_lumis + ledger.inherited_lumis
+        return ledger.done_lumis, ledger.all_lumis - out
     if ledger.all_events:
-        return ledger.done_events, ledger.all_events - ledger.excluded_events
-    return ledger.done_files, ledger.all_files - ledger.excluded_files
+        inherited = ledger.inherited_events if ledger.all_files else 0
+        return ledger.done_events, ledger.all_events - ledger.excluded_events - inherited
+    return ledger.done_files, ledger.all_files - ledger.excluded_files - ledger.inherited_files
 
 
 def steps_passed(steps: Sequence[ProductionStep], share: float) -> int:

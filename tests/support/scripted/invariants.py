@@ -15,6 +15,7 @@ from django.db.models import Count, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
+from dags_app.planning.specs import ExclusionKind
 from outputs_app.models import (
     REPORTS,
     SETTLED_EFFECT,
@@ -191,7 +192,8 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
         assert ranges[0][0] == 0, f"{name}: {file.lfn} {ranges}"
         assert ranges[-1][1] == file.events - 1, f"{name}: {file.lfn} {ranges}"
         assert all(b == a + 1 for (_, a), (b, _) in pairwise(ranges)), f"{name}: {file.lfn} {ranges}"
-    out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False)
+    shared = (ExclusionKind.INHERITED, ExclusionKind.DERIVED)  # not among what is requested of this one
+    out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False).exclude(excluded_kind__in=shared)
     left_out = sum(file.events if file.wanted_events is None else file.wanted_events for file in out)
     wanted = workflow.requested_events - left_out
     assert events == wanted, f"{name}: {events} events of {wanted}"
