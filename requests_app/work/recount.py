@@ -43,7 +43,8 @@ class Counted:
 
 
 def recount(request: Request, catalogue: Mapping[str, tuple[int, int]]) -> list[Counted]:
-    """Each dataset that holds events: what is asked for, by the document's filter efficiencies; with input, what the accepted manifests declare.
+    """Each dataset that holds events: what is asked for, by the document's filter efficiencies; with input, what the
+    accepted manifests declare.
 
     Args:
         catalogue: dataset -> valid files and events in DBS.
