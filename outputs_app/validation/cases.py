@@ -43,20 +43,20 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
     sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
     generation, asked_at = looks.get(block=block)
     seen_now = {"generation": generation, "at": clock.now().isoformat()}
-    standing = {case.name: case for case in rows.filter(state__in=OPEN_CASE).select_for_update()}
+    standing = {
+        case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()
+    }
     files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
     for name, found in by_name.items():
         file = files.get(name)
-        before = standing.get(name)
-        if before is not None and before.state == CaseState.IN_PROGRESS:
-            if before.action == CaseAction.REMOVED or before.acted_at is None or before.acted_at >= asked_at:
-                continue
-            before.state = CaseState.NEW
-        case = before or IntegrityCase(
+        case = standing.get(name) or IntegrityCase(
             request=block.workflow.request, block=block, file=file, name=name, rse=file.rse if file is not None else ""
         )
         case.site = case.site or next(iter(sites.get(case.rse, ())), "")
-        kept = [each for each in case.evidence if each["generation"] == generation]
+        if case.action == CaseAction.REMOVED or (case.acted_at is not None and asked_at <= case.acted_at):
+            continue
+        case.state, case.action = CaseState.NEW, ""
+        kept = [each for each in case.evidence if each.get("generation") == generation]
         told = {finding.prognosis for finding in found}
         kept = [each for each in kept if each["prognosis"] not in told]
         case.evidence = [*kept, *(_words(each) | seen_now for each in found)]

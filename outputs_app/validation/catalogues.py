@@ -63,8 +63,7 @@ class Look:
         believed = self._believed
         theirs = _by_file((row.lfn, (row.run, row.lumi)) for row in (outputs.file_lumis(name) if there else ()))
         findings = [
-            *rules.of_drift(believed, in_dbs(believed, known, files)),
-            *rules.still_valid(believed, {file.lfn for file in files if file.is_valid}),
+            *rules.of_drift(in_dbs(believed, known, files)),
             *rules.lumis_differ(self._lumis, {lfn: theirs.get(lfn, frozenset()) for lfn in there}),
             *self._closed(there),
         ]
@@ -95,7 +94,7 @@ class Look:
         held = factory.rucio().blocks_held({block.dbs_block_name: places}).get(block.dbs_block_name)
         later = block.tape_rule_id or block.dataset.disk_rule_id
         findings = [
-            *rules.of_drift(believed, in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)
+            *rules.of_drift(in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)
         ]  # fmt: skip
         return Seen(findings, {"files": len(held.files) if held is not None else 0})
 

@@ -75,19 +75,10 @@ class LumiFile:
     is_own: bool = False
 
 
-def of_drift(block: BelievedBlock, findings: Iterable[Finding]) -> Iterator[FileFinding]:
-    """The same, as prognoses. What is not as it was of a file that was taken back does not matter any more."""
-    gone = {lfn for lfn, file in block.files.items() if not file.is_valid}
+def of_drift(findings: Iterable[Finding]) -> Iterator[FileFinding]:
+    """The same, as prognoses."""
     for finding in findings:
-        if finding.name not in gone:
-            yield FileFinding(finding.name, MEANS[finding.kind], finding.expected, finding.found)
-
-
-def still_valid(block: BelievedBlock, valid: Collection[str]) -> Iterator[FileFinding]:
-    """Files that were taken back, and that DBS still gives to everybody."""
-    for lfn, file in block.files.items():
-        if not file.is_valid and lfn in valid:
-            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, "invalid", "valid")
+        yield FileFinding(finding.name, MEANS[finding.kind], finding.expected, finding.found)
 
 
 def protected(block: BelievedBlock, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:

@@ -199,9 +199,14 @@ def test_what_is_being_removed_stays_decided_and_what_did_not_help_is_a_new_case
     validation_again([block.pk])
     validated(block)
     assert IntegrityCase.objects.get().state == CaseState.IN_PROGRESS
+    decided = {"state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED, "acted_at": timezone.now()}
+    IntegrityCase.objects.update(**decided)
+    validation_again([block.pk])
+    validated(block)
+    assert (IntegrityCase.objects.get().state, IntegrityCase.objects.get().action) == (CaseState.NEW, "")
     IntegrityCase.objects.update(state=CaseState.RESOLVED, action=CaseAction.RECOVERED)
     validation_again([block.pk])
-    assert validated(block).open_cases == 1
+    assert (validated(block).open_cases, IntegrityCase.objects.count()) == (1, 2)
 
 
 def test_an_older_look_does_not_count(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
