@@ -74,7 +74,7 @@ class ProcessingBlockAdmin(ReadOnlyAdmin):
         """What is in it, and what is owed for it."""
         of_block = f"block__id__exact={row.pk}"
         links = [("Files", list_url(OutputFile, of_block)), ("Effects", list_url(Effect, of_block))]
-        of_validation = f"validation__block__id__exact={row.pk}"
+        of_validation = f"validation__exact={row.pk}"
         return [*links, ("Validation", list_url(BlockValidation, of_block)), ("Storage", list_url(StorageCheck, of_validation))]
 
 

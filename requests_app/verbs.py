@@ -11,7 +11,8 @@ import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
 from dags_app.services.steer import steer_refused
 from dags_app.services.stop import StopMode
-from outputs_app.models import IntegrityCase
+from outputs_app.models import IntegrityCase, ProcessingBlock
+from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.admission import slots_used
@@ -30,6 +31,7 @@ from requests_app.services.invalidation import files_refused, invalidation_refus
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, stop_refused
+from requests_app.services.validation import validate_refused
 from requests_app.services.verbs import (
     MAX_PRIORITY,
     abort_refused,
@@ -93,6 +95,21 @@ def _with_clone(given: dict[str, Any]) -> dict[str, Any]:
     except NotFoundInService as error:
         raise FieldRefused("request_name", f"ReqMgr2 has no request {name}; leave it out to have the name made") from error
 
+
+_VALIDATED = "Compare registered files again with DBS, Rucio and, if it is looked at, the storage itself."
+VALIDATED_AGAIN = "What was found so far does not count any more. What is wrong is a case. Nothing is changed outside."
+_CHECKSUMS = (Field("every_checksum", Kind.FLAG, "read every file whole at its site, not a sample of them", blank=False),)
+declare(
+    Noun(
+        ProcessingBlock, "block", "block", lambda name: blocks_shown().filter(dbs_block_name=name),
+        lambda block: (block.status, block.get_status_display()), "blocks/<uuid:pk>",
+    ),
+    Verb(
+        "validate", "Validate again", f"{_VALIDATED} One block.", services.block_validate,
+        told_of_each(lambda block: [VALIDATED_AGAIN]), _CHECKSUMS,
+        refused=lambda block: validate_refused(block.workflow.request), path="validate",
+    ),
+)  # fmt: skip
 
 declare(
     Noun(
@@ -292,6 +309,10 @@ declare(
         "compare", "Compare now",
         "Compare all output datasets of a request with what DBS and Rucio hold of them now. Nothing is changed outside.",
         services.request_compare, told_of_each(lambda request: [COMPARED]), refused=compare_refused, path="compare",
+    ),
+    Verb(
+        "validate", "Validate again", f"{_VALIDATED} All its blocks.", services.request_validate,
+        told_of_each(lambda request: [VALIDATED_AGAIN]), _CHECKSUMS, refused=validate_refused, path="validate",
     ),
     Verb(
         "restore-files", "Let input files in again",

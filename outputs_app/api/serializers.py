@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset, Placement, ProcessingBlock
+from outputs_app.models import (
+    BlockValidation,
+    Drift,
+    Effect,
+    IntegrityCase,
+    OutputDataset,
+    Placement,
+    ProcessingBlock,
+    StorageCheck,
+)
 from outputs_app.placements import FIELDS
 from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
 
@@ -34,6 +43,27 @@ class BlockListSerializer(serializers.ModelSerializer):
         return f"{blocks_done_units([block.pk]).get(block.pk, 0)}/{block.total_work_units}"
 
 
+class StorageCheckSerializer(serializers.ModelSerializer):
+    """The block's files at one RSE, compared with the storage itself."""
+
+    class Meta:
+        model = StorageCheck
+        fields: tuple[str, ...] = ("rse", "site", "files", "looked_at", "checksums", "tries", "problem", "next_try_at", "done_at")
+
+
+class ValidationSerializer(serializers.ModelSerializer):
+    """Whether a block is what it should be, and what says so."""
+
+    storage_checks: Any = StorageCheckSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = BlockValidation
+        fields: tuple[str, ...] = (
+            "generation", "asked_at", "catalogues_at", "validated_at", "files", "events", "every_checksum", "evidence",
+            "storage_checks",
+        )  # fmt: skip
+
+
 class BlockUnitSerializer(serializers.Serializer):
     """A work unit; names repeat from round to round."""
 
@@ -47,8 +77,16 @@ class BlockSerializer(BlockListSerializer):
     completed_work_units = serializers.SerializerMethodField()
     source_rule_ids = serializers.SerializerMethodField(help_text="LFN -> Rucio rule that protects it at its RSE")
 
+    validation: Any = ValidationSerializer(read_only=True, default=None, allow_null=True, help_text="null: not asked for yet")
+
     class Meta(BlockListSerializer.Meta):
-        fields: tuple[str, ...] = (*BlockListSerializer.Meta.fields, "completed_work_units", "source_rule_ids", "failure_context")
+        fields: tuple[str, ...] = (
+            *BlockListSerializer.Meta.fields,
+            "completed_work_units",
+            "source_rule_ids",
+            "failure_context",
+            "validation",
+        )
 
     @extend_schema_field(BlockUnitSerializer(many=True))
     def get_completed_work_units(self, block: ProcessingBlock) -> list[dict[str, Any]]:

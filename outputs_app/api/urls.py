@@ -6,6 +6,7 @@ from django.urls import path
 
 import outputs_app.verbs  # noqa: F401  declares them
 from outputs_app.api.serializers import (
+    BlockSerializer,
     CaseSerializer,
     DatasetSerializer,
     DriftSerializer,
@@ -14,8 +15,8 @@ from outputs_app.api.serializers import (
 )
 from outputs_app.api.views import BlockViewSet, CaseViewSet, DatasetViewSet, DriftViewSet, EffectViewSet, PlacementViewSet
 from outputs_app.cases import cases_shown
-from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset, Placement
-from outputs_app.selectors import datasets_shown, drift_shown, effects_shown, placements_shown
+from outputs_app.models import Drift, Effect, IntegrityCase, OutputDataset, Placement, ProcessingBlock
+from outputs_app.selectors import blocks_shown, datasets_shown, drift_shown, effects_shown, placements_shown
 from wms2.api.verbs import Resource, verb_urls
 
 urlpatterns = [
@@ -31,6 +32,7 @@ urlpatterns = [
     path("drift/<int:pk>", DriftViewSet.as_view({"get": "retrieve"}), name="drift-detail"),
     path("cases", CaseViewSet.as_view({"get": "list"}), name="case-list"),
     path("cases/<int:pk>", CaseViewSet.as_view({"get": "retrieve"}), name="case-detail"),
+    *verb_urls(Resource(ProcessingBlock, BlockSerializer, blocks_shown)),
     *verb_urls(Resource(Effect, EffectSerializer, effects_shown)),
     *verb_urls(Resource(OutputDataset, DatasetSerializer, datasets_shown)),
     *verb_urls(Resource(Drift, DriftSerializer, drift_shown)),

@@ -10,8 +10,10 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet, Sum
 
 from outputs_app.asking import Wish, effects_ask
 from outputs_app.models import (
@@ -32,6 +34,7 @@ from outputs_app.models import (
 from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.conf import conf
+from wms2.metrics import VALIDATIONS_TOTAL
 from wms2.nudge import RUN_EFFECTS, nudge
 from wms2.words import counted
 
@@ -119,7 +122,7 @@ def blocks_mark_validated() -> None:
     checks = StorageCheck.objects.filter(validation=OuterRef("pk"), done_at__isnull=True)
     cases = IntegrityCase.objects.filter(block=OuterRef("pk"), state__in=OPEN_CASE)
     rows = BlockValidation.objects.filter(~Exists(checks), ~Exists(cases), validated_at__isnull=True, catalogues_at__isnull=False)
-    rows.update(validated_at=clock.now())
+    VALIDATIONS_TOTAL.labels("block", "validated").inc(rows.update(validated_at=clock.now()))
 
 
 def validation_progress(workflow_id: uuid.UUID) -> ValidationProgress:
@@ -159,6 +162,14 @@ def _waiting_for(blocks: QuerySet[ProcessingBlock], cases: int) -> str:
 def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
     rows = ProcessingBlock.objects.filter(workflow_id=workflow_id).exclude(status__in=_NOT_WANTED)
     return rows.exclude(dataset__state=DatasetState.INVALIDATED)
+
+
+def unvalidated(**of: Any) -> tuple[int, datetime | None]:
+    """How many blocks are asked for and not validated, and since when the oldest of them."""
+    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
+    rows = rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
+    found = rows.aggregate(number=Count("pk"), since=Min("asked_at"))
+    return found["number"], found["since"]
 
 
 def events_in_catalogue(workflow_id: uuid.UUID) -> dict[str, tuple[int, int]]:

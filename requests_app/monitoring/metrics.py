@@ -19,6 +19,7 @@ from dags_app.selectors import schedds_counted, seen_at
 from outputs_app.cases import cases_open_counts
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from outputs_app.reconciliation.census import COUNTED
+from outputs_app.validation.tending import unvalidated
 from requests_app.admission import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, RequestStatus
@@ -49,6 +50,7 @@ class RowsCollector(Collector):
         yield from _effects()
         yield from _drift()
         yield from _cases()
+        yield from _validation()
         yield _leftovers()
         yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
         yield from _lifecycle()
@@ -154,6 +156,13 @@ def _cases() -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", _age(oldest, timezone.now())
     )
+
+
+def _validation() -> Iterator[Metric]:
+    number, since = unvalidated()
+    yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
+    age = (clock.now() - since).total_seconds() if since is not None else 0.0
+    yield GaugeMetricFamily("wms2_blocks_unvalidated_oldest_seconds", "Since the oldest of them was asked for", age)
 
 
 def _leftovers() -> Metric:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Q
@@ -14,8 +15,18 @@ from dags_app.counts import UnitTable
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
-from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Drift, Effect, EffectState, IntegrityCase, OutputDataset
+from outputs_app.models import (
+    OPEN_CASE,
+    OPEN_EFFECT,
+    BlockValidation,
+    Drift,
+    Effect,
+    EffectState,
+    IntegrityCase,
+    OutputDataset,
+)
 from outputs_app.selectors import STUCK, drift_unsettled
+from outputs_app.validation.tending import ValidationProgress, unvalidated, validation_progress
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
@@ -125,6 +136,8 @@ class Work:
     input: TroubledInput | None
     leftovers: tuple[SiteLeftovers, ...]
     harvests: tuple[Harvest, ...]
+    validation: ValidationProgress | None
+    unvalidated_since: datetime | None
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -210,6 +223,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
     )
     cells, left_out, problem = _cells(standing.dag)
+    validating = BlockValidation.objects.filter(block__workflow=workflow).exists()
     return Work(
         workflow=workflow,
         datasets=datasets,
@@ -225,6 +239,8 @@ def _work(request: Request, workflow: Workflow) -> Work:
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
         leftovers=leftovers_by_site(request),
         harvests=harvests_of(request.request_name, MOST_HARVESTS),
+        validation=validation_progress(workflow.pk) if validating else None,
+        unvalidated_since=unvalidated(block__workflow=workflow)[1] if validating else None,
     )
 
 

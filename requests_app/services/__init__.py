@@ -11,6 +11,7 @@ from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.sites import request_set_sites
 from requests_app.services.stopping import request_fail, request_stop
+from requests_app.services.validation import block_validate, request_validate
 from requests_app.services.verbs import (
     request_abort,
     request_compare,
@@ -28,6 +29,7 @@ from requests_app.services.verbs import (
 __all__ = [
     "Belonging",
     "StopMode",
+    "block_validate",
     "group_dissolve",
     "input_files_restore",
     "request_abort",
@@ -56,4 +58,5 @@ __all__ = [
     "request_set_steps",
     "request_stop",
     "request_submit",
+    "request_validate",
 ]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
-from outputs_app.models import Comparison, Effect, EffectKind, EffectState
+from outputs_app.models import BlockStatus, BlockValidation, Comparison, Effect, EffectKind, EffectState, StorageCheck
 from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.pages.request import MOST_DRIFT, MOST_UNITS, request_page
 from tests.support.html import links, text
@@ -21,8 +23,9 @@ from tests.support.scene import Scene
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
-#: differences, versions; the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
-PAGE_QUERIES = 22
+#: differences, versions, requests before and after, validation;
+#: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
+PAGE_QUERIES = 25
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
@@ -48,6 +51,24 @@ def test_a_request_without_a_workflow_has_no_progress(reader: Client, built: Sce
     said = page(reader, built.new)
     assert "There is no workflow yet" in said
     assert "Ledger" not in said
+
+
+def test_validation_says_how_far_it_is_and_what_it_waits_for(reader: Client, staff: Client) -> None:
+    block = new_block(units=2, done=2, status=BlockStatus.ARCHIVED, no_tape="test", sealed_at=timezone.now())
+    request = block.workflow.request
+    assert "part-validation" not in reader.get(f"/requests/{request.request_name}/").content.decode()
+    row = BlockValidation.objects.create(block=block, asked_at=timezone.now() - timedelta(hours=3))
+    where = {"rse": "T1_US_FNAL_Disk", "site": "T1_US_FNAL", "next_try_at": row.asked_at}
+    StorageCheck.objects.create(validation=row, generation=1, files=2, problem="no such volume", **where)
+    said = page(staff, request, "part-validation")
+    assert "0 of 1 block, 0 of 2 files" in said and "Asked for 3 h" in said
+    assert "Waits for the storage of T1_US_FNAL to be compared with 2 files: no such volume." in said
+    evidence = staff.get(f"/admin/outputs_app/processingblock/{block.pk}/change/").content.decode()
+    for kind in ("blockvalidation", "storagecheck"):
+        (link,) = {each for each in links(evidence) if kind in each and "?" in each}
+        assert block.dbs_block_name in staff.get(link).content.decode() or "T1_US_FNAL_Disk" in staff.get(link).content.decode()
+    BlockValidation.objects.update(validated_at=timezone.now())
+    assert "1 of 1 block, 2 of 2 files" in page(reader, request, "part-validation")
 
 
 def test_differences_from_dbs_and_rucio_are_listed_with_what_can_be_done(reader: Client, staff: Client) -> None:
