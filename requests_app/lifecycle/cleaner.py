@@ -134,7 +134,7 @@ def _write_down(dag: DAG) -> None:
     with transaction.atomic():
         locked = DAG.objects.select_for_update(no_key=True).filter(pk=dag.pk, leftovers_at__isnull=True)
         if locked.first() is not None and _is_cleaned(dag) == cleaned:  # else it is to be cleaned just now
-            fields = ["bases", "journals", "lfns", "next_try_at", "settled_at"]  # again, when it is cleaned
+            fields = ["bases", "journals", "lfns", "job", "next_try_at", "settled_at"]  # again, when it is cleaned
             Leftover.objects.bulk_create(
                 rows, batch_size=PORTION, update_conflicts=True, unique_fields=["unit", "site"], update_fields=fields
             )
