@@ -21,41 +21,22 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 
+rows_admin(OutputDataset, "name", "workflow", "tier", "tape_rse", search={"name": "a dataset's whole name", **OF_REQUEST})
 
-@admin.register(OutputDataset)
-class OutputDatasetAdmin(ReadOnlyAdmin):
-    """Output datasets, newest first."""
+rows_admin(
+    OwnedDataset, "name", "family", "next_lumi", "created_at", search={"name": "a dataset's whole name", "family": "a family"},
+)  # fmt: skip
 
-    list_display = ("name", link_column("workflow"), "tier", "tape_rse")
-    exact_search: ClassVar = {"name": "a dataset's whole name", **OF_REQUEST}
+rows_admin(DatasetOwner, "dataset", "request", "since", search={"dataset__name": "a dataset's whole name", **BY_REQUEST})
 
-
-@admin.register(OwnedDataset)
-class OwnedDatasetAdmin(ReadOnlyAdmin):
-    """Names of output datasets, the family of requests that may write into each, and where its lumis go on; newest first."""
-
-    list_display = ("name", "family", "next_lumi", since_column("created_at", "created"))
-    exact_search: ClassVar = {"name": "a dataset's whole name", "family": "a family"}
-
-
-@admin.register(DatasetOwner)
-class DatasetOwnerAdmin(ReadOnlyAdmin):
-    """Who writes, or has valid files, in which dataset; newest first."""
-
-    list_display = ("dataset", link_column("request"), since_column("since", "since"))
-    exact_search: ClassVar = {"dataset__name": "a dataset's whole name", "request__request_name": "a request's whole name"}
-
-
-@admin.register(Placement)
-class PlacementAdmin(ReadOnlyAdmin):
-    """Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by verbs."""
-
-    list_display = ("__str__", "tape", "disk_expression", "disk_copies", "disk_days", "disk_activity")
-    ordering = ("campaign", "tier")
+# Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by verbs.
+rows_admin(
+    Placement, "__str__", "tape", "disk_expression", "disk_copies", "disk_days", "disk_activity", order=("campaign", "tier"),
+)  # fmt: skip
 
 
 @admin.register(ProcessingBlock)
@@ -78,90 +59,40 @@ class ProcessingBlockAdmin(ReadOnlyAdmin):
         return [*links, ("Validation", list_url(BlockValidation, of_block)), ("Storage", list_url(StorageCheck, of_validation))]
 
 
-@admin.register(OutputFile)
-class OutputFileAdmin(ReadOnlyAdmin):
-    """Merged files, newest first."""
+rows_admin(
+    OutputFile, "lfn", "block", "rse", "events", "size_bytes", "validity", "rule_id", filters=(recent_values("rse"), "validity"),
+    search={"lfn": "a whole LFN", "block__dbs_block_name": "a block's whole name"},
+)  # fmt: skip
 
-    list_display = ("lfn", link_column("block"), "rse", "events", "size_bytes", badge_column("validity"), "rule_id")
-    list_filter = (recent_values("rse"), "validity")
-    exact_search: ClassVar = {"lfn": "a whole LFN", "block__dbs_block_name": "a block's whole name"}
+rows_admin(
+    Effect, "kind", "state", "request", "attempts", "next_attempt_at", "last_error", filters=("state", "kind"),
+    search={"key": "an effect's key", **BY_REQUEST},
+)  # fmt: skip
 
+rows_admin(BlockWorkUnit, "id", "block", "unit", "done", "size_bytes", filters=("done",))
 
-@admin.register(Effect)
-class EffectAdmin(ReadOnlyAdmin):
-    """What is still to be done outside, and what was done; newest first."""
+rows_admin(
+    Drift, "kind", "state", "request", "name", "expected", "found", "since", "last_seen", "reason", filters=("state", "kind"),
+    search={"name": "a whole LFN, block or dataset", **BY_REQUEST, "rule_id": "a rule's id"},
+)  # fmt: skip
 
-    list_display = (
-        "kind", badge_column("state"), link_column("request"), "attempts", since_column("next_attempt_at", "next attempt"),
-        "last_error",
-    )  # fmt: skip
-    list_filter = ("state", "kind")
-    exact_search: ClassVar = {"key": "an effect's key", "request__request_name": "a request's whole name"}
+# How far the comparison of each dataset with DBS and Rucio is; the one without a dataset is the census of rules.
+rows_admin(
+    Comparison, "id", "dataset", "due_at", "begun_at", "ended_at", "result", "last_error",
+    search={"dataset__name": "a dataset's whole name"},
+)  # fmt: skip
 
+rows_admin(
+    BlockValidation, "block", "asked_at", "catalogues_at", "validated_at", "files", "events", "generation",
+    search={"block__dbs_block_name": "a block's whole name"}, order=("-asked_at",),
+)  # fmt: skip
 
-@admin.register(BlockWorkUnit)
-class BlockWorkUnitAdmin(ReadOnlyAdmin):
-    """Which unit is in which block, newest first."""
+rows_admin(
+    StorageCheck, "validation", "rse", "files", "=looked_at", "checksums", "tries", "problem", "done_at",
+    search={"rse": "an RSE", "site": "a site"}, order=("-id",),
+)  # fmt: skip
 
-    list_display = ("id", link_column("block"), link_column("unit"), "done", "size_bytes")
-    list_filter = ("done",)
-
-
-@admin.register(Drift)
-class DriftAdmin(ReadOnlyAdmin):
-    """Where DBS or Rucio hold something else than WMS2 believes; newest first."""
-
-    list_display = (
-        "kind", badge_column("state"), link_column("request"), "name", "expected", "found", since_column("since", "since"),
-        since_column("last_seen", "last seen"), "reason",
-    )  # fmt: skip
-    list_filter = ("state", "kind")
-    exact_search: ClassVar = {
-        "name": "a whole LFN, block or dataset", "request__request_name": "a request's whole name", "rule_id": "a rule's id"
-    }  # fmt: skip
-
-
-@admin.register(Comparison)
-class ComparisonAdmin(ReadOnlyAdmin):
-    """How far the comparison of each dataset with DBS and Rucio is; the one without a dataset is the census of rules."""
-
-    list_display = (
-        "id", link_column("dataset"), since_column("due_at", "due"), since_column("begun_at", "begun"),
-        since_column("ended_at", "ended"), "result", "last_error",
-    )  # fmt: skip
-    exact_search: ClassVar = {"dataset__name": "a dataset's whole name"}
-
-
-@admin.register(BlockValidation)
-class BlockValidationAdmin(ReadOnlyAdmin):
-    """What was found when blocks were compared with the catalogues and the storage, newest first."""
-
-    list_display = (
-        link_column("block"), since_column("asked_at", "asked"), since_column("catalogues_at", "catalogues"),
-        since_column("validated_at", "validated"), "files", "events", "generation",
-    )  # fmt: skip
-    exact_search: ClassVar = {"block__dbs_block_name": "a block's whole name"}
-    ordering = ("-asked_at",)
-
-
-@admin.register(StorageCheck)
-class StorageCheckAdmin(ReadOnlyAdmin):
-    """Files of blocks to be compared with the storage itself, newest first."""
-
-    list_display = (
-        "validation", "rse", "files", "looked_at", "checksums", "tries", "problem", since_column("done_at", "done"),
-    )  # fmt: skip
-    exact_search: ClassVar = {"rse": "an RSE", "site": "a site"}
-    ordering = ("-id",)
-
-
-@admin.register(IntegrityCase)
-class IntegrityCaseAdmin(ReadOnlyAdmin):
-    """Problem files and what was decided of them, newest first."""
-
-    list_display = (
-        "name", "prognosis", badge_column("state"), "action", link_column("request"), "site", since_column("created_at", "since"),
-    )  # fmt: skip
-    list_filter = ("state", "prognosis")
-    exact_search: ClassVar = {"name": "a file's or a block's whole name", "site": "a site"}
-    ordering = ("-id",)
+rows_admin(
+    IntegrityCase, "name", "prognosis", "state", "action", "request", "site", since_column("created_at", "since"),
+    filters=("state", "prognosis"), search={"name": "a file's or a block's whole name", "site": "a site"}, order=("-id",),
+)  # fmt: skip

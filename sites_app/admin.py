@@ -7,42 +7,17 @@ from typing import Any
 from django.contrib import admin
 
 from sites_app.models import QueueChange, Schedd, Site, SiteBan, SiteRse
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import ReadOnlyAdmin, badge_column, rows_admin, since_column
 from wms2.admin.shown import list_url
 
+rows_admin(
+    Site, "name", "status", "status_reason", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
+    "jobs_counted_at", since_column("cric_seen_at", "seen in CRIC"), filters=("status",), parts=("name",), order=("name",),
+)  # fmt: skip
 
-@admin.register(Site)
-class SiteAdmin(ReadOnlyAdmin):
-    """Sites."""
+rows_admin(SiteRse, "rse", "site", since_column("seen_at", "seen in CRIC"), parts=("rse", "site__name"), order=("rse", "id"))
 
-    list_display = (
-        "name", badge_column("status"), "status_reason", "total_slots", "running_slots", "jobs_idle",
-        "jobs_running", "jobs_held", since_column("jobs_counted_at", "jobs counted"),
-        since_column("cric_seen_at", "seen in CRIC"),
-    )  # fmt: skip
-    list_filter = ("status",)
-    search_fields = ("name",)
-    ordering = ("name",)
-
-
-@admin.register(SiteRse)
-class SiteRseAdmin(ReadOnlyAdmin):
-    """Which storage belongs to which site."""
-
-    list_display = ("rse", link_column("site"), since_column("seen_at", "seen in CRIC"))
-    search_fields = ("rse", "site__name")
-    ordering = ("rse", "id")
-
-
-@admin.register(SiteBan)
-class SiteBanAdmin(ReadOnlyAdmin):
-    """Bans, newest first."""
-
-    list_display = (
-        "id", link_column("site"), link_column("workflow"), "reason", since_column("expires_at", "expires"), "removed_at",
-    )  # fmt: skip
-    list_filter = ("site",)
-    ordering = ("-created_at",)
+rows_admin(SiteBan, "id", "site", "workflow", "reason", "expires_at", "=removed_at", filters=("site",), order=("-created_at",))
 
 
 @admin.register(Schedd)
@@ -62,11 +37,7 @@ class ScheddAdmin(ReadOnlyAdmin):
         return [("Queue changes", list_url(QueueChange, f"schedd__id__exact={row.pk}"))]
 
 
-@admin.register(QueueChange)
-class QueueChangeAdmin(ReadOnlyAdmin):
-    """Schedds that came back with another job queue, newest first."""
-
-    list_display = (
-        "seen_at", link_column("schedd"), "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),
-        "dagmans_before",
-    )  # fmt: skip
+rows_admin(
+    QueueChange, "=seen_at", "schedd", "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),
+    "dagmans_before",
+)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.contrib import admin
 
 from dags_app.models import DAG, DAGHistory, SizingDecision, WorkUnit, WorkUnitClaim
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, list_url
 from wms2.words import ago
@@ -41,12 +41,10 @@ class DAGAdmin(ReadOnlyAdmin):
         ]
 
 
-@admin.register(DAGHistory)
-class DAGHistoryAdmin(ReadOnlyAdmin):
-    """What happened to DAGs, newest first."""
-
-    list_display = ("created_at", link_column("dag", "DAG"), "event_type", "from_status", "to_status")
-    list_filter = (recent_values("event_type"),)
+rows_admin(
+    DAGHistory, "=created_at", link_column("dag", "DAG"), "event_type", "from_status", "to_status",
+    filters=(recent_values("event_type"),),
+)  # fmt: skip
 
 
 @admin.register(WorkUnit)
@@ -65,10 +63,7 @@ class WorkUnitAdmin(ReadOnlyAdmin):
         return [("Claims", list_url(WorkUnitClaim, f"unit__id__exact={row.pk}"))]
 
 
-@admin.register(WorkUnitClaim)
-class WorkUnitClaimAdmin(ReadOnlyAdmin):
-    """Claims, newest first."""
-
-    list_display = ("id", link_column("unit"), "kind", "scope", "run", "first", "last", "events", "live")
-    list_filter = ("live",)
-    exact_search: ClassVar = {"unit__workflow__request__request_name": "a request's whole name"}
+rows_admin(
+    WorkUnitClaim, "id", "unit", "kind", "scope", "run", "first", "last", "events", "live", filters=("live",),
+    search={"unit__workflow__request__request_name": "a request's whole name"},
+)  # fmt: skip

@@ -19,7 +19,7 @@ from dags_app.models import (
     UnreadableInput,
 )
 from dags_app.rule_trials import MOST_SAMPLES, rules_try
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 from wms2.conf import conf
@@ -95,42 +95,16 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         return [("Samples", list_url(FailureSample, f"group__id__exact={row.pk}"))]
 
 
-@admin.register(FailureSample)
-class FailureSampleAdmin(ReadOnlyAdmin):
-    """Failed attempts that are kept as samples, newest first."""
+rows_admin(
+    FailureSample, "id", "group", link_column("dag", "DAG"), "unit", "node", "attempt", "job_id", "final", "=at",
+    search={"group__workflow__request__request_name": "a request's whole name", "job_id": "a job's id"},
+)  # fmt: skip
 
-    list_display = ("id", link_column("group"), link_column("dag", "DAG"), "unit", "node", "attempt", "job_id", "final", "at")
-    exact_search: ClassVar = {"group__workflow__request__request_name": "a request's whole name", "job_id": "a job's id"}
+rows_admin(FailedInputFile, "lfn", "workflow", "attempts", "code", "site", "last_at", search={**OF_REQUEST, "lfn": "a whole LFN"})
 
+rows_admin(
+    UnreadableInput, "lfn", "workflow", "site", "code", "fence", "first_at", "last_at",
+    search={**OF_REQUEST, "lfn": "a whole LFN"},
+)  # fmt: skip
 
-@admin.register(FailedInputFile)
-class FailedInputFileAdmin(ReadOnlyAdmin):
-    """Input files that failures named, newest first."""
-
-    list_display = ("lfn", link_column("workflow"), "attempts", "code", "site", since_column("last_at", "last"))
-    exact_search: ClassVar = {**OF_REQUEST, "lfn": "a whole LFN"}
-
-
-@admin.register(UnreadableInput)
-class UnreadableInputAdmin(ReadOnlyAdmin):
-    """Where and when input files could not be read, newest first."""
-
-    list_display = (
-        "lfn",
-        link_column("workflow"),
-        "site",
-        "code",
-        "fence",
-        since_column("first_at", "first"),
-        since_column("last_at", "last"),
-    )
-    exact_search: ClassVar = {**OF_REQUEST, "lfn": "a whole LFN"}
-
-
-@admin.register(FailureLog)
-class FailureLogAdmin(ReadOnlyAdmin):
-    """How far each DAG's failure log has been read."""
-
-    list_display = ("directory_id", "offset_bytes", "problem")
-    exact_search: ClassVar = {"pk": "a DAG directory's id"}
-    ordering = ("directory_id",)
+rows_admin(FailureLog, "directory_id", "offset_bytes", "problem", search={"pk": "a DAG directory's id"}, order=("directory_id",))

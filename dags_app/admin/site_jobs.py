@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.contrib import admin
 
 from dags_app.models import Leftover, SiteJob
-from wms2.admin import ReadOnlyAdmin, badge_column, link_column, since_column
+from wms2.admin import ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 
@@ -28,13 +28,7 @@ class SiteJobAdmin(ReadOnlyAdmin):
         return [("Leftovers", list_url(Leftover, f"job__id__exact={row.pk}"))]
 
 
-@admin.register(Leftover)
-class LeftoverAdmin(ReadOnlyAdmin):
-    """What work units left at sites, newest first."""
-
-    list_display = (
-        "site", link_column("unit"), link_column("job"), "removed_files", "problem", "tries",
-        since_column("next_try_at", "next try"), since_column("settled_at", "settled"),
-    )  # fmt: skip
-    list_filter = (recent_values("site"),)
-    exact_search: ClassVar = {"unit__workflow__request__request_name": "a request's whole name"}
+rows_admin(
+    Leftover, "site", "unit", "job", "removed_files", "problem", "tries", "next_try_at", "settled_at",
+    filters=(recent_values("site"),), search={"unit__workflow__request__request_name": "a request's whole name"},
+)  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -13,48 +13,21 @@ from django.urls import reverse
 from requests_app.models import EvaluationLease, Installation, KeptAccount, Lease, Limit
 from requests_app.selectors.admission import config_in_force
 from requests_app.verbs import limit_rows
-from wms2.admin import ReadOnlyAdmin, link_column, since_column
+from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
 from wms2.conf import Conf
 
+rows_admin(Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_at")
 
-@admin.register(Lease)
-class LeaseAdmin(ReadOnlyAdmin):
-    """Who leads."""
+# When each request was looked at, and when it is due again.
+rows_admin(
+    EvaluationLease, "request", "=due_at", "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST, order=("pk",),
+)  # fmt: skip
 
-    list_display = (
-        "name",
-        "owner",
-        "process",
-        "epoch",
-        since_column("heartbeat_at", "heartbeat"),
-        since_column("expires_at", "expires"),
-    )
+rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
 
-
-@admin.register(EvaluationLease)
-class EvaluationLeaseAdmin(ReadOnlyAdmin):
-    """When each request was looked at, and when it is due again."""
-
-    list_display = (link_column("request"), "due_at", "owner", "epoch", "expires_at", since_column("evaluated_at", "evaluated"))
-    exact_search: ClassVar = {"request__request_name": "a request's whole name"}
-    ordering = ("pk",)
-
-
-@admin.register(KeptAccount)
-class KeptAccountAdmin(ReadOnlyAdmin):
-    """Accounts as they were counted last."""
-
-    list_display = ("workflow_id", "summary", "violation", since_column("counted_at", "counted"), "took_seconds")
-    ordering = ("pk",)
-
-
-@admin.register(Installation)
-class InstallationAdmin(ReadOnlyAdmin):
-    """Whose database this is."""
-
-    list_display = ("instance", "environment", "created_at")
+rows_admin(Installation, "instance", "environment", "=created_at")
 
 
 @admin.register(Limit)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 
 from requests_app.models import Event, RequestGroup, RequestStatus, RequestTransition
-from wms2.admin import ReadOnlyAdmin, link_column
+from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
 
@@ -24,12 +24,7 @@ def to_badge(row: RequestTransition) -> str:
     return badge(row.to_status, RequestStatus(row.to_status).label)
 
 
-@admin.register(RequestTransition)
-class RequestTransitionAdmin(ReadOnlyAdmin):
-    """Every change of a status, newest first."""
-
-    list_display = ("at", link_column("request"), from_badge, to_badge, "actor", "reason")
-    exact_search: ClassVar = {"request__request_name": "a request's whole name"}
+rows_admin(RequestTransition, "=at", "request", from_badge, to_badge, "actor", "reason", search=BY_REQUEST)
 
 
 @admin.register(RequestGroup)
@@ -44,10 +39,4 @@ class RequestGroupAdmin(ReadOnlyAdmin):
         return [("Live page", row.get_absolute_url())]
 
 
-@admin.register(Event)
-class EventAdmin(ReadOnlyAdmin):
-    """The feed, newest first."""
-
-    list_display = ("id", "at", "kind", link_column("request"))
-    list_filter = (recent_values("kind"),)
-    exact_search: ClassVar = {"request__request_name": "a request's whole name"}
+rows_admin(Event, "id", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)

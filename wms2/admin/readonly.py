@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -13,13 +14,17 @@ from django.db import models
 from django.db.models import JSONField, QuerySet
 from django.http import HttpRequest
 
-from wms2.admin.shown import json_field
+from wms2.admin.shown import badge_column, json_field, link_column, since_column
 from wms2.admin.verbs import VerbsMixin
 
 #: Text columns that are as large as documents.
 _LARGE_TEXT = frozenset({"psets"})
 #: ``exact_search`` of rows that belong to a workflow.
 OF_REQUEST: Mapping[str, str] = {"workflow__request__request_name": "a request's whole name"}
+#: Of rows that belong to a request.
+BY_REQUEST: Mapping[str, str] = {"request__request_name": "a request's whole name"}
+#: Columns that are shown as badges.
+_STATUSES = ("status", "state", "validity")
 #: Rows that can be paged through; what lies behind is found by searching or filtering.
 MOST = 2_000
 
@@ -128,6 +133,38 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
     def has_module_permission(self, request: HttpRequest) -> bool:
         """As above."""
         return self.has_view_permission(request)
+
+
+def rows_admin(
+    model: type[models.Model],
+    *columns: Any,
+    filters: Sequence[Any] = (),
+    search: Mapping[str, str] = MappingProxyType({}),
+    parts: Sequence[str] = (),
+    order: Sequence[str] = ("-pk",),
+) -> None:
+    """Have the rows of a model looked at that need nothing of their own.
+
+    Args:
+        columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
+        filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
+    """
+    members = {
+        "list_display": tuple(_column(model, each) for each in columns), "list_filter": filters, "exact_search": search,
+        "search_fields": parts, "ordering": order, "__doc__": model.__doc__,
+    }  # fmt: skip
+    admin.site.register(model, type(f"{model.__name__}Admin", (ReadOnlyAdmin,), members))
+
+
+def _column(model: type[models.Model], column: Any) -> Any:
+    field = next((each for each in model._meta.concrete_fields if each.name == column), None)
+    if isinstance(field, models.ForeignKey):
+        return link_column(column)
+    if isinstance(field, models.DateTimeField):
+        return since_column(column, column.removesuffix("_at").replace("_", " "))
+    if field is not None and column in _STATUSES:
+        return badge_column(column)
+    return column.removeprefix("=") if isinstance(column, str) else column
 
 
 def large_fields(model: type[models.Model]) -> list[Any]:
