@@ -137,7 +137,7 @@ def test_one_request_costs_a_fixed_number_of_queries(
     detail(reader, with_input[0])  # counts its account
     # the token's user, request with workflow and account, transitions, units, exclusions, DAG, datasets, effects, jobs done well
     # and failed attempts
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(12):
         detail(reader, with_input[0])
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from outputs_app.models import BlockStatus, BlockValidation, Comparison, Effect, EffectKind, EffectState, StorageCheck
-from requests_app.models import Request, RequestStatus, StopIntent
+from requests_app.models import Request, RequestGroup, RequestStatus, StopIntent
 from requests_app.pages.request import MOST_DRIFT, MOST_UNITS, request_page
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
@@ -23,9 +23,9 @@ from tests.support.scene import Scene
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
-#: differences, versions, requests before and after, validation;
+#: differences, versions, requests before and after, what it depends on, what depends on it, validation;
 #: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
-PAGE_QUERIES = 25
+PAGE_QUERIES = 27
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
@@ -194,7 +194,7 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
     verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
-    offered = ("release", "complete", "sites", "priority", "pin", "retry-time", "note", "restart", "fail", "abort")
+    offered = ("release", "complete", "sites", "priority", "pin", "retry-time", "note", "group", "restart", "fail", "abort")
     back = urlencode({"back": path})
     assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
     for client in (staff, reader):
@@ -238,3 +238,19 @@ def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
     html = reader.get(f"/requests/{request.request_name}/").content.decode()
     for raw in ("<script>alert", "<i>x", "<b>y", "<u>z", "<img src=x"):
         assert raw not in html
+
+
+def test_a_request_names_its_group_and_what_it_depends_on_and_the_group_has_a_page(reader: Client, operator: Client) -> None:
+    parent, child = request_row(S.COMPLETED), request_row(S.VALIDATED_OUTPUTS, waiting_for="the others of its group sample: x")
+    other = request_row(S.ACTIVE)
+    group = RequestGroup.objects.create(name="sample", created_by="olga", note="for Moriond")
+    Request.objects.filter(pk__in=[child.pk, other.pk]).update(in_group=group)
+    child.depends_on.add(parent)
+    shown = reader.get(f"/requests/{child}/").content.decode()
+    assert {"/groups/sample/", f"/requests/{parent}/"} <= set(links(shown, "part-head"))
+    assert f"/requests/{child}/" in links(reader.get(f"/requests/{parent}/").content.decode(), "part-head")
+    seen = text(reader.get("/groups/sample/").content.decode())
+    for told in ("Group sample", "active", f"Waits for: {child}; {other}", "for Moriond", "olga", f"missing: {other}"):
+        assert told in seen, seen
+    assert [link for link in links(operator.get("/groups/sample/").content.decode()) if "/verb/dissolve/" in link]
+    assert reader.get("/groups/nothing/").status_code == 404
