@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 import requests_app.verbs  # noqa: F401  declares them
 from requests_app.models import RequestGroup
+from requests_app.selectors.requests import groups_shown
 from requests_app.work.groups import group_standing
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import RowsViewSet
@@ -44,13 +45,13 @@ class GroupSerializer(serializers.Serializer):
     children = ChildSerializer(many=True)
 
 
-VERBS = verb_urls(Resource(RequestGroup, GroupSerializer, RequestGroup.objects.all, key="name", picture=group_standing))
+VERBS = verb_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_standing))
 
 
 class GroupViewSet(RowsViewSet):
     """Requests that complete together. A group is made by the first request that is put into it."""
 
-    queryset = RequestGroup.objects.all()
+    queryset = groups_shown()
     serializer_class = GroupSerializer
     list_serializer_class = GroupListSerializer
     lookup_field = "name"

@@ -13,7 +13,7 @@ from dags_app.models import DAG
 from dags_app.selectors import dag_last
 from outputs_app.models import OutputDataset
 from outputs_app.selectors import effects_open_counts
-from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, Workflow
+from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import account_of
 
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
@@ -107,3 +107,8 @@ def names_of(related: Any) -> list[str]:
 
 def _datasets(workflow: Workflow) -> list[str]:
     return list(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True))
+
+
+def groups_shown() -> QuerySet[RequestGroup]:
+    """Groups of requests that complete together."""
+    return RequestGroup.objects.all()
