@@ -43,7 +43,7 @@ app.conf.beat_schedule = {
         "schedule": _SITE_SECONDS,
         "options": {"expires": _SITE_SECONDS},
     },
-    "storage": {"task": "requests_app.tasks.check_storage", "schedule": 60.0, "options": {"expires": 60.0}},
+    "storage": {"task": "requests_app.tasks.check_storage", "schedule": _SITE_SECONDS, "options": {"expires": _SITE_SECONDS}},
     "harvests": {"task": "requests_app.tasks.harvest", "schedule": _SITE_SECONDS, "options": {"expires": _SITE_SECONDS}},
     "reqmgr2": {
         "task": "requests_app.tasks.poll_reqmgr2",
