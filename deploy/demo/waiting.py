@@ -10,7 +10,7 @@ from enum import Enum
 from deploy.demo.facts import Standing
 
 #: Ends that are no success: nothing moves on from here by itself.
-BAD_ENDS = frozenset({"held", "failed", "aborted", "cleaning", "cleaned"})
+BAD_ENDS = frozenset({"held", "waiting_integrity", "failed", "aborted", "cleaning", "cleaned"})
 GOOD_ENDS = frozenset({"completed", "archived"})
 POLL_SECONDS = 1.0
 

@@ -35,7 +35,7 @@ def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_kill
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_import(document=small_request(events=20), request_name=None, actor="tester")
-    with worker() as running:
+    with worker(WMS2_CLEANER_ENABLED="false") as running:
         running.wait(lambda: ended(request), seconds=240)
     assert status(request) == RequestStatus.COMPLETED
     unit = WorkUnit.objects.select_related("dag").get(workflow__request=request)
