@@ -23,11 +23,13 @@ from bench import (
     reconcile,
     sizing,
     splitters,
+    validate,
 )
 
 BENCHES: dict[str, Callable[[], None]] = {
     "accounting": accounting.main,
     "outputs": outputs.main,
+    "validate": validate.main,
     "splitters": splitters.main,
     "input_scale": input_scale.main,
     "list_plans": list_plans.main,
