@@ -65,7 +65,9 @@ def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
 
 
 def decided_refused(case: IntegrityCase) -> str:
-    """Why nothing is to be decided of it any more; empty if there is."""
+    """Why nothing is to be decided of it now, or any more; empty if there is."""
+    if case.request.is_completing:
+        return "Its request is being completed: nobody would look at it again before that. Decide when it is."
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
         return "It is INVALID already: remove it, so that its work is done again." if _is_invalid(case) else ""
     return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
@@ -154,6 +156,13 @@ def _drifts(case: IntegrityCase) -> list[Drift]:
     place = {"request": case.request, "dataset": case.block.dataset, "block": case.block}
     name = {"name": case.name, "rule_id": ""}
     return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(Prognosis(case.prognosis), ())]
+
+
+def cases_end(request_id: uuid.UUID) -> None:
+    """The request has ended: what was begun of its cases is neither cut nor looked at any more. In the caller's transaction."""
+    rows, now = IntegrityCase.objects.filter(request=request_id, state=CaseState.IN_PROGRESS), clock.now()
+    rows.filter(action=CaseAction.REMOVED).update(state=CaseState.REMOVED, ended_at=now)
+    rows.update(state=CaseState.RESOLVED, ended_at=now)
 
 
 def files_orphaned(*, lfns: Collection[str], workflows: Collection[uuid.UUID]) -> list[OutputFile]:

@@ -13,6 +13,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 
+from outputs_app.cases import cases_end
 from outputs_app.owning import names_release
 from requests_app.models import (
     TERMINAL,
@@ -206,6 +207,7 @@ def transition(
         report_status(request, to)
         if to in TERMINAL:
             names_release(request_id=request.pk)
+            cases_end(request.pk)
         if to in (*TERMINAL, S.COMPLETED, S.CLEANING):
             wake_related(request)
     for name, value in values.items():

@@ -286,6 +286,11 @@ class Request(models.Model):
         return self.status in (RequestStatus.COMPLETED, *TERMINAL)
 
     @property
+    def is_completing(self) -> bool:
+        """Whether its outputs are counted as good, and it only has to be completed."""
+        return self.status in (RequestStatus.VALIDATED_OUTPUTS, RequestStatus.REMOVING_FILES)
+
+    @property
     def has_ended(self) -> bool:
         """Whether it has ended before its work was done: nothing evaluates it any more."""
         return self.status in (RequestStatus.FAILED, RequestStatus.ABORTED)

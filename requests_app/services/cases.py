@@ -81,7 +81,7 @@ def remove_refused(case: IntegrityCase) -> str:
         return Already("It is being removed, or was.")
     if case.file_id is None and case.name != case.block.dbs_block_name:
         return "It is no file of WMS2, so there is nothing to remove; find out whose it is."
-    return "" if case.state == CaseState.NEW else decided_refused(case)
+    return "" if case.state == CaseState.NEW and not case.request.is_completing else decided_refused(case)
 
 
 def removal_told(cases: Sequence[IntegrityCase]) -> Told:

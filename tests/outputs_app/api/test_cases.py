@@ -26,7 +26,8 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.validation import FileFinding, cases_open
-from requests_app.models import Request, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.states import transition
 from tests.support.html import text
 from tests.support.problems import problem
 from tests.support.rows import new_block, new_effect
@@ -151,6 +152,20 @@ def test_of_a_file_that_is_invalid_already_only_the_removal_is_left(operator: AP
     row = case(block_with_files())
     OutputFile.objects.update(validity=Validity.INVALID)
     assert "INVALID already" in problem(operator.post(f"/api/v1/cases/{row.pk}/accept", WHY), 409, "invalid_transition")["detail"]
+
+
+def test_nothing_is_begun_that_nobody_would_end(operator: APIClient) -> None:
+    row = case(block_with_files(2))
+    Request.objects.update(status=RequestStatus.REMOVING_FILES)
+    for verb in ("remove", "recovered", "accept"):
+        said = problem(operator.post(f"/api/v1/cases/{row.pk}/{verb}", WHY), 409, "invalid_transition")["detail"]
+        assert "is being completed" in said
+    Request.objects.update(status=RequestStatus.HELD, hold_code=HoldCode.OPERATOR, hold_reason="for a test")
+    removed = case(row.block, state=C.IN_PROGRESS, action=CaseAction.REMOVED)
+    operator.post(f"/api/v1/cases/{row.pk}/recovered", WHY)
+    request = Request.objects.get()
+    transition(request, RequestStatus.ABORTED, actor="olga", reason="for a test")
+    assert dict(IntegrityCase.objects.values_list("pk", "state")) == {row.pk: C.RESOLVED, removed.pk: C.REMOVED}
 
 
 def test_a_stranger_is_not_removed(operator: APIClient) -> None:

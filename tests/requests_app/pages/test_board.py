@@ -21,9 +21,9 @@ from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, units, schedds; ReqMgr2 (2); the
-#: page, its units
-BOARD_QUERIES = 16
+#: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
+#: the page, its units
+BOARD_QUERIES = 17
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:

@@ -1,0 +1,121 @@
+"""Files that are lost at the storage while they are validated: removed, their lumis made again, once in each tier."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import SiteJob, WorkUnitClaim
+from outputs_app.models import CaseState, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, StorageCheck, Validity
+from requests_app.lifecycle import storage_checks
+from requests_app.lifecycle.storage_checks import storage_checks_run
+from requests_app.models import Request, RequestStatus
+from requests_app.services import request_import
+from requests_app.services.cases import case_remove, removal_told
+from requests_app.work.ledger import ledger_check, ledger_of
+from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
+from tests.support.stack import Worker, small_request, worker
+from wms2.adapters import factory
+from wms2.conf import conf
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "olga", "reason": "the site has lost it"}
+WITH_CHECKS = {
+    "WMS2_STORAGE_CHECKS_ENABLED": "1", "WMS2_STORAGE_CHECKSUM_FRACTION": "1", "WMS2_JOBS_PER_WORK_UNIT": "1",
+    "WMS2_GENERATION_EXCESS_FACTOR": "10",
+}  # fmt: skip
+
+
+def path_of(file: OutputFile) -> Path:
+    return conf().state_dir / "storage" / file.rse / file.lfn.lstrip("/")
+
+
+def until(running: Worker, reached: Callable[[], bool], seconds: float = 240) -> None:
+    """With jobs at the sites begun and looked at meanwhile."""
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, (
+            list(Request.objects.values("status", "waiting_for", "hold_reason")),
+            list(StorageCheck.objects.values("site", "problem", "done_at")), list(SiteJob.objects.values("state", "problem")),
+            list(IntegrityCase.objects.values("name", "prognosis", "evidence")),
+        )  # fmt: skip
+        storage_checks_run()
+        running.wait(lambda: True, seconds=5)
+        time.sleep(1)
+
+
+def valid(request: Request) -> list[OutputFile]:
+    return list(OutputFile.objects.filter(block__workflow__request=request, validity=Validity.VALID).order_by("id"))
+
+
+def lumis(request: Request) -> dict[str, Counter[tuple[str, int]]]:
+    """By tier, how often each is valid."""
+    found: dict[str, Counter[tuple[str, int]]] = {}
+    for file in OutputFile.objects.filter(pk__in=[file.pk for file in valid(request)]).select_related("dataset"):
+        found.setdefault(file.dataset.tier, Counter()).update((run, lumi) for run, each in file.lumis.items() for lumi, _ in each)
+    return found
+
+
+def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier(
+    ready: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
+    monkeypatch.setattr(storage_checks, "conf", lambda: checking)
+    request = request_import(document=small_request(events=80, per_job=20), request_name=None, actor="tester")
+    with worker(**WITH_CHECKS) as running:
+        running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
+        assert status(request) == S.VALIDATING_OUTPUTS
+        files = valid(request)
+        units = sorted({file.unit_id for file in files})
+        tiers = {file.dataset_id for file in files}
+        assert (len(units), len(tiers)) == (4, 2)
+        gone, short, bent = (next(file for file in files if file.unit_id == unit) for unit in units[:3])
+        path_of(gone).unlink()
+        with path_of(short).open("ab") as file:
+            file.write(b"more")
+        content = bytearray(path_of(bent).read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path_of(bent).write_bytes(content)
+        before, sealed = lumis(request), set(ProcessingBlock.objects.values_list("pk", flat=True))
+        until(running, lambda: IntegrityCase.objects.count() == 3 and not StorageCheck.objects.filter(done_at=None).exists())
+        found = {case.name: case.prognosis for case in IntegrityCase.objects.all()}
+        assert found == {
+            gone.lfn: Prognosis.MISSING_REPLICA, short.lfn: Prognosis.SIZE_MISMATCH, bent.lfn: Prognosis.CHECKSUM_MISMATCH
+        }  # fmt: skip
+        running.wait(lambda: status(request) == S.WAITING_INTEGRITY, seconds=60)
+        told = removal_told(list(IntegrityCase.objects.all()))
+        assert all("2 files INVALID" in lines[0] for lines in told.values()), told
+        for case in IntegrityCase.objects.filter(state=CaseState.NEW):
+            case_remove(case=case, **BY)
+        until(running, lambda: status(request) in (S.COMPLETED, S.HELD), seconds=400)
+    request.refresh_from_db()
+    assert status(request) == S.COMPLETED, (request.hold_reason, request.waiting_for)
+    assert_nothing_runs(request)
+    assert_one_dagman_at_a_time(request)
+    removed = OutputFile.objects.filter(validity=Validity.INVALID)
+    assert {file.unit_id for file in removed} == set(units[:3])
+    assert removed.count() == 6
+    assert set(IntegrityCase.objects.values_list("state", flat=True)) == {CaseState.REMOVED}
+    assert set(WorkUnitClaim.objects.filter(live=False).values_list("unit_id", flat=True)) == set(units[:3])
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert (ledger.done_events, ledger.lost_events) == (80, 60)
+    after = lumis(request)
+    assert len(after) == 2
+    (one, other) = after.values()
+    assert one == other
+    assert max(one.values()) == 1
+    assert len(one) == len(next(iter(before.values())))
+    assert not set(valid(request)) & set(removed)
+    assert OutputFile.objects.filter(validity=Validity.VALID).exclude(block__in=sealed).count() == 6
+    for block in ProcessingBlock.objects.all():
+        ours = {file.lfn for file in valid(request) if file.block_id == block.pk}
+        assert {file.lfn for file in factory.dbs().block_files(block.dbs_block_name) if file.is_valid} == ours
+        (held,) = factory.rucio().blocks_held({block.dbs_block_name: []}).values()
+        assert held.files.keys() == ours
