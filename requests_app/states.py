@@ -163,7 +163,7 @@ def transition(
     """Move a request along one edge, with its audit rows, in one transaction; ``request`` is refreshed.
 
     Args:
-        request: as the caller last read it; its ``status`` is the compare part of the compare-and-set.
+        request: as the caller last read it; its ``status`` and ``stop_intent`` are the compare part of the compare-and-set.
         actor: user name, or ``lifecycle``.
         evidence: what the guard saw, with its time.
         lease_epoch: the evaluation's fence; None for a person's verb.
@@ -188,7 +188,7 @@ def transition(
         **_defaults(old, to, now),
         **changes,
     }
-    rows = Request.objects.filter(pk=request.pk, status=old)
+    rows = Request.objects.filter(pk=request.pk, status=old, stop_intent=request.stop_intent)
     with transaction.atomic():
         kept = lease_epoch is None or lease_held(request.pk, lease_epoch)
         if not kept or rows.update(**values) != 1:

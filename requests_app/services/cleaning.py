@@ -82,10 +82,11 @@ def clean_refused(request: Request) -> str:
 
 
 def dependents(request: Request) -> list[str]:
-    """Names of requests that rest on it: its next versions, those that wait for it, and those that read its outputs."""
+    """Names of requests that rest on it: its next versions, what was derived from it, those that wait for it or read its
+    outputs."""
     written = OutputDataset.objects.filter(workflow__request=request).values("name")
     reading = Workflow.objects.filter(input_dataset__in=written).values("request_id")
-    rest = Q(previous_version_request=request) | Q(depends_on=request) | Q(request_name__in=reading)
+    rest = Q(previous_version_request=request) | Q(derived_from=request) | Q(depends_on=request) | Q(request_name__in=reading)
     rows = Request.objects.filter(rest).exclude(pk=request.pk).exclude(status__in=_GONE).distinct()
     return list(rows.order_by("request_name").values_list("request_name", flat=True))
 

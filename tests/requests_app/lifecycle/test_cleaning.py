@@ -28,6 +28,7 @@ from outputs_app.models import (
 from requests_app.models import AFTER_WORK, EvaluationLease, Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import request_abort, request_clean, request_hold, request_restart, request_stop
 from requests_app.services.cleaning import dependents
+from requests_app.states import transition
 from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
@@ -316,9 +317,12 @@ def test_requests_that_rest_on_it_must_be_accepted(world: World) -> None:
     reader = request_row(S.QUEUED)
     workflow_row(reader, input_dataset=dataset.name)
     following = request_row(S.QUEUED, previous_version_request=request)
+    derived = request_row(S.QUEUED, derived_from=request)
+    waiting = request_row(S.QUEUED)
+    waiting.depends_on.add(request)
     request_row(S.ABORTED, previous_version_request=request)
-    assert dependents(request) == sorted([reader.request_name, following.request_name])
-    with pytest.raises(FieldRefused, match="2 requests rest on it"):
+    assert dependents(request) == sorted(row.request_name for row in (reader, following, derived, waiting))
+    with pytest.raises(FieldRefused, match="4 requests rest on it"):
         clean(request)
     clean(request, accept_dependents=True)
     assert fresh(request).status == S.CLEANING
@@ -334,6 +338,16 @@ def test_a_stop_becomes_a_clean_and_nothing_weaker_again(world: World) -> None:
     assert fresh(request).stop_intent == StopIntent.CLEAN
     assert to_the_end(world, request) is S.CLEANED
     assert fresh(new).status == S.ABORTED, "the version that was to replace it does not begin"
+
+
+def test_a_stop_that_was_about_to_go_on_does_not(world: World) -> None:
+    """The intent is another by the time at which an evaluation that has read the weaker one takes its edge."""
+    request = request_row(S.STOPPING, stop_intent=StopIntent.RESUME)
+    as_read = Request.objects.get(pk=request.pk)
+    clean(request)
+    with pytest.raises(StaleState):
+        transition(as_read, S.QUEUED, actor="lifecycle", reason="the DAG had finished by itself")
+    assert fresh(request).stop_intent == StopIntent.CLEAN
 
 
 def test_nothing_else_is_done_to_one_that_is_cleaned(world: World) -> None:
