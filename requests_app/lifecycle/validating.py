@@ -140,9 +140,13 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
         why = f"{told}; {'all its input is done' if generation is None else 'nothing says how many would make up for it'}"
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
         return
-    most = events_most(generation)
-    if ledger.taken_numbers + more > most:
-        why = f"{told}; {more} more would have to be generated, {ledger.taken_numbers} were planned, at most {most} may be"
+    if request.derived_by:
+        why = f"{told}; it is not extended, {request.derived_by} does what it has not used: complete it early"
+        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
+        return
+    most, made = events_most(generation), ledger.made_events
+    if made + more > most:
+        why = f"{told}; {more} more would have to be generated, {made} were planned, at most {most} may be"
         evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
         return
     if obstacle := _not_now(workflow):

@@ -38,7 +38,7 @@ _FROM = (S.QUEUED, S.ACTIVE, S.HELD, *_ENDED)
 _OUR_SUFFIX = re.compile(r"_d\d+\Z")
 _REQUEST = (
     "requestor", "requestor_dn", "group", "payload_config", "splitting_params", "input_dataset", "campaign", "prep_id",
-    "warnings", "urgent", "adaptive", "cleanup_policy", "family",
+    "warnings", "urgent", "adaptive", "cleanup_policy", "family", "in_group",
 )  # fmt: skip
 _WORKFLOW = (
     "input_dataset", "splitting_algo", "splitting_params", "config_cache_id", "psets", "input_imported_at", "input_read_at",
@@ -88,6 +88,8 @@ def request_derive(
             request_set_sites(request=new, site_whitelist=white, site_blacklist=site_blacklist, actor=actor, reason=reason)
         Request.objects.filter(pk=request.pk).update(derived_by=new.request_name)
         request.derived_by = new.request_name
+        for child in request.dependents.all():
+            child.depends_on.add(new)
         _judge(request, old, new, ended=ended)
         record_creation(new, actor=actor, reason=f"derived from {request.request_name}: {reason}")
         Event.objects.create(request=request, kind="request.derived", data={"by": new.request_name, "actor": actor})
@@ -102,7 +104,8 @@ def derive_refused(request: Request) -> str:
     if request.superseded_by_request:
         return f"It is replaced by {request.superseded_by_request}, which does all of its work."
     workflow = Workflow.objects.filter(request=request).only("input_dataset", "input_imported_at").first()
-    if request.status not in _FROM or workflow is None or (workflow.input_dataset and workflow.input_imported_at is None):
+    begun = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
+    if not begun or request.status not in _FROM or (request.status == S.COMPLETED and not request.complete_early):
         return (
             f"It is {request.get_status_display()}; it can be derived from while it is queued, held or has ended: hold it first."
         )

@@ -56,8 +56,10 @@ def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
     new.inherited_events = old.inherited_events + all_events - new.requested_events
     new.save()
     old.requested_events = max(0, all_events - new.requested_events)
+    if spec.generation is not None:  # which the recount asks of it
+        old.spec = spec_to_json(replace(spec, generation=replace(spec.generation, events=old.requested_events)))
     old.input_closed_at = old.input_closed_at or clock.now()
-    old.save(update_fields=["requested_events", "input_closed_at"])
+    old.save(update_fields=["requested_events", "spec", "input_closed_at"])
 
 
 def _excluded(kind: ExclusionKind, why: str) -> dict[str, object]:

@@ -71,6 +71,11 @@ class Ledger:
         """Whether anything is done or being done."""
         return self.done_events + self.done_files + self.done_lumis + self.planned_files + self.planned_lumis > 0
 
+    @property
+    def made_events(self) -> int:
+        """Generation: events that were planned, lost ones with them. Numbers may leave out those of a derived request."""
+        return self.done_events + self.planned_events + self.lost_events
+
     def as_dict(self) -> dict[str, Any]:
         """The numbers, for evidence and the API."""
         return {name: number for name, number in asdict(self).items() if name != "by_lumi"}

@@ -73,8 +73,7 @@ def events_most(asked: GenerationSpec) -> int:
 
 def _refuse_runaway(asked: GenerationSpec, ledger: Ledger) -> None:
     """Rounds that keep losing events end at a multiple of the request; then a person looks (docs/design/model.md, Ledger)."""
-    most = events_most(asked)
-    made = ledger.done_events + ledger.planned_events + ledger.lost_events
+    most, made = events_most(asked), ledger.made_events
     if made + ledger.left_events > most:
         raise ShortOfEvents(
             f"{made} events were planned for {asked.events} asked, {ledger.left_events} are left; "

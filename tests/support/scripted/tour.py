@@ -138,6 +138,22 @@ def done_early(world: World) -> None:
     assert WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count() == 1
 
 
+def divided(world: World) -> None:
+    """What is not used goes to another request, and from that to a third; an input that may grow is flushed."""
+    request = small(world, events=1000)
+    for word in ("derive", "derive with what failed"):
+        runs(world, request)
+        said(world, "hold", request, S.STOPPING)
+        for _ in range(3):
+            world.cycle()
+        said(world, word, request, S.HELD)
+        request = Request.objects.get(request_name=request.derived_by)
+    dataset = world.source("Grows", 90)
+    growing = world.request(documents.reprocessing(dataset, files_per_job=1, OpenRunningTimeout=3000))
+    runs(world, growing)
+    said(world, "flush", growing)
+
+
 def over_the_threshold(world: World) -> None:
     """Held, released in each way; rescues used up; failed in the end and taken back."""
     request = small(world, events=300)
@@ -432,7 +448,7 @@ def cleaned(world: World) -> None:
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
     input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost, a_schedd_is_silent_for_good,
-    given_up_on_the_way, cleaned,
+    given_up_on_the_way, cleaned, divided,
 )  # fmt: skip
 
 

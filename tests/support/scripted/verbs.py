@@ -20,7 +20,7 @@ from outputs_app.models import Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
 from requests_app.models import CleanupPolicy, InputFile, Request, RequestGroup, Workflow
-from requests_app.services import dags, stopping, verbs
+from requests_app.services import dags, derive, stopping, verbs
 from requests_app.services import groups as verbs_of_groups
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.invalidation import invalidation_refused
@@ -101,6 +101,9 @@ ON_REQUESTS: Mapping[str, Verb] = {
     for verb in (
         _verb("submit", services.request_submit, verbs.submit_refused),
         _verb("abort", services.request_abort, verbs.abort_refused),
+        _verb("flush", services.request_flush, derive.flush_refused),
+        _verb("derive", services.request_derive),
+        _verb("derive with what failed", services.request_derive, failed=True),
         _verb("hold", services.request_hold, verbs.hold_refused),
         _verb("stop", services.request_stop, stopping.stop_refused),
         _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
