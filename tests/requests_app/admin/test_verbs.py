@@ -213,7 +213,20 @@ def test_a_post_without_its_token_is_refused() -> None:
 def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
     request = request_row(S.HELD)
     buttons = [link for link in links(operator.get(f"{REQUESTS}/{request.pk}/change/").content.decode()) if "/verb/" in link]
-    offered = ("release", "sites", "priority", "pin", "retry-time", "note", "group", "depend", "restart", "fail", "abort")
+    offered = (
+        "release",
+        "sites",
+        "priority",
+        "pin",
+        "retry-time",
+        "note",
+        "group",
+        "depend",
+        "restart",
+        "fail",
+        "abort",
+        "clean",
+    )
     assert buttons == [f"{REQUESTS}/verb/{verb}/?id={request.pk}" for verb in offered]
 
 
