@@ -56,6 +56,10 @@ def test_a_file_is_empty_unless_a_filter_was_declared_or_its_input_is() -> None:
     assert not list(empty(events, parents, {"in": 3}, FILTERED))
 
 
+def test_a_file_of_dqmio_holds_no_events_and_is_not_empty() -> None:
+    assert not list(empty({"a": 0}, {"a": ()}, {}, Declared(True, False, False, eventless=True)))
+
+
 def test_lumis_of_a_file_are_compared_one_by_one() -> None:
     ours = {"a": frozenset({(1, 1), (1, 2)}), "b": frozenset({(1, 3)})}
     assert [finding.found for finding in lumis_differ(ours, {"a": frozenset({(1, 2), (2, 9)})})] == [

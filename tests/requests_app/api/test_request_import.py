@@ -283,3 +283,23 @@ def test_production_steps_come_with_the_import_and_wrong_ones_store_nothing(
     assert (body.status_code, body.json()["production_steps"]) == (201, steps)
     (warning,) = Request.objects.get(request_name=body.json()["request_name"]).warnings
     assert "step at 10.0% cannot be met with work units of 25.0% of the work: it is taken at 25.0%" in warning
+
+
+def test_a_request_may_name_only_dqm_servers_that_are_allowed(
+    operator: APIClient, services: Simulators, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WMS2_DQM_UPLOAD_URL", raising=False)
+    monkeypatch.setenv("WMS2_DQM_UPLOAD_ALLOWED_URLS", "https://one.example/dqm")
+    adapters_forget()
+    configuration = document["createRequest"]["Step1"]["ConfigCacheID"]
+    asked = {"EnableHarvesting": True, "DQMConfigCacheID": configuration, "DQMUploadUrl": "https://one.example/dqm/dev"}
+    document["createRequest"] |= asked
+    assert operator.post(URL, {"document": document, "request_name": "olga_dqm"}).status_code == 201
+    document["createRequest"]["DQMUploadUrl"] += ";https://one.example/dqmx;https://two.example/dqm"
+    body = problem(
+        operator.post(URL, {"document": document, "request_name": "olga_dqm2"}), 422, "document_refused", field="DQMUploadUrl"
+    )
+    assert (
+        "https://one.example/dqmx, https://two.example/dqm: WMS2 uploads to https://one.example/dqm/ and below only"
+        in body["detail"]
+    )

@@ -24,6 +24,7 @@ from requests_app.intake.harvesting import PSET
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work import harvesting
 from requests_app.work.harvesting import harvest_ask, harvest_decide, harvests_run
+from requests_app.work.recount import recount
 from sites_app.models import Site, SiteRse
 from tests.support import simulator_world
 from tests.support.payload_psets import pset
@@ -289,3 +290,9 @@ def test_no_more_jobs_are_in_the_queues_than_may_be(place: Place) -> None:
     place.schedd.waiting = True
     run()
     assert states() == [(1, "running"), (2, "waiting")]
+
+
+def test_dqmio_is_no_dataset_that_is_short_of_events(place: Place) -> None:
+    request = place.completed()
+    catalogue = {"/PrimaryTester/Era-Proc-v1/GEN-SIM": (3, 3200), DQM: (2, 0)}
+    assert [(each.dataset, each.short) for each in recount(request, catalogue)] == [("/PrimaryTester/Era-Proc-v1/GEN-SIM", 0)]
