@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from django.contrib import admin
-
 from outputs_app.models import (
     BlockValidation,
     BlockWorkUnit,
@@ -21,9 +17,8 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
+from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, since_column
 from wms2.admin.filters import recent_values
-from wms2.admin.shown import list_url
 
 rows_admin(OutputDataset, "name", "workflow", "tier", "tape_rse", search={"name": "a dataset's whole name", **OF_REQUEST})
 
@@ -39,25 +34,15 @@ rows_admin(
 )  # fmt: skip
 
 
-@admin.register(ProcessingBlock)
-class ProcessingBlockAdmin(ReadOnlyAdmin):
-    """Blocks, by name."""
-
-    list_display = (
-        "dbs_block_name", badge_column("status"), link_column("workflow"), "total_work_units", "planned_bytes",
-        since_column("sealed_at", "sealed"), "tape_rule_id", "no_tape", "rucio_last_error",
-    )  # fmt: skip
-    list_filter = ("status",)
-    exact_search: ClassVar = {"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST}
-    ordering = ("dbs_block_name",)
-
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """What is in it, and what is owed for it."""
-        of_block = f"block__id__exact={row.pk}"
-        links = [("Files", list_url(OutputFile, of_block)), ("Effects", list_url(Effect, of_block))]
-        of_validation = f"validation__exact={row.pk}"
-        return [*links, ("Validation", list_url(BlockValidation, of_block)), ("Storage", list_url(StorageCheck, of_validation))]
-
+rows_admin(
+    ProcessingBlock, "dbs_block_name", "status", "workflow", "total_work_units", "planned_bytes", "sealed_at", "tape_rule_id",
+    "no_tape", "rucio_last_error", filters=("status",), order=("dbs_block_name",),
+    search={"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST},
+    links=(
+        ("Files", OutputFile, "block"), ("Effects", Effect, "block"), ("Validation", BlockValidation, "block"),
+        ("Storage", StorageCheck, "validation__block"),
+    ),
+)  # fmt: skip
 
 rows_admin(
     OutputFile, "lfn", "block", "rse", "events", "size_bytes", "validity", "rule_id", filters=(recent_values("rse"), "validity"),

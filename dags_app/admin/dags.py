@@ -9,7 +9,7 @@ from django.contrib import admin
 from dags_app.models import DAG, DAGHistory, SizingDecision, WorkUnit, WorkUnitClaim
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
-from wms2.admin.shown import EMPTY, list_url
+from wms2.admin.shown import EMPTY
 from wms2.words import ago
 
 
@@ -25,20 +25,13 @@ class DAGAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = ("status", "kind", "schedd")
     exact_search: ClassVar = {**OF_REQUEST, "pk": "a DAG's id", "dagman_cluster_id": "a DAGMan cluster"}
+    links = (("History", DAGHistory, "dag"), ("Work units", WorkUnit, "dag"), ("Sizing decisions", SizingDecision, "dag"))
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
     @admin.display(description="nodes counted")
     def counted(self, row: Any) -> str:
         """When the schedd's answer had its node jobs last."""
         return ago(row.seen_at) if row.seen_at else EMPTY
-
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """What happened to it, its work units, and why it is sized so."""
-        return [
-            ("History", list_url(DAGHistory, f"dag__id__exact={row.pk}")),
-            ("Work units", list_url(WorkUnit, f"dag__id__exact={row.pk}")),
-            ("Sizing decisions", list_url(SizingDecision, f"dag__id__exact={row.pk}")),
-        ]
 
 
 rows_admin(
@@ -47,21 +40,10 @@ rows_admin(
 )  # fmt: skip
 
 
-@admin.register(WorkUnit)
-class WorkUnitAdmin(ReadOnlyAdmin):
-    """Work units, newest first."""
-
-    list_display = (
-        "name", badge_column("state"), link_column("workflow"), link_column("round"), "site", "jobs", "events", "problem",
-        since_column("done_at", "done"),
-    )  # fmt: skip
-    list_filter = ("state", recent_values("site"))
-    exact_search: ClassVar = OF_REQUEST
-
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """What it claims."""
-        return [("Claims", list_url(WorkUnitClaim, f"unit__id__exact={row.pk}"))]
-
+rows_admin(
+    WorkUnit, "name", "state", "workflow", "round", "site", "jobs", "events", "problem", "done_at",
+    filters=("state", recent_values("site")), search=OF_REQUEST, links=(("Claims", WorkUnitClaim, "unit"),),
+)  # fmt: skip
 
 rows_admin(
     WorkUnitClaim, "id", "unit", "kind", "scope", "run", "first", "last", "events", "live", filters=("live",),

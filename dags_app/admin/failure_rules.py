@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +19,7 @@ from dags_app.models import (
     UnreadableInput,
 )
 from dags_app.rule_trials import MOST_SAMPLES, rules_try
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 from wms2.conf import conf
@@ -79,21 +79,11 @@ class FailureRuleAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/wms2/rule_trial.html", context)
 
 
-@admin.register(FailureGroup)
-class FailureGroupAdmin(ReadOnlyAdmin):
-    """Like failures of a workflow, newest first."""
-
-    list_display = (
-        "id", link_column("workflow"), badge_column("category"), "code", "step", "site", "rule", "attempts", "given_up",
-        since_column("last_at", "last"),
-    )  # fmt: skip
-    list_filter = ("category", recent_values("code"), recent_values("site"), recent_values("rule"))
-    exact_search: ClassVar = OF_REQUEST
-
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """The newest of them."""
-        return [("Samples", list_url(FailureSample, f"group__id__exact={row.pk}"))]
-
+rows_admin(
+    FailureGroup, "id", "workflow", badge_column("category"), "code", "step", "site", "rule", "attempts", "given_up", "last_at",
+    filters=("category", recent_values("code"), recent_values("site"), recent_values("rule")), search=OF_REQUEST,
+    links=(("Samples", FailureSample, "group"),),
+)  # fmt: skip
 
 rows_admin(
     FailureSample, "id", "group", link_column("dag", "DAG"), "unit", "node", "attempt", "job_id", "final", "=at",

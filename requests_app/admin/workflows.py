@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from django.contrib import admin
 
 from dags_app.models import StepMeasurement
 from requests_app.models import InputFile, InputLumis, PileupBlock, PileupDataset, Round, Workflow
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, link_column, rows_admin, since_column
-from wms2.admin.shown import list_url
+from wms2.admin import OF_REQUEST, rows_admin, since_column
 
 rows_admin(
     Workflow, "__str__", "status", "request", "splitting_algo", "input_dataset", "requested_events", filters=("status",),
@@ -17,19 +14,10 @@ rows_admin(
 )  # fmt: skip
 
 
-@admin.register(Round)
-class RoundAdmin(ReadOnlyAdmin):
-    """Rounds, newest first."""
-
-    list_display = (
-        "__str__", link_column("workflow"), since_column("created_at", "created"), since_column("closed_at", "closed"),
-    )  # fmt: skip
-    exact_search: ClassVar = OF_REQUEST
-
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """What it measured."""
-        return [("Measurements", list_url(StepMeasurement, f"round__id__exact={row.pk}"))]
-
+rows_admin(
+    Round, "__str__", "workflow", "created_at", "closed_at", search=OF_REQUEST,
+    links=(("Measurements", StepMeasurement, "round"),),
+)  # fmt: skip
 
 rows_admin(
     InputFile, "lfn", "workflow", "events", "size_bytes", "excluded_kind", "excluded_reason", "excluded_by",

@@ -142,16 +142,18 @@ def rows_admin(
     search: Mapping[str, str] = MappingProxyType({}),
     parts: Sequence[str] = (),
     order: Sequence[str] = ("-pk",),
+    links: Sequence[tuple[str, type[models.Model], str]] = (),
 ) -> None:
     """Have the rows of a model looked at that need nothing of their own.
 
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
+        links: as ``VerbsMixin`` has them.
     """
     members = {
         "list_display": tuple(_column(model, each) for each in columns), "list_filter": filters, "exact_search": search,
-        "search_fields": parts, "ordering": order, "__doc__": model.__doc__,
+        "search_fields": parts, "ordering": order, "links": links, "__doc__": model.__doc__,
     }  # fmt: skip
     admin.site.register(model, type(f"{model.__name__}Admin", (ReadOnlyAdmin,), members))
 
@@ -162,7 +164,7 @@ def _column(model: type[models.Model], column: Any) -> Any:
         return link_column(column)
     if isinstance(field, models.DateTimeField):
         return since_column(column, column.removesuffix("_at").replace("_", " "))
-    if field is not None and column in _STATUSES:
+    if field is not None and field.choices and column in _STATUSES:
         return badge_column(column)
     return column.removeprefix("=") if isinstance(column, str) else column
 

@@ -29,7 +29,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from wms2.admin.forms import ReasonForm, form_of
-from wms2.admin.shown import admin_url, badge
+from wms2.admin.shown import admin_url, badge, list_url
 from wms2.api.permissions import is_operator
 from wms2.locks import BEING_CHANGED, lock_refused
 from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, perform, stands
@@ -80,6 +80,8 @@ class VerbsMixin:
     model: type[Model]
     opts: Any
     admin_site: Any
+    #: (text, model, by which of its lookups) of lists of what belongs to a row.
+    links: Sequence[tuple[str, type[Model], str]] = ()
 
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
@@ -121,7 +123,7 @@ class VerbsMixin:
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page."""
-        return []
+        return [(text, list_url(model, f"{by}__id__exact={row.pk}")) for text, model, by in self.links]
 
     def verb_rows(self, keys: Sequence[str]) -> list[Any]:
         """The rows of these keys, those that exist."""
