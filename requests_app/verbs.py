@@ -427,7 +427,7 @@ declare(
 
 declare(
     Noun(
-        Harvest, "harvest", "DQM harvesting", lambda key: harvests_shown().filter(pk=key),
+        Harvest, "harvest", "harvest", lambda key: harvests_shown().filter(pk=key),
         lambda harvest: (harvest.state, harvest.get_state_display()), "harvests/<int:pk>",
     ),
     Verb(

@@ -44,14 +44,14 @@ def test_what_failed_is_listed_told_and_done_again(operator: APIClient, browser:
     said = text(browser.get(f"/requests/{request_row_.request_name}/").content.decode(), "part-harvests")
     assert "HTTP 503" in said
     assert "DQM_V0001_R000000002__A__B-v1__DQMIO.root to https://d/dqm" in said
-    needs = text(browser.get("/requests/").content.decode(), "part-needs")
+    needs = text(browser.get("/").content.decode(), "part-needs")
     assert request_row_.request_name in needs
     assert "DQM harvesting has failed" in needs
 
     answer = operator.post(f"{URL}/{failed.pk}/retry", {"reason": "the server is up again"})
-    assert (answer.status_code, answer.json()["state"], answer.json()["attempts"]) == (200, "waiting", 0)
+    assert (answer.status_code, answer.json()["state"], answer.json()["attempts"]) == (202, "waiting", 0)
     assert AuditEntry.objects.get().action == "harvest_retry"
-    assert "DQM harvesting" not in text(browser.get("/requests/").content.decode(), "part-needs")
+    assert "DQM harvesting" not in text(browser.get("/").content.decode(), "part-needs")
 
 
 def test_one_whose_job_runs_is_not_given_up(operator: APIClient, request_row_: Request) -> None:
