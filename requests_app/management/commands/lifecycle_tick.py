@@ -15,6 +15,7 @@ from requests_app.installation import process_begin
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
+from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.conf import conf
@@ -62,5 +63,6 @@ def tick(*, force: bool = False) -> None:
     evaluate_due(seconds=conf().cycle_seconds)
     effects_run_due(owner=process_name())
     leftovers_remove()
+    storage_checks_run()
     harvests_run()
     evaluate_due(seconds=conf().cycle_seconds)
