@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet, Sum
 
 from outputs_app.asking import Wish, effects_ask
@@ -75,7 +76,7 @@ def validation_tend(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_ep
     if wishes:
         effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
         nudge(RUN_EFFECTS)
-    blocks_mark_validated()
+    blocks_mark_validated(block__workflow_id=workflow_id)
     return validation_progress(workflow_id)
 
 
@@ -117,12 +118,17 @@ def _checks_begin(validations: Iterable[BlockValidation]) -> None:
         BlockValidation.objects.filter(pk=pk).update(evidence={"not_looked_at": each})
 
 
-def blocks_mark_validated() -> None:
-    """Those of which everything is known by now, and nothing is wrong; of all requests."""
+@transaction.atomic
+def blocks_mark_validated(**of: Any) -> set[uuid.UUID]:
+    """Those of which everything is known by now, and nothing is wrong; returns their requests. What another is marking is his."""
     checks = StorageCheck.objects.filter(validation=OuterRef("pk"), done_at__isnull=True)
-    cases = IntegrityCase.objects.filter(block=OuterRef("pk"), state__in=OPEN_CASE)
-    rows = BlockValidation.objects.filter(~Exists(checks), ~Exists(cases), validated_at__isnull=True, catalogues_at__isnull=False)
-    VALIDATIONS_TOTAL.labels("block", "validated").inc(rows.update(validated_at=clock.now()))
+    cases = IntegrityCase.objects.filter(block=OuterRef("block"), state__in=OPEN_CASE)
+    rows = BlockValidation.objects.filter(~Exists(checks), ~Exists(cases), validated_at__isnull=True, **of)
+    rows = rows.filter(catalogues_at__isnull=False).select_for_update(skip_locked=True, of=("self",))
+    marked = dict(rows.values_list("pk", "block__workflow__request__pk"))
+    BlockValidation.objects.filter(pk__in=marked).update(validated_at=clock.now())
+    VALIDATIONS_TOTAL.labels("block", "validated").inc(len(marked))
+    return set(marked.values())
 
 
 def validation_progress(workflow_id: uuid.UUID) -> ValidationProgress:

@@ -39,7 +39,8 @@ def storage_checks_run() -> None:
         else:
             _let_go(waiting.filter(site=site))
     site_jobs_tend(purpose=SiteJobPurpose.LIST, work=Work(_task, _settle, _wanted))
-    blocks_mark_validated()
+    with transaction.atomic():
+        wake(blocks_mark_validated(), "block validated")
 
 
 def _wanted(site: str) -> bool:

@@ -159,7 +159,7 @@ def _cases() -> Iterator[Metric]:
 
 
 def _validation() -> Iterator[Metric]:
-    number, since = unvalidated()
+    number, since = unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
     yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
     age = (clock.now() - since).total_seconds() if since is not None else 0.0
     yield GaugeMetricFamily("wms2_blocks_unvalidated_oldest_seconds", "Since the oldest of them was asked for", age)

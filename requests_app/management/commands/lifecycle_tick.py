@@ -64,5 +64,6 @@ def tick(*, force: bool = False) -> None:
     effects_run_due(owner=process_name())
     storage_checks_run()
     leftovers_remove()
+    storage_checks_run()
     harvests_run()
     evaluate_due(seconds=conf().cycle_seconds)
