@@ -40,7 +40,7 @@ rows_admin(
     search={"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST},
     links=(
         ("Files", OutputFile, "block"), ("Effects", Effect, "block"), ("Validation", BlockValidation, "block"),
-        ("Storage", StorageCheck, "validation__block"),
+        ("Storage", StorageCheck, "validation"),
     ),
 )  # fmt: skip
 

@@ -123,7 +123,7 @@ class VerbsMixin:
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page."""
-        return [(text, list_url(model, f"{by}__id__exact={row.pk}")) for text, model, by in self.links]
+        return [(text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links]
 
     def verb_rows(self, keys: Sequence[str]) -> list[Any]:
         """The rows of these keys, those that exist."""
@@ -274,3 +274,9 @@ def _changed(verb: Verb, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
     value, label = stands(verb, row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
+
+
+def _lookup(model: type[Model], by: str) -> str:
+    """Of a foreign key, as the lists' filters are addressed."""
+    key: Any = model._meta.get_field(by)
+    return f"{by}__id__exact" if key.target_field.name == "id" else f"{by}__exact"
