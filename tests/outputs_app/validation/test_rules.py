@@ -14,14 +14,14 @@ from outputs_app.validation.rules import MEANS, Declared, LumiFile, doubled, emp
 
 WHOLE, SHARES, EVENTS = Declared(True, False, False), Declared(True, True, False), Declared(False, False, False)
 FILTERED = Declared(True, False, True)
-LUMIS = st.frozensets(st.tuples(st.integers(1, 3), st.integers(1, 30)), max_size=8)
+LUMIS = st.frozensets(st.tuples(st.integers(1, 2), st.integers(1, 9)), max_size=4)
 
 
 def files(first: int, lumis: list[frozenset[tuple[int, int]]]) -> list[LumiFile]:
     return [LumiFile(pk, f"file {pk}", each, pk, True) for pk, each in enumerate(lumis, first)]
 
 
-@given(st.lists(LUMIS, max_size=5), st.lists(LUMIS, max_size=5), st.booleans())
+@given(st.lists(LUMIS, max_size=3), st.lists(LUMIS, max_size=3), st.booleans())
 def test_exactly_the_lumis_in_two_files_are_told_of_once(mine, others, mine_first) -> None:  # type: ignore[no-untyped-def]
     """Of both blocks together, however the files lie in them."""
     one, two = files(1 if mine_first else 100, mine), files(100 if mine_first else 1, others)
