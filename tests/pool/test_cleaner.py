@@ -94,8 +94,8 @@ def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_remov
         running.wait(lambda: registered.exists() or ended(request), seconds=240)
         assert status(request) == RequestStatus.ACTIVE, "its other unit is still at work"
         dag = Path(DAG.objects.get(workflow__request=request).submit_dir)
-        (report,) = (json.loads(path.read_text()) for path in (dag / "mg_000000").glob("merge.*.report.json"))
-        stored = report["outputs"][0]
+        reports = [json.loads(path.read_text()) for path in dag.glob("mg_*/merge.*.report.json")]
+        stored = reports[0]["outputs"][0]
         store = Path(stored["pfn"].removeprefix("file://").removesuffix(stored["lfn"])).parent
         outputs = documents.read_job(dag).outputs
         bases = {base for each in outputs for base in (each.merged_lfn_base, each.unmerged_lfn_base)}
