@@ -118,7 +118,7 @@ def test_an_input_dataset_shows_its_account_in_files_and_events(reader: APIClien
         "all_files": 6, "done_files": 2, "planned_files": 1, "attempted_files": 1, "excluded_files": 1, "left_files": 1,
         "taken_numbers": 0,
         "all_lumis": 0, "done_lumis": 0, "planned_lumis": 0, "attempted_lumis": 0, "excluded_lumis": 0, "refused_lumis": 0,
-        "left_lumis": 0,
+        "left_lumis": 0, "inherited_events": 0, "inherited_files": 0, "inherited_lumis": 0,
     }  # fmt: skip
 
 
