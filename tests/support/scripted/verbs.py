@@ -36,6 +36,7 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 #: Services that take an actor and are no verb of their own, or reach outside the scripted world.
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
+    "group_join": "what request_group and the import write",
     "fail_now": "the last step of request_fail",
     "lost_confirm": "what schedd_confirm_lost writes on a row",
     "request_set_sites": "input would wait for its site for ever; tests/requests_app/reqmgr2/test_following.py",
