@@ -45,11 +45,6 @@ class StepMeasured:
     lumis_read: int = 0  # of a task's first step, by all jobs; 0: not known, so lumis per job stay as hinted
     files_read: int = 0  # likewise
 
-    @property
-    def parallelism(self) -> float:
-        """Cores that a job really kept busy: CPU time over wall time."""
-        return self.cpu_seconds / self.wall_seconds if self.wall_seconds > 0 else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class SizingLimits:

@@ -24,6 +24,7 @@ from outputs_app.selectors import (
     effects_shown,
     placements_shown,
 )
+from wms2.api.verbs import Answer
 from wms2.api.views import RowsViewSet
 
 
@@ -73,6 +74,10 @@ class PlacementViewSet(RowsViewSet):
     filterset_class = PlacementFilters
     ordering = ("id",)
     ordering_fields = ("id", "campaign", "tier")
+
+
+#: A placement that was removed, as it was.
+PLACEMENT_BEFORE: Answer = (PlacementSerializer, lambda row, made, given: row)
 
 
 class DriftViewSet(RowsViewSet):

@@ -8,7 +8,6 @@ from rest_framework import serializers
 from requests_app.models import Harvest, HarvestState
 from requests_app.selectors.harvests import harvests_shown
 from wms2.api.filters import ChoicesFilter, TextFilter
-from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import RowsViewSet
 
 
@@ -42,6 +41,3 @@ class HarvestViewSet(RowsViewSet):
     filterset_class = HarvestFilters
     ordering = ("-id",)
     ordering_fields = ("id", "next_try_at", "state")
-
-
-VERBS = verb_urls(Resource(Harvest, HarvestSerializer, harvests_shown))

@@ -6,6 +6,7 @@ from django.urls import path
 
 from requests_app.api import groups, harvests, input_files, leftovers, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
+from wms2.api.verbs import rows_urls
 
 urlpatterns = [
     path("requests", views.RequestViewSet.as_view({"get": "list", "post": "create"}), name="request-list"),
@@ -29,11 +30,8 @@ urlpatterns = [
     path("groups", groups.GroupViewSet.as_view({"get": "list"}), name="group-list"),
     path("groups/<name:name>", groups.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *groups.VERBS,
-    path("harvests", harvests.HarvestViewSet.as_view({"get": "list"}), name="harvest-list"),
-    path("harvests/<int:pk>", harvests.HarvestViewSet.as_view({"get": "retrieve"}), name="harvest-detail"),
-    *harvests.VERBS,
-    path("workflows", views.WorkflowViewSet.as_view({"get": "list"}), name="workflow-list"),
-    path("workflows/<uuid:pk>", views.WorkflowViewSet.as_view({"get": "retrieve"}), name="workflow-detail"),
+    *rows_urls("harvests", "harvest", harvests.HarvestViewSet),
+    *rows_urls("workflows", "workflow", views.WorkflowViewSet),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),

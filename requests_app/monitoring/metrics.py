@@ -141,7 +141,8 @@ def _drift() -> Iterator[Metric]:
     rules = result.get("rules", {})
     counted = [(name, rules.get(name, 0)) for name in COUNTED]
     yield _family("wms2_rules", "Our rules in Rucio in trouble, by what it is, at the last census", "state", counted)
-    yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; 0 before", _age(ended, now))
+    age = None if ended is None else _age(ended, now)
+    yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; none before", age)
     due = Comparison.objects.filter(due_at__isnull=False).aggregate(first=Min("due_at"))["first"]
     yield GaugeMetricFamily(
         "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)

@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from django.db.models import Model
+from django.db.models import Model, UUIDField
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
@@ -22,9 +22,9 @@ from rest_framework.response import Response
 
 from wms2.api.preconditions import if_match, in_one_transaction
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField
-from wms2.api.views import ApiView, query_and_body
+from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
-from wms2.verbs import Field, Kind, Verb, arguments, noun_of, perform
+from wms2.verbs import Field, Kind, Verb, arguments, noun_of, nouns, perform
 
 TRIES = 3
 _REASON = OpenApiParameter(
@@ -162,6 +162,22 @@ def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = Map
         }
         view: Any = type(f"{noun.name}_{last}_view".title().replace("_", "").replace("-", ""), (VerbView,), members)
         found.append(path(f"{noun.address}/{last}", view.as_view(), name=f"{noun.name}-{last}"))
+    return found
+
+
+def rows_urls(
+    address: str, name: str, view: type[RowsViewSet], answers: Mapping[str, Answer] = MappingProxyType({})
+) -> list[URLPattern]:
+    """The addresses of a list, of its single rows, and of their verbs, if they have any."""
+    rows: Any = view.queryset
+    key = "uuid" if isinstance(rows.model._meta.pk, UUIDField) else "int"
+    found = [
+        path(address, view.as_view({"get": "list"}), name=f"{name}-list"),
+        path(f"{address}/<{key}:pk>", view.as_view({"get": "retrieve"}), name=f"{name}-detail"),
+    ]
+    serializer: Any = view.serializer_class
+    if any(noun.model is rows.model for noun in nouns()):
+        found += verb_urls(Resource(rows.model, serializer, rows.all), answers=answers)
     return found
 
 
