@@ -41,7 +41,6 @@ S = RequestStatus
 #: Between two looks at whether an extension may go on.
 LOOK_AGAIN_SECONDS = 300.0
 SIBLINGS_SECONDS = 3600.0
-EXTENSION_WAITS, FILES_STAY = "extension_waits", "files_stay"
 
 
 def handle_validating(evaluation: Evaluation) -> None:
@@ -117,7 +116,7 @@ def handle_validated(evaluation: Evaluation) -> None:
     if short and not request.complete_early:
         _extend(evaluation, ledger, short, evidence)
         return
-    alert_over(evaluation, EXTENSION_WAITS)
+    alert_over(evaluation, "extension_waits")
     with evaluation.fenced():
         if ledger_of(request.workflow, whole=False).work_left and not request.complete_early:
             evaluation.again_in(0)  # input files were let in again just now
@@ -151,7 +150,7 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
         return
     if obstacle := _not_now(workflow):
         evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {told}"[:4000])
-        alert(request, EXTENSION_WAITS, f"{told}; {more} more are to be generated: {obstacle}")
+        alert(request, "extension_waits", f"{told}; {more} more are to be generated: {obstacle}")
         evaluation.again_in(LOOK_AGAIN_SECONDS)
         return
     extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
@@ -219,4 +218,4 @@ def _complete(evaluation: Evaluation, removed: dict[str, Any], stays: str) -> No
         if not stays:
             Workflow.objects.filter(pk=request.workflow.pk).update(inputs_removed_at=now)
         elif conf().cleaner_enabled:
-            alert(request, FILES_STAY, f"not removed: {stays}")
+            alert(request, "leftovers_stay", f"not removed: {stays}")

@@ -96,7 +96,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
         "Its datasets are short of events, and it is not extended now.",
         "Look at its errors; if it is enough, complete it early, or hold it and release it with another pass fraction.",
     ),
-    "files_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
+    "leftovers_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
     "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
     "slow_cleaning": ("It has been cleaned for very long.", "Repair what it waits for, or clean it again and accept the rest."),

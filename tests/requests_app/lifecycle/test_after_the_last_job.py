@@ -211,7 +211,7 @@ def test_what_cannot_be_removed_is_told_and_does_not_keep_it(world: World, monke
     request, _ = removing(world, monkeypatch)
     Leftover.objects.update(tries=conf().removal_tries, problem="permission denied")
     world.evaluate(request)
-    assert (fresh(request).status, request.alert_code) == (S.COMPLETED, "files_stay")
+    assert (fresh(request).status, request.alert_code) == (S.COMPLETED, "leftovers_stay")
     assert "permission denied" in RequestTransition.objects.filter(request=request).latest("id").reason
     assert request.workflow.inputs_removed_at is None
 
