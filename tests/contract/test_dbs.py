@@ -153,7 +153,7 @@ def test_a_block_can_be_opened_and_is_closed_by_its_registration(dbs: Dbs, write
     assert known is not None and not known.is_open
 
 
-def test_invalid_leftovers_stay_in_their_block_and_leave_the_inputs(dbs: Dbs, area: Area) -> None:
+def test_invalid_files_stay_in_their_block_and_leave_the_inputs(dbs: Dbs, area: Area) -> None:
     block = area.block()
     dbs.register_block(block)
     first, second = (file.lfn for file in block.files)

@@ -75,7 +75,7 @@ def test_a_range_of_events_is_divided_into_ranges(first: int, events: int, proce
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12), MANY)
-def test_whole_leftovers_stay_whole(events: list[int], processes: int) -> None:
+def test_whole_files_stay_whole(events: list[int], processes: int) -> None:
     files = tuple(InputFile(f"/store/{number}.root", 1, each) for number, each in enumerate(events))
     parts = jobs(replace(JOB, files=files), processes)
     assert [file for part in parts for file in part.files] == list(files)

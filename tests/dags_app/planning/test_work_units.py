@@ -46,7 +46,7 @@ def test_neighbouring_generated_ranges_are_one_claim() -> None:
     assert [(c.first, c.last, c.first_lumi, c.last_lumi) for c in claims_of(other_lumis)] == [(1, 10, 1, 1), (11, 20, 3, 3)]
 
 
-def test_neighbouring_events_of_a_file_are_one_claim_and_leftovers_stay_apart() -> None:
+def test_neighbouring_events_of_a_file_are_one_claim_and_files_stay_apart() -> None:
     jobs = jobs_of_files(2, events_per_job=40)
     assert claims_of(jobs[:4]) == [
         ClaimSpec(ClaimKind.FILE_EVENTS, 0, 99, "/store/data/0000.root"),

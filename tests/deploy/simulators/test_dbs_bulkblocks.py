@@ -133,7 +133,7 @@ def test_a_file_that_lies_in_another_block_is_refused_with_310(world: World) -> 
     assert world.read("blocks", block_name=f"{DATASET}#2") == []
 
 
-def test_invalid_leftovers_stay_invalid(world: World) -> None:
+def test_invalid_files_stay_invalid(world: World) -> None:
     world.dbs("POST", "bulkblocks", _first_file(is_file_valid=0))
     validity = {r["logical_file_name"]: r["is_file_valid"] for r in world.read("files", block_name=BLOCK, detail=1)}
     assert sorted(validity.values()) == [0, 1, 1]

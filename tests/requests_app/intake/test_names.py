@@ -110,7 +110,7 @@ def test_merged_files_go_to_production_areas_only(base: str) -> None:
     assert "MergedLFNBase" in problems(chain(MergedLFNBase=base))
 
 
-def test_unmerged_leftovers_stay_below_unmerged() -> None:
+def test_unmerged_files_stay_below_unmerged() -> None:
     assert "UnmergedLFNBase" in problems(chain(UnmergedLFNBase="/store/mc"))
 
 

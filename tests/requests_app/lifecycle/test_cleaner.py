@@ -137,7 +137,7 @@ def clean(times: int = 2) -> None:
         leftovers_remove()
 
 
-def test_what_lost_in_a_unit_that_is_done_goes_and_its_accepted_leftovers_stay(place: Place, round_dag: DAG) -> None:
+def test_what_lost_in_a_unit_that_is_done_goes_and_its_accepted_files_stay(place: Place, round_dag: DAG) -> None:
     unit = done(round_dag)
     kept, loser, late = place.merged(), place.merged(), place.unmerged()
     accepted(unit, kept)
