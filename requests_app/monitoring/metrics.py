@@ -1,6 +1,6 @@
 """Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
 
-Labels are bounded: status, kind, state, schedd, site, circuit (service and place). No request, DAG or dataset is ever a label.
+Labels are bounded: status, kind, prognosis, state, schedd, site, circuit (service and place). No request, DAG or dataset is one.
 """
 
 from __future__ import annotations

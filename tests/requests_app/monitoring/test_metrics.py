@@ -127,6 +127,7 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
         "status",
         "kind",
         "state",
+        "prognosis",
         "schedd",
         "service",
         "operation",
