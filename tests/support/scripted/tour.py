@@ -142,10 +142,13 @@ def divided(world: World) -> None:
     """What is not used goes to another request, and from that to a third; an input that may grow is flushed."""
     request = small(world, events=1000)
     for word in ("derive", "derive with what failed"):
-        runs(world, request)
+        job = runs(world, request)
+        world.schedd.unit_done(job, job.open_nodes[0])
+        world.cycle()
         said(world, "hold", request, S.STOPPING)
-        for _ in range(3):
+        for _ in range(4):
             world.cycle()
+            world.clock.advance(60)
         said(world, word, request, S.HELD)
         request = Request.objects.get(request_name=request.derived_by)
     dataset = world.source("Grows", 90)
