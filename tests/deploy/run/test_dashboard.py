@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from dags_app.models import DAGStatus, Leftover
 from deploy.stack import paths
-from outputs_app.models import EffectState
+from outputs_app.models import Comparison, EffectState
 from requests_app.models import Lease, RequestStatus
 from requests_app.monitoring.metrics import RowsCollector
 from requests_app.selectors.reqmgr2 import POLL
@@ -69,6 +69,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     Leftover.objects.create(unit=unit_row(dag), site="T1_US_FNAL", next_try_at=timezone.now())
     ends = {"name": "services", "path": "/x", "ends_at": "2026-01-01T00:00:00+00:00", "problem": ""}
     Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00", "credentials": [ends]})
+    Comparison.objects.create(ended_at=timezone.now(), due_at=timezone.now())  # of nothing: the census
     Client().get("/livez")  # the web's own metrics begin with its first request
     return exposed()
 

@@ -76,7 +76,7 @@ def test_request_types_that_are_not_run_are_refused_by_name_with_what_to_do_inst
 
     assert field == "RequestType"
     assert problem == f"WMS2 does not run {request_type}: {known.OTHER_TYPES[request_type]}"
-    assert "WMAgent" in problem
+    assert ("OriginalRequestName" if request_type == "Resubmission" else "WMAgent") in problem
 
 
 @pytest.mark.parametrize("request_type", ["MonteCarlo", "stepchain", 7, ["StepChain"]])

@@ -218,7 +218,7 @@ def _newer(name: str, requests: dict[str, Request]) -> list[Request]:
 def _invalidated(world: World, pk: int, name: str) -> None:
     """Nothing protects it and DBS shows nobody its files."""
     owner = OutputDataset.objects.values_list("workflow__request_id", flat=True).get(pk=pk)
-    asked = AuditEntry.objects.filter(target=owner, action="request_invalidate", outcome="done").exists()
+    asked = AuditEntry.objects.filter(target=owner, action__in=_TAKE_BACK, outcome="done").exists()
     assert asked or owner in _asked_back(), f"{name} was invalidated, and nobody wanted that"
     files = set(OutputFile.objects.filter(dataset_id=pk).values_list("lfn", flat=True))
     blocks = set(ProcessingBlock.objects.filter(dataset_id=pk).values_list("dbs_block_name", flat=True))
@@ -229,6 +229,10 @@ def _invalidated(world: World, pk: int, name: str) -> None:
     assert world.late or set(shown) <= world.dbs.invalid, f"{name} is invalidated, DBS shows {set(shown) - world.dbs.invalid}"
     if name in world.dbs.datasets:
         assert world.dbs.access.get(name) == "INVALID", name
+
+
+#: Verbs that take all outputs of a request back.
+_TAKE_BACK = ("request_invalidate", "request_clean")
 
 
 def guard_kept() -> bool:
@@ -274,8 +278,8 @@ def _manifests(world: World) -> None:
 def _asked_back() -> dict[str, str]:
     """Requests whose outputs somebody wanted back -> who."""
     found: dict[str, str] = defaultdict(str)
-    for name in AuditEntry.objects.filter(action="request_invalidate", outcome="done").values_list("target", flat=True):
-        found[name] = "an operator asked for invalidation"
+    for name in AuditEntry.objects.filter(action__in=_TAKE_BACK, outcome="done").values_list("target", flat=True):
+        found[name] = "an operator asked for it"
     requests = {request.request_name: request for request in Request.objects.defer("request_data")}
     for name in requests:
         newer = _newer(name, requests)

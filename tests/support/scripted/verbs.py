@@ -42,6 +42,7 @@ NOT_DRIVEN = {
     "request_set_sites": "input would wait for its site for ever; tests/requests_app/reqmgr2/test_following.py",
     "block_validate": "looks at the outside and changes nothing there; tests/requests_app/services/test_validating_again.py",
     "request_validate": "the same of all blocks",
+    "case_remove": "there is a case only where something was lost outside; tests/requests_app/work/test_cutting.py",
     "request_compare": "looks at DBS and Rucio and changes nothing; tests/outputs_app/reconciliation",
     "request_invalidate_files": "leaves the account as it is; tests/requests_app/services/test_invalidating_files.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
