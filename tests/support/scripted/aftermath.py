@@ -184,8 +184,10 @@ def _versions(requests: dict[str, Request]) -> None:
         assert versions_before(request) < conf().max_versions, f"{request.request_name} is one version too many"
         if request.status == S.NEW:
             assert old.status == S.STOPPING, f"{request.request_name} waits for {old.request_name}, which is {old.status}"
-        elif request.status != S.ABORTED:
-            assert old.status == S.FAILED, f"{request.request_name} is {request.status} beside its old version, {old.status}"
+        elif request.status not in (S.ABORTED, S.CLEANING, S.CLEANED):
+            assert old.status in (S.FAILED, S.CLEANING, S.CLEANED), (
+                f"{request.request_name} is {request.status} beside its old version, {old.status}"
+            )
             assert old.superseded_by_request == request.request_name, old.request_name
 
 
@@ -218,7 +220,7 @@ def _newer(name: str, requests: dict[str, Request]) -> list[Request]:
 def _invalidated(world: World, pk: int, name: str) -> None:
     """Nothing protects it and DBS shows nobody its files."""
     owner = OutputDataset.objects.values_list("workflow__request_id", flat=True).get(pk=pk)
-    asked = AuditEntry.objects.filter(target=owner, action="request_invalidate", outcome="done").exists()
+    asked = AuditEntry.objects.filter(target=owner, action__in=("request_invalidate", "request_clean"), outcome="done").exists()
     assert asked or owner in _asked_back(), f"{name} was invalidated, and nobody wanted that"
     files = set(OutputFile.objects.filter(dataset_id=pk).values_list("lfn", flat=True))
     blocks = set(ProcessingBlock.objects.filter(dataset_id=pk).values_list("dbs_block_name", flat=True))
