@@ -184,8 +184,10 @@ def _versions(requests: dict[str, Request]) -> None:
         assert versions_before(request) < conf().max_versions, f"{request.request_name} is one version too many"
         if request.status == S.NEW:
             assert old.status == S.STOPPING, f"{request.request_name} waits for {old.request_name}, which is {old.status}"
-        elif request.status != S.ABORTED:
-            assert old.status == S.FAILED, f"{request.request_name} is {request.status} beside its old version, {old.status}"
+        elif request.status not in (S.ABORTED, S.CLEANING, S.CLEANED):
+            assert old.status in (S.FAILED, S.CLEANING, S.CLEANED), (
+                f"{request.request_name} is {request.status} beside its old version, {old.status}"
+            )
             assert old.superseded_by_request == request.request_name, old.request_name
 
 
