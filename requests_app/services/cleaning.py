@@ -49,7 +49,8 @@ def request_clean(
         accept_rest: of one that is being cleaned: it counts as CLEANED with what is left, which is still tried.
 
     Raises:
-        FieldRefused: the name is another, or requests rest on it and that is not accepted.
+        FieldRefused: the name is another, requests rest on it and that is not accepted, or its rest is accepted before it is
+            being cleaned.
     """
     files = round_files_at_rest(request)
     with acting(request, actor, "request_clean", reason, accept_dependents=accept_dependents, accept_rest=accept_rest):
@@ -62,6 +63,8 @@ def request_clean(
                 cleaning = {**cleaning_evidence(request), "waited_for": request.waiting_for}
                 states.transition(request, S.CLEANED, actor=actor, reason=reason, evidence=cleaning)
             return
+        if accept_rest:
+            raise FieldRefused("accept_rest", "it is not being cleaned yet, so nobody knows what stays")
         others = dependents(request)
         if others and not accept_dependents:
             raise FieldRefused("accept_dependents", f"{counted(len(others), 'request')} rest on it, e.g. {others[0]}")

@@ -308,6 +308,8 @@ def test_its_name_has_to_be_typed(world: World) -> None:
     request = request_row(S.FAILED)
     with pytest.raises(FieldRefused, match="type the request's name"):
         request_clean(request=request, confirm="another", **BY)
+    with pytest.raises(FieldRefused, match="not being cleaned yet"):
+        clean(request, accept_rest=True)
     assert fresh(request).status == S.FAILED
 
 

@@ -68,7 +68,8 @@ def _release(name: str, mode: ReleaseMode | None = None, changes: Callable[[Requ
 def _clean(name: str, **more: bool) -> Verb:
     function = services.request_clean
     act = partial(function, **BY, **more)
-    return Verb(name, function, lambda request: act(request=request, confirm=request.request_name), clean_refused)
+    why_not = None if "accept_rest" in more else clean_refused
+    return Verb(name, function, lambda request: act(request=request, confirm=request.request_name), why_not)
 
 
 def _ban_one(request: Request) -> Changes:
