@@ -105,7 +105,7 @@ declare(
         lambda block: (block.status, block.get_status_display()), "blocks/<uuid:pk>",
     ),
     Verb(
-        "validate", "Validate again", f"{_VALIDATED} One block.", services.block_validate,
+        "validate-block", "Validate again", f"{_VALIDATED} One block.", services.block_validate,
         told_of_each(lambda block: [VALIDATED_AGAIN]), _CHECKSUMS,
         refused=lambda block: validate_refused(block.workflow.request), path="validate",
     ),
