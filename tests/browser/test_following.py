@@ -78,7 +78,9 @@ def test_a_request_is_followed_to_completed_without_the_page_being_loaded_again(
     expect(desk.page.locator("#part-effects")).to_contain_text("Nothing is owed to DBS and Rucio.")
     expect(desk.page.locator("#part-dag h2")).to_contain_text("Last DAG")
     steps = desk.page.locator("#part-history .timeline .badge").all_inner_texts()
-    assert list(reversed(steps)) == ["Submitted", "Queued", "Planning", "Active", "Completed"]
+    assert list(reversed(steps)) == [
+        "Submitted", "Queued", "Planning", "Active", "Validating outputs", "Validated outputs", "Removing files", "Completed",
+    ]  # fmt: skip
     assert desk.page.evaluate("window.opened_once"), "the page was loaded again instead of updating itself"
     assert_completed_once(request)
 
