@@ -29,6 +29,7 @@ from outputs_app.models import (
     Prognosis,
     Validity,
 )
+from outputs_app.cases import case_accept
 from outputs_app.services import effect_discard
 from requests_app.lease import evaluating
 from requests_app.models import InputFile, Request, RequestStatus, Workflow, WorkflowStatus
@@ -358,3 +359,25 @@ def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World, me
     with pytest.raises(InvalidTransition, match="no longer the one that was accounted"):
         case_remove(case=row, **BY)
     assert not Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).exists()
+
+
+def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest_is_done(world: World, merges: Merges) -> None:
+    """Accepted while the rest is still taken back, its work would be in no valid file and never given back."""
+    merges.chance = random.Random(3)
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    case_remove(case=case(valid(request)[0]), **BY)
+    discarded, *rest = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).order_by("id")
+    assert rest
+    effect_discard(effect=discarded, **BY)
+    assert settle(world, request) > 0
+    assert not IntegrityCase.objects.filter(request=request, state=CaseState.NEW).exists()
+    world.effects()
+    assert settle(world, request) > 0
+    lost = IntegrityCase.objects.filter(request=request, state=CaseState.NEW, file__validity=Validity.INVALID).first()
+    assert lost is not None
+    with pytest.raises(InvalidTransition, match="remove it, so that its work is done again"):
+        case_accept(case=lost, **BY)
+    case_remove(case=lost, **BY)
+    world.effects()
+    assert settle(world, request) == 0
+    assert_whole(world, again(world, request))
