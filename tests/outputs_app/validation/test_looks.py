@@ -1,0 +1,37 @@
+"""What a look at a block makes of rows alone: no service is asked."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from outputs_app.effects.validate import _record
+from outputs_app.models import BlockValidation, EffectKind, OutputFile, ProcessingBlock
+from outputs_app.validation.catalogues import Look
+from tests.support.rows import new_block, new_effect
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_was_made_from_an_empty_file_of_ours_may_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earlier one has a case of its own, unless it was made from nothing, too."""
+    first, later = new_block(), new_block()
+    parent = OutputFile.objects.get(block=first)
+    OutputFile.objects.filter(block=later).update(events=0, parents=[parent.lfn])
+
+    def found() -> list[str]:
+        block = ProcessingBlock.objects.select_related("workflow__request", "dataset").get(pk=later.pk)
+        return [str(finding.prognosis) for finding in Look(block, 1, "")._closed(set())]
+
+    assert found() == ["zero_events"]
+    OutputFile.objects.filter(pk=parent.pk).update(events=0)
+    assert found() == []
+
+
+def test_a_look_that_does_not_count_leaves_what_an_operator_wants_of_the_next() -> None:
+    block = new_block()
+    BlockValidation.objects.create(block=block, asked_at=timezone.now(), every_checksum=True)
+    effect = new_effect(kind=EffectKind.BLOCK_VALIDATE, block=block, request=block.workflow.request, payload={"generation": 1})
+    _record(effect, {"stamp": "of before an effect changed it"})
+    row = BlockValidation.objects.get()
+    assert (row.generation, row.every_checksum) == (2, True)
