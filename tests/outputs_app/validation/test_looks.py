@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
+from outputs_app.cases import repaired_look
 from outputs_app.effects.validate import _record
-from outputs_app.models import BlockValidation, EffectKind, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    EffectKind,
+    IntegrityCase,
+    OutputFile,
+    ProcessingBlock,
+    Prognosis,
+)
 from outputs_app.validation.catalogues import Look
 from tests.support.rows import new_block, new_effect
 
@@ -35,3 +47,17 @@ def test_a_look_that_does_not_count_leaves_what_an_operator_wants_of_the_next() 
     _record(effect, {"stamp": "of before an effect changed it"})
     row = BlockValidation.objects.get()
     assert (row.generation, row.every_checksum) == (2, True)
+
+
+def test_what_was_recovered_is_looked_at_although_the_end_of_its_source_rules_waits() -> None:
+    """That may wait for tape for weeks, and repairs nothing."""
+    block, now = new_block(), timezone.now()
+    BlockValidation.objects.create(block=block, asked_at=now - timedelta(hours=1))
+    request = block.workflow.request
+    new_effect(kind=EffectKind.RUCIO_UNPROTECT, block=block, request=request, next_attempt_at=now + timedelta(days=1))
+    IntegrityCase.objects.create(
+        request=request, block=block, name=block.dbs_block_name, prognosis=Prognosis.UNPROTECTED, state=CaseState.IN_PROGRESS,
+        action=CaseAction.RECOVERED, acted_at=now,
+    )  # fmt: skip
+    repaired_look(request.pk)
+    assert BlockValidation.objects.get().generation == 2
