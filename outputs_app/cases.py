@@ -139,7 +139,8 @@ def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, rea
 def repaired_look(request_id: uuid.UUID) -> None:
     """What was said to be repaired is validated again as soon as nothing is under way for its block; the case is over when that
     has found nothing. In the caller's transaction."""
-    owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT).exclude(kind=EffectKind.BLOCK_VALIDATE)
+    owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT)
+    owed = owed.exclude(kind__in=(EffectKind.BLOCK_VALIDATE, EffectKind.RUCIO_UNPROTECT))  # which repairs nothing
     checks = StorageCheck.objects.filter(validation=OuterRef("block"), done_at__isnull=True)
     repaired = IntegrityCase.objects.filter(
         ~Exists(owed), request=request_id, state=CaseState.IN_PROGRESS, action__in=(CaseAction.RECOVERED, CaseAction.REGISTERED)

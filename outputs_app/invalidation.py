@@ -22,6 +22,7 @@ from outputs_app.asking import Wish, effect_ask, effects_ask
 from outputs_app.models import (
     REPORTS,
     SETTLED_EFFECT,
+    BlockStatus,
     DatasetState,
     Effect,
     EffectKind,
@@ -137,7 +138,8 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
     parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
         owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
-        why = "is not registered as a whole yet" if not block.dbs_block_closed else ""
+        coming = not block.dbs_block_closed and block.status != BlockStatus.GIVEN_UP
+        why = "is not registered as a whole yet" if coming else ""
         if effect := owed.first():  # it may register or protect something yet, a failed one if somebody retries it
             owes = f"{effect.get_kind_display().lower()} ({effect.get_state_display().lower()})"
             why = f"is still owed: {owes}; wait for it, or discard it"

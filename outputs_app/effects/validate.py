@@ -30,7 +30,7 @@ def _record(effect: Effect, result: Result) -> None:
     if validation is None:
         return
     if blocks_standing([block.pk]).get(block.pk) != result["stamp"]:
-        validation_again([block.pk])
+        validation_again([block.pk], every_checksum=validation.every_checksum)
         return
     found = [
         FileFinding(**{**each, "prognosis": Prognosis(each["prognosis"])}) for name in STEPS for each in result[name]["findings"]

@@ -74,13 +74,14 @@ class Look:
     def _closed(self, there: set[str]) -> Iterator[FileFinding]:
         """Parents are valid and named in DBS. Files of a dataset that names its parents there name none of theirs."""
         parents = {parent for each in self._parents.values() for parent in each}
-        rows = OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity")
-        ours = dict(rows)
+        rows = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity", "events"))
+        ours = {lfn: validity for lfn, validity, _ in rows}
         read: dict[str, int] = dict(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events"))
         closed = {lfn for lfn in parents if ours.get(lfn, Validity.VALID) == Validity.VALID and (lfn in ours or lfn in read)}
         yield from rules.parents_open(self._parents, closed)
         events = {lfn: file.events for lfn, file in self._files.items()}
-        yield from rules.empty(events, self._parents, read, self._declared)
+        made_of = read | {lfn: number for lfn, _, number in rows}
+        yield from rules.empty(events, self._parents, made_of, self._declared)
         named = {lfn: each for lfn, each in self._parents.items() if each and lfn in there}
         if named and not self._block.dataset.registration.get("parents"):
             rows_there = factory.dbs().outputs.file_parents(self._block.dbs_block_name)

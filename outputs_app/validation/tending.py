@@ -41,6 +41,8 @@ from wms2.words import counted
 
 #: Blocks of which nothing is wanted, or nothing more is done.
 _NOT_WANTED = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
+#: Files that a rule of ours keeps where they were written; of others Rucio may have removed them there.
+KEPT = ~Q(rule_id="") | ~Q(block__source_rule_id="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _checks_begin(validations: Iterable[BlockValidation]) -> None:
     """A check for each RSE at which files of a block are kept; what is not looked at is told as evidence."""
     rows = {each.pk: each for each in validations}
     kept = OutputFile.objects.filter(block__in=rows.keys(), validity=Validity.VALID)
-    kept = kept.filter(~Q(rule_id="") | ~Q(block__source_rule_id="")).order_by()
+    kept = kept.filter(KEPT).order_by()
     sites, settings, now = sites_by_rse(), conf(), clock.now()
     checks: list[StorageCheck] = []
     unseen: dict[uuid.UUID, dict[str, str]] = defaultdict(dict)

@@ -18,7 +18,7 @@ from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, Li
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.models import OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, cases_open
-from outputs_app.validation.tending import blocks_mark_validated
+from outputs_app.validation.tending import KEPT, blocks_mark_validated
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import VALIDATIONS_TOTAL
@@ -77,7 +77,7 @@ def _begin(site: str) -> None:
 
 def _files(check: StorageCheck) -> QuerySet[OutputFile]:
     """Those that no job has looked at yet."""
-    rows = OutputFile.objects.filter(block=check.validation_id, rse=check.rse, validity=Validity.VALID)
+    rows = OutputFile.objects.filter(KEPT, block=check.validation_id, rse=check.rse, validity=Validity.VALID)
     return rows.filter(pk__gt=check.up_to_file).order_by("pk")
 
 
@@ -123,9 +123,9 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
 
 
 def _findings(check: StorageCheck, each: Listed) -> list[FileFinding]:
-    """Of files that are valid still."""
+    """Of files that are valid and kept still."""
     wrong = {one.key: one for one in each.wrong}
-    files = OutputFile.objects.filter(pk__in=wrong, validity=Validity.VALID).order_by("pk")
+    files = OutputFile.objects.filter(KEPT, pk__in=wrong, validity=Validity.VALID).order_by("pk")
     return [_finding(file, wrong[file.pk], check.rse) for file in files]
 
 

@@ -44,6 +44,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
         if rows and spec.input is not None and spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, spec.input)
         if rows:
+            Request.objects.filter(pk=request.pk).update(group_ready_at=None)  # the last of its group must not take it on
             told = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
             Event.objects.create(request=request, kind="input.restored", data=told)
     return len(rows)

@@ -12,7 +12,7 @@ from dags_app.models import WorkUnit
 from dags_app.planning.closure import Piece
 from dags_app.services.claims import claims_cut
 from outputs_app.cases import repaired_look
-from outputs_app.models import OPEN_CASE, CaseAction, CaseState, Effect, EffectState, IntegrityCase
+from outputs_app.models import OPEN_CASE, SETTLED_EFFECT, CaseAction, CaseState, Effect, EffectState, IntegrityCase
 from outputs_app.validation import validation_again
 from requests_app.lease import Evaluation
 from requests_app.models import Event, Workflow
@@ -36,7 +36,7 @@ def cases_settle(evaluation: Evaluation) -> int:
             with evaluation.fenced():
                 _cut(evaluation, case)
             crash_point("cut.recorded")
-        elif EffectState.DISCARDED in states:  # an operator gave it up: what is left valid waits for another decision
+        elif states <= {*SETTLED_EFFECT}:  # an operator gave it up: what is left valid waits for another decision
             with evaluation.fenced():
                 _together(case).update(state=CaseState.NEW, action="", cut={})
     with evaluation.fenced():

@@ -24,7 +24,7 @@ from dags_app.planning.submitfiles import SiteSlot
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.models import OutputFile, Validity
 from requests_app.intake.harvesting import PSET, harvested
-from requests_app.models import Harvest, HarvestState, Request
+from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
 from sites_app.statuses import sites_avoided
@@ -95,9 +95,8 @@ def harvest_refused(harvest: Harvest) -> str:
 
 
 def _files(request: Request, dataset: str) -> QuerySet[OutputFile]:
-    return OutputFile.objects.filter(dataset__workflow=request.workflow, dataset__name=dataset, validity=Validity.VALID).order_by(
-        "id"
-    )
+    rows = OutputFile.objects.filter(dataset__workflow=request.workflow, dataset__name=dataset, validity=Validity.VALID)
+    return rows.exclude(dataset__workflow__request__status__in=(RequestStatus.CLEANING, RequestStatus.CLEANED)).order_by("id")
 
 
 def _files_of(row: Harvest) -> QuerySet[OutputFile]:

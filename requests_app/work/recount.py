@@ -51,12 +51,12 @@ def recount(request: Request, catalogue: Mapping[str, tuple[int, int]]) -> list[
     """
     spec = spec_of(request.workflow)
     steps = {step.name: step for step in spec.steps}
-    lost = Q(files__block__status=BlockStatus.GIVEN_UP)
+    valid, lost = Q(files__validity=Validity.VALID), Q(files__block__status=BlockStatus.GIVEN_UP)
     eventless = [output.dataset for output in harvested(spec.outputs)]
     rows = OutputDataset.objects.filter(workflow=request.workflow).exclude(name__in=eventless).order_by("name")
     rows = rows.annotate(
-        made=Sum("files__events", filter=Q(files__validity=Validity.VALID) & ~lost, default=0),
-        given_up=Sum("files__events", filter=lost, default=0),
+        made=Sum("files__events", filter=valid & ~lost, default=0),
+        given_up=Sum("files__events", filter=valid & lost, default=0),
     )
     counted = []
     for name, tier, step, made, given_up in rows.values_list("name", "tier", "step", "made", "given_up"):

@@ -202,3 +202,14 @@ def test_an_answer_of_before_it_was_asked_for_again_does_not_count(place: Place)
     assert (cases(), StorageCheck.objects.get().looked_at) == ({}, 0)
     looked()
     assert list(cases().values()) == [P.MISSING_REPLICA]
+
+
+def test_what_its_rule_keeps_no_more_is_not_missed(place: Place) -> None:
+    """Its source rule may end, and Rucio remove it, between the asking and the looking."""
+    block = place.block()
+    released = block.files.order_by("pk")[0]
+    OutputFile.objects.filter(pk=released.pk).update(rule_id="")
+    place.path(released).unlink()
+    looked()
+    assert cases() == {}
+    assert tended(block).validated == 1

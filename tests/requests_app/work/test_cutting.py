@@ -17,6 +17,7 @@ from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
 from outputs_app.models import (
     OPEN_CASE,
+    BlockStatus,
     BlockValidation,
     CaseAction,
     CaseState,
@@ -29,6 +30,7 @@ from outputs_app.models import (
     Prognosis,
     Validity,
 )
+from outputs_app.cases import case_accept
 from outputs_app.services import effect_discard
 from requests_app.lease import evaluating
 from requests_app.models import InputFile, Request, RequestStatus, Workflow, WorkflowStatus
@@ -36,6 +38,7 @@ from requests_app.selectors.account import ledger_kept
 from requests_app.services.cases import case_remove, removal_told
 from requests_app.work.cutting import cases_settle
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from requests_app.work.recount import recount
 from tests.support.scripted import dagman, documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -358,3 +361,44 @@ def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World, me
     with pytest.raises(InvalidTransition, match="no longer the one that was accounted"):
         case_remove(case=row, **BY)
     assert not Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).exists()
+
+
+def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest_is_done(world: World, merges: Merges) -> None:
+    """Accepted while the rest is still taken back, its work would be in no valid file and never given back."""
+    merges.chance = random.Random(3)
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    case_remove(case=case(valid(request)[0]), **BY)
+    discarded, *rest = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).order_by("id")
+    assert rest
+    effect_discard(effect=discarded, **BY)
+    assert settle(world, request) > 0
+    assert not IntegrityCase.objects.filter(request=request, state=CaseState.NEW).exists()
+    world.effects()
+    assert settle(world, request) > 0
+    lost = IntegrityCase.objects.filter(request=request, state=CaseState.NEW, file__validity=Validity.INVALID).first()
+    assert lost is not None
+    with pytest.raises(InvalidTransition, match="remove it, so that its work is done again"):
+        case_accept(case=lost, **BY)
+    case_remove(case=lost, **BY)
+    world.effects()
+    assert settle(world, request) == 0
+    assert_whole(world, again(world, request))
+
+
+def test_a_file_goes_also_where_a_sibling_is_in_a_block_that_was_given_up(world: World, merges: Merges) -> None:
+    request = waiting(completed(world, world.request(documents.generation(400))))
+    file, sibling = (OutputFile.objects.filter(dataset=each).first() for each in request.workflow.output_datasets.order_by("pk"))
+    assert file is not None and sibling is not None and sibling.unit_id == file.unit_id
+    given_up = ProcessingBlock.objects.filter(dataset=sibling.dataset)
+    for block in given_up:
+        del world.dbs.registered[block.dbs_block_name]
+    given_up.update(status=BlockStatus.GIVEN_UP, dbs_block_closed=False)
+    case_remove(case=case(file), **BY)
+    world.effects()
+    assert settle(world, request) == 0
+    assert account(request).work_left
+    gone = OutputFile.objects.filter(unit=file.unit_id, validity=Validity.INVALID)
+    assert set(gone.values_list("dataset", flat=True)) == {file.dataset_id, sibling.dataset_id}
+    counted = {each.dataset: each.given_up for each in recount(fresh(request), {})}
+    left = OutputFile.objects.filter(dataset=sibling.dataset, validity=Validity.VALID)
+    assert counted == {file.dataset.name: 0, sibling.dataset.name: sum(each.events for each in left)}

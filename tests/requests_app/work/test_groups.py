@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django.utils import timezone
 
 from dags_app.models import WorkUnit
+from dags_app.planning.specs import ExclusionKind
 from outputs_app.models import OutputFile
 from requests_app.lease import evaluating
-from requests_app.models import Request, RequestGroup, RequestStatus, RequestTransition
-from requests_app.services import group_dissolve, request_abort, request_group
+from requests_app.models import InputFile, Request, RequestGroup, RequestStatus, RequestTransition
+from requests_app.services import group_dissolve, input_files_restore, request_abort, request_group
 from requests_app.states import transition
 from requests_app.work.groups import Child, group_standing, siblings_missing
-from tests.support.rows import new_block, request_row
+from tests.support.rows import input_spec, new_block, request_row, workflow_row
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
 from wms2.models import AuditEntry, Wake
 
@@ -114,6 +116,19 @@ def test_what_ended_with_events_in_dbs_is_waited_for_until_an_operator_takes_it_
     request_group(request=failed, **BY)
     assert first.pk in Wake.objects.values_list("request_id", flat=True)
     assert arrives(first) == ""
+
+
+def test_one_whose_input_is_let_in_again_is_not_taken_on() -> None:
+    """Its own evaluation, which would send it back to work, may come later than the last one of the group."""
+    first, second = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
+    file = InputFile.objects.create(
+        workflow=workflow_row(first, input_spec()), lfn="/store/in.root", block_name="/a#1", size_bytes=1, events=10,
+        excluded_at=timezone.now(), excluded_reason="unreadable", excluded_kind=ExclusionKind.LOST,
+    )  # fmt: skip
+    arrives(first)
+    input_files_restore(request=Request.objects.get(pk=first.pk), lfns=[file.lfn], **BY)
+    assert arrives(second).endswith(f"sample: {first}")
+    assert statuses(first, second) == ["validated_outputs", "validated_outputs"]
 
 
 def test_whoever_waits_is_woken_when_another_ends() -> None:

@@ -296,3 +296,11 @@ def test_dqmio_is_no_dataset_that_is_short_of_events(place: Place) -> None:
     request = place.completed()
     catalogue = {"/PrimaryTester/Era-Proc-v1/GEN-SIM": (3, 3200), DQM: (2, 0)}
     assert [(each.dataset, each.short) for each in recount(request, catalogue)] == [("/PrimaryTester/Era-Proc-v1/GEN-SIM", 0)]
+
+
+def test_of_a_request_that_is_cleaned_nothing_is_harvested_although_its_files_are_valid_still(place: Place) -> None:
+    request = place.completed()
+    Request.objects.filter(pk=request.pk).update(status=RequestStatus.CLEANING)
+    run()
+    assert states() == [(1, HarvestState.DISCARDED), (2, HarvestState.DISCARDED)]
+    assert place.served() == []
