@@ -15,6 +15,7 @@ from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
+from outputs_app.cases import case_accept
 from outputs_app.models import (
     OPEN_CASE,
     BlockStatus,
@@ -30,7 +31,6 @@ from outputs_app.models import (
     Prognosis,
     Validity,
 )
-from outputs_app.cases import case_accept
 from outputs_app.services import effect_discard
 from requests_app.lease import evaluating
 from requests_app.models import InputFile, Request, RequestStatus, Workflow, WorkflowStatus
