@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from django.db.models import Exists, OuterRef
+
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.invalidation import invalidation_asked
-from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset
+from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, OutputDataset, OutputFile, Validity
 from outputs_app.owning import names_claim
 from requests_app import intake
 from requests_app.models import Event, Request, RequestStatus, Workflow
@@ -115,6 +117,10 @@ def derive_refused(request: Request) -> str:
         return "Its outputs are taken back: import its document anew."
     if WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists():
         return "Work units of it are done but not accounted: repair their manifests first."
+    cut = IntegrityCase.objects.filter(file=OuterRef("pk"), cut__has_key="at")
+    gone = OutputFile.objects.filter(~Exists(cut), block__workflow=workflow, validity=Validity.INVALID).order_by("id").first()
+    if gone is not None:
+        return f"Files of it were taken back, e.g. {gone}, and neither request would make them again: restart it."
     pending = Effect.objects.filter(request=request, state__in=OPEN_EFFECT, epoch=request.epoch).exclude(kind__in=REPORTS).count()
     if pending:
         return f"{counted(pending, 'registration')} of it are not done: wait for them; retry or discard those that are stuck."

@@ -54,9 +54,11 @@ def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
         log.warning("claim cut", request_name=request.request_name, **told)
     Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
     request.workflow.cut_at = now
-    together = _together(case)
-    validation_again(set(together.values_list("block_id", flat=True)))
-    together.update(state=CaseState.REMOVED, ended_at=now)
+    together = list(_together(case))
+    validation_again({each.block_id for each in together})
+    for each in together:
+        each.state, each.ended_at, each.cut = CaseState.REMOVED, now, {**each.cut, "at": now.isoformat()}
+    IntegrityCase.objects.bulk_update(together, ("state", "ended_at", "cut"))
     evaluation.written.append(f"claims cut for {case.name}")
 
 

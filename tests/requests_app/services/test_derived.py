@@ -13,7 +13,7 @@ import pytest
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
-from outputs_app.models import Effect, EffectState, OutputFile
+from outputs_app.models import CaseAction, CaseState, Effect, EffectState, IntegrityCase, OutputFile, Prognosis, Validity
 from requests_app.models import InputFile, InputLumis, Request, RequestStatus, Workflow
 from requests_app.pages.request import request_page
 from requests_app.selectors.requests import requests_with_workflow
@@ -278,6 +278,19 @@ def test_refused_while_its_dag_runs_or_a_registration_is_pending(world: World) -
     new = request_derive(request=request, **BY)
     with pytest.raises(InvalidTransition, match=f"{new.request_name} has been derived from it already"):
         request_derive(request=request, **BY)
+
+
+def test_refused_while_work_of_it_is_gone_that_neither_would_make_again(world: World) -> None:
+    request = held(world, "files")
+    assert derive_refused(fresh(request)) == ""
+    gone = OutputFile.objects.filter(block__workflow__request=request).first()
+    assert gone is not None
+    OutputFile.objects.filter(pk=gone.pk).update(validity=Validity.INVALID)
+    assert f"taken back, e.g. {gone.lfn}" in derive_refused(fresh(request))
+    cut = {"units": [], "effects": [], "at": "2026-11-01T00:00:00+00:00"}
+    removed = {"prognosis": Prognosis.MISSING_REPLICA, "state": CaseState.REMOVED, "action": CaseAction.REMOVED, "cut": cut}
+    IntegrityCase.objects.create(request=request, block=gone.block, file=gone, name=gone.lfn, **removed)
+    assert derive_refused(fresh(request)) == "", "its work is back in the account"
 
 
 def test_a_refusal_in_the_middle_leaves_neither_half(world: World) -> None:
