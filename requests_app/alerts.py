@@ -35,13 +35,18 @@ def alert(request: Request, code: str, message: str) -> None:
 
 def alert_over(evaluation: Evaluation, *codes: str) -> None:
     """Take the request's alert off if it is one of these, whose cause is gone; the next time it is raised as a new one."""
-    code = evaluation.request.alert_code
-    if code not in codes:
-        return
-    with evaluation.fenced():
-        evaluation.note(alert_code="", alerted_at=None)
-        Event.objects.create(request=evaluation.request, kind=OVER, data={"code": code})
-    log.info("alert over", alert=code, request_name=evaluation.request.request_name)
+    if (code := evaluation.request.alert_code) in codes:
+        with evaluation.fenced():
+            alert_off(evaluation.request, code)
+        evaluation.written.append(f"alert over: {code}")
+
+
+def alert_off(request: Request, code: str) -> None:
+    """The same of any request, in the caller's transaction."""
+    if Request.objects.filter(pk=request.pk, alert_code=code).update(alert_code="", alerted_at=None):
+        request.alert_code, request.alerted_at = "", None
+        Event.objects.create(request=request, kind=OVER, data={"code": code})
+        log.info("alert over", alert=code, request_name=request.request_name)
 
 
 def tell_stuck_effects(evaluation: Evaluation) -> None:

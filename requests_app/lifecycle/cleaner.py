@@ -29,6 +29,7 @@ from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResul
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
+from requests_app.alerts import alert_off
 from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
 from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
 from wms2 import clock
@@ -42,8 +43,9 @@ log = structlog.get_logger(__name__)
 RUN_SECONDS, ROUNDS = 30.0, 200
 #: Units whose leftovers one job removes, and rows of one statement.
 PORTION = 500
+_COMPLETE = (RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
 #: Their outputs are validated: nothing wants the unmerged files any more.
-_NOW = (RequestStatus.REMOVING_FILES, RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
+_NOW = (RequestStatus.REMOVING_FILES, *_COMPLETE)
 #: Told of one unit; the others are counted.
 MOST_PROBLEMS = 5
 #: Everything of these requests goes, merged files too that Rucio has no replica of.
@@ -132,6 +134,7 @@ def _write_down(dag: DAG) -> None:
         log.error("leftovers of a round unknown, its files stay", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
         rows = []
     with transaction.atomic():
+        Request.objects.select_for_update(no_key=True).only("pk").get(workflow=dag.workflow_id)  # before its DAG, as verbs do
         locked = DAG.objects.select_for_update(no_key=True).filter(pk=dag.pk, leftovers_at__isnull=True)
         if locked.first() is not None and _is_cleaned(dag) == cleaned:  # else it is to be cleaned just now
             fields = ["bases", "journals", "lfns", "job", "next_try_at", "settled_at"]  # again, when it is cleaned
@@ -139,7 +142,7 @@ def _write_down(dag: DAG) -> None:
                 rows, batch_size=PORTION, update_conflicts=True, unique_fields=["unit", "site"], update_fields=fields
             )
             DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
-            _wake(Q(pk=dag.workflow_id))
+            _tell(Q(pk=dag.workflow_id))
 
 
 def _is_cleaned(dag: DAG) -> bool:
@@ -165,11 +168,19 @@ def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, mer
     ]
 
 
-def _wake(workflows: Q) -> None:
-    """Requests that wait for this to complete."""
+def _tell(workflows: Q) -> None:
+    """Wake requests that wait for this to complete; of those that completed with files left, say so when nothing is left."""
     statuses = (RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)
     waiting = Workflow.objects.filter(workflows, request__status__in=statuses).distinct()
     wake(waiting.values_list("request__pk", flat=True), "leftovers")
+    ended = Workflow.objects.filter(workflows, request__status__in=_COMPLETE, inputs_removed_at__isnull=True)
+    requests = Request.objects.filter(pk__in=ended.values("request__pk")).only("request_name", "alert_code").order_by("pk")
+    for request in list(requests.select_for_update(no_key=True)):  # of two that settle the last at two sites, one sees both
+        rows = Leftover.objects.filter(unit__workflow__request=request, settled_at__isnull=True)
+        rounds = rounds_unneeded(clock.now()).filter(workflow__request=request, leftovers_at__isnull=True)
+        if not rows.exists() and not rounds.exists():
+            Workflow.objects.filter(request=request).update(inputs_removed_at=clock.now())
+            alert_off(request, "leftovers_stay")
 
 
 # --- removing
@@ -243,7 +254,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
         if row.settled_at is None:
             row.job = None
     _save(rows)
-    _wake(Q(work_units__in=[row.unit_id for row in rows]))
+    _tell(Q(work_units__in=[row.unit_id for row in rows]))
     removed = sum(len(each.removed) for each in told.values())
     LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
     job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(told)}

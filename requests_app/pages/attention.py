@@ -116,7 +116,7 @@ def requests_needing() -> QuerySet[Request]:
         .order_by()
         .values_list("pk")
         .union(
-            Request.objects.filter(status__in=EVALUATED).exclude(alert_code="").order_by().values_list("pk"),
+            Request.objects.exclude(alert_code="").order_by().values_list("pk"),
             Effect.objects.filter(state__in=STUCK, epoch=F("request__epoch")).order_by().values_list("request_id"),
             unaccounted.order_by(),
             _unsettled().filter(request__isnull=False).values_list("request_id"),

@@ -20,9 +20,10 @@ from dags_app.payload.contract.documents import JobDocument, UnitDocument
 from dags_app.payload.contract.documents import read_job as read_document
 from dags_app.services import site_jobs
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
+from requests_app.alerts import alert
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
-from requests_app.models import CleanupPolicy, Request, RequestStatus
+from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
 from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step
 from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
 from tests.support.site_jobs import SiteSchedd, write_sites
@@ -298,6 +299,38 @@ def test_what_cannot_be_removed_is_told_and_tried_again_later(place: Place, roun
     Leftover.objects.update(next_try_at=LONG_AGO)
     clean()
     assert Leftover.objects.get().settled_at is not None
+
+
+def test_a_request_that_completed_with_files_left_is_told_of_no_more_when_the_last_is_gone(place: Place, round_dag: DAG) -> None:
+    """Each site has one; that of the first goes alone."""
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL, CERN)
+    stuck = [place.unmerged(site) for site in (FNAL, CERN)]
+    for lfn, site in zip(stuck, (FNAL, CERN), strict=True):
+        place.stored(lfn, site).unlink()
+        place.stored(lfn, site).mkdir()  # no file: the storage refuses to unlink it
+        place.journal(unit, "processing", [lfn], site)
+    clean()
+    request = Request.objects.get()
+    alert(request, "leftovers_stay", "not removed")
+    for lfn, site, left in zip(stuck, (FNAL, CERN), ("leftovers_stay", ""), strict=True):
+        place.stored(lfn, site).rmdir()
+        Leftover.objects.filter(site=site).update(next_try_at=LONG_AGO)
+        clean()
+        request.refresh_from_db()
+        assert request.alert_code == left
+        assert (Workflow.objects.get().inputs_removed_at is None) == bool(left)
+    assert Event.objects.filter(request=request, kind="alert_over", data__code="leftovers_stay").count() == 1
+
+
+def test_another_alert_of_it_stays(place: Place, round_dag: DAG) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    Request.objects.update(alert_code="effect_dead")
+    clean()
+    assert Request.objects.get().alert_code == "effect_dead"
+    assert Workflow.objects.get().inputs_removed_at is not None
 
 
 def test_a_site_without_storage_is_told_with_the_job_and_its_units(place: Place, round_dag: DAG) -> None:

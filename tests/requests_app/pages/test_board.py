@@ -82,6 +82,7 @@ def test_each_reason_alone_brings_a_request_up(reader: Client) -> None:
     calm = request_row(S.ACTIVE)
     held = request_row(S.HELD, hold_code=HoldCode.REFUSED, hold_reason="Step1.Multicore: must be a number")
     alerted = request_row(S.QUEUED, alert_code="slow_queued")
+    left = request_row(S.COMPLETED, alert_code="leftovers_stay")
     refused, dead = request_row(S.ACTIVE), request_row(S.ABORTED)
     effect(refused, EffectState.REFUSED, last_error="400 no such dataset")
     effect(dead, EffectState.DEAD, last_error="503 for three days")
@@ -91,7 +92,7 @@ def test_each_reason_alone_brings_a_request_up(reader: Client) -> None:
 
     said = shown(reader, part="part-needs")
 
-    for request in (held, alerted, refused, dead, lost):
+    for request in (held, alerted, left, refused, dead, lost):
         assert request.request_name in said
     assert calm.request_name not in said
     assert "Step1.Multicore: must be a number" in said
