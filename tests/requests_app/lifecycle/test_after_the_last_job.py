@@ -222,6 +222,36 @@ def test_a_site_at_which_nothing_is_removed_is_told(world: World, monkeypatch: p
     assert "nothing is removed there" in RequestTransition.objects.filter(request=request).latest("id").reason
 
 
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        (S.VALIDATING_OUTPUTS, "timeout_validating_seconds"),
+        (S.VALIDATED_OUTPUTS, "timeout_validated_seconds"),
+        (S.REMOVING_FILES, "timeout_removing_seconds"),
+    ],
+)
+def test_what_stays_too_long_in_a_status_is_told_and_goes_on(world: World, status: RequestStatus, seconds: str) -> None:
+    request = world.request(documents.generation(200))
+    world.cycle()
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    until(world, request, status)
+    if status == S.VALIDATED_OUTPUTS:  # else its effects are not carried out
+        in_dbs(request, 150)
+        dag = DAG.objects.get(workflow__request=request)
+        for index in range(3):
+            unit_row(dag, 10 + index, state=WorkUnitState.FAILED)
+    limit = getattr(conf(), seconds)
+    world.clock.advance(limit - 60)
+    world.evaluate(request)
+    assert (fresh(request).status, "slow" in request.alert_code) == (status, False)
+    world.clock.advance(120)
+    world.evaluate(request)
+    assert (fresh(request).status, request.alert_code) == (status, f"slow_{status.value}")
+    BlockValidation.objects.filter(block__workflow__request=request).update(events=200)
+    until(world, request, S.COMPLETED)
+    assert fresh(request).alert_code == ""
+
+
 # --- archived
 
 
