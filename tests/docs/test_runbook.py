@@ -9,7 +9,7 @@ import pytest
 from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.lifecycle import timeouts
-from requests_app.models import HoldCode, RequestStatus
+from requests_app.models import HoldCode, RequestStatus, ShownStatus
 
 ROOT = paths.checkout()
 
@@ -37,7 +37,7 @@ def alert_codes() -> set[str]:
 
 
 def test_every_status_has_an_entry():
-    assert set(sections()["Statuses"]) == set(RequestStatus.values)
+    assert set(sections()["Statuses"]) == {*RequestStatus.values, *ShownStatus.values}
 
 
 def test_every_hold_code_has_an_entry():
