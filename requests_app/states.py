@@ -60,7 +60,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.PARTIAL: "DAG proved gone, final sweep done, some unit not done",
         S.QUEUED: "round closed, work left",
         S.VALIDATING_OUTPUTS: "no work left, blocks ARCHIVED, no effect pending or dead",
-        S.STOPPING: "stop, hold, step, fail, restart, abort, ledger violation",
+        S.STOPPING: "stop, hold, step, fail, restart, abort, clean, ledger violation",
         S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
     },
     S.PARTIAL: {
@@ -76,6 +76,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.HELD: "intent hold",
         S.FAILED: "intent fail or restart",
         S.ABORTED: "intent abort",
+        S.CLEANING: "intent clean",
     },
     S.RESUBMITTING: {S.QUEUED: "rescue row prepared", S.HELD: "ten minutes", S.ABORTED: "operator"},
     S.HELD: {

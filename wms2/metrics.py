@@ -36,7 +36,7 @@ SITE_JOBS_TOTAL = Counter(
 )
 VALIDATIONS_TOTAL = Counter(
     "wms2_validations_total",
-    "Looks at registered blocks, by what was looked at (catalogues, storage) and result",
+    "Looks at registered blocks, by what was looked at (catalogues, storage) and result; blocks validated",
     ["at", "result"],
 )
 LEFTOVERS_REMOVED_TOTAL = Counter(

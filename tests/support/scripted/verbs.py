@@ -1,6 +1,6 @@
 """Every verb of the apps' services as the scripted operators use it.
 
-``DRIVEN`` is what the stateful test asks for; a service that takes an actor and is neither there nor in ``NOT_DRIVEN`` fails it.
+``driven()`` is what the stateful test asks for; a service that takes an actor and is neither in it nor in ``NOT_DRIVEN`` fails.
 """
 
 from __future__ import annotations
