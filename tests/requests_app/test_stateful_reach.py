@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 import dags_app.services
+import outputs_app.cases
 import outputs_app.services
 import requests_app.services
+import requests_app.work.harvesting
 import sites_app.services
 from dags_app import states as dag_states
 from dags_app.models import DAGStatus
@@ -49,12 +51,12 @@ UNTOLD_DAG_EDGES = {DAGStatus.PLANNING}
 
 
 def services_with_an_actor() -> set[str]:
-    """Public functions of the apps' services that somebody uses under a name."""
+    """Public functions of the apps' services, and of what stands in for them, that somebody uses under a name."""
     found = set()
     packages = (requests_app.services, dags_app.services)
     names = [each.name for package in packages for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    for each in (*names, sites_app.services.__name__, outputs_app.services.__name__):
-        module = importlib.import_module(each)
+    others = (sites_app.services, outputs_app.services, outputs_app.cases, requests_app.work.harvesting)
+    for module in (*map(importlib.import_module, names), *others):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
             if own and "actor" in inspect.signature(function).parameters and module.__name__ != "requests_app.services.acting":

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dags_app.models import WorkUnit, WorkUnitState
+from outputs_app.cases import case_of
 from outputs_app.models import (
     BlockValidation,
-    CaseAction,
     CaseState,
     Effect,
     EffectState,
@@ -20,7 +20,7 @@ from outputs_app.models import (
 )
 from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.packing import dags_pack
-from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.models import Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
@@ -31,6 +31,7 @@ from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.snapshot import wipe
 from tests.support.scripted.world import World
+from wms2 import clock
 from wms2.conf import conf
 
 S = RequestStatus
@@ -306,23 +307,24 @@ def _registered_and_held(world: World, request: Request) -> None:
 
 
 def after_the_last_job(world: World) -> None:
-    """Held and released in every status after its last job; a case; a shortfall; archived in the end. And a stop that finds
-    everything done."""
+    """Held and released in every status after its last job; cases; a shortfall; a harvest; archived in the end. And a stop that
+    finds everything done."""
     request = world.request(documents.generation(200))
     world.schedd.end(runs(world, request), End.FINISHED)
     for status in (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS, S.REMOVING_FILES):
         if status is S.WAITING_INTEGRITY:
-            file = OutputFile.objects.filter(dataset__workflow__request=request)[0]
-            IntegrityCase.objects.create(
-                request=request, block=file.block, file=file, name=file.lfn, prognosis=Prognosis.MISSING_REPLICA, evidence=[]
-            )
+            case = _case(request)
         until(world, request, status)
         said(world, "hold", request, S.HELD)
         said(world, "release", request, S.VALIDATING_OUTPUTS)
         if status is S.WAITING_INTEGRITY:
-            until(world, request, status)
-            IntegrityCase.objects.update(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED)
-            until(world, request, S.VALIDATING_OUTPUTS)
+            for verb in verbs.ON_CASES:
+                until(world, request, status)
+                assert ask(world.tally, verb, case, twice=True), f"{verb.name}: {request.waiting_for}"
+                until(world, request, S.VALIDATING_OUTPUTS)
+                case.refresh_from_db()
+                assert case.state == CaseState.RESOLVED
+                case = _case(request) if verb is not verbs.ON_CASES[-1] else case
     until(world, request, S.VALIDATED_OUTPUTS)
     BlockValidation.objects.filter(block__workflow__request=request).update(events=50)
     world.evaluate(request, steps=1)
@@ -333,6 +335,9 @@ def after_the_last_job(world: World) -> None:
     assert fresh(request).workflow.requested_events == 267, "50 are short, and 200 made 150"
     world.schedd.end(runs(world, request), End.FINISHED)
     until(world, request, S.COMPLETED)
+    harvest = Harvest.objects.create(request=request, dataset="/A/B/DQMIO", state=HarvestState.FAILED, next_try_at=clock.now())
+    for verb in verbs.ON_HARVESTS:
+        assert ask(world.tally, verb, harvest, twice=True), verb.name
     late = small(world)
     world.schedd.end(runs(world, late), End.FINISHED)
     world.observe()
@@ -346,6 +351,14 @@ def after_the_last_job(world: World) -> None:
     dags_pack()
     assert requests_archive() == 1
     assert fresh(request).status == S.ARCHIVED
+
+
+def _case(request: Request) -> IntegrityCase:
+    """As if its first file were not found at its storage."""
+    file = OutputFile.objects.filter(dataset__workflow__request=request).order_by("pk")[0]
+    case = case_of(file, Prognosis.MISSING_REPLICA, "not there")
+    case.save()
+    return case
 
 
 def until(world: World, request: Request, status: RequestStatus) -> None:

@@ -16,10 +16,11 @@ from dags_app.models import DAG, FailureRule
 from dags_app.services import failure_rules
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.steer import dag_hold, dag_release
+from outputs_app.cases import case_accept, case_recovered, decided_refused
 from outputs_app.models import Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
-from requests_app.models import CleanupPolicy, InputFile, Request, RequestGroup, Workflow
+from requests_app.models import CleanupPolicy, HarvestState, InputFile, Request, RequestGroup, Workflow
 from requests_app.services import dags, derive, stopping, verbs
 from requests_app.services import groups as verbs_of_groups
 from requests_app.services.cleaning import clean_refused
@@ -27,6 +28,7 @@ from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.verbs import request_set_steps
+from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import Overrides
 from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
@@ -43,6 +45,7 @@ NOT_DRIVEN = {
     "block_validate": "looks at the outside and changes nothing there; tests/requests_app/services/test_validating_again.py",
     "request_validate": "the same of all blocks",
     "case_remove": "there is a case only where something was lost outside; tests/requests_app/work/test_cutting.py",
+    "case_register": "is there to make calls again that were answered; tests/outputs_app/api/test_cases.py",
     "request_compare": "looks at DBS and Rucio and changes nothing; tests/outputs_app/reconciliation",
     "request_invalidate_files": "leaves the account as it is; tests/requests_app/services/test_invalidating_files.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
@@ -236,6 +239,26 @@ EFFECT_DISCARD = Verb(
 )
 
 
+def _case(name: str, function: Callable[..., Any], why_not: Callable[[Any], str]) -> Verb:
+    return Verb(name, function, lambda case: function(case=case, **BY), why_not)
+
+
+#: On an integrity case.
+ON_CASES = (
+    _case("case recovered", case_recovered, decided_refused),
+    _case("case accept", case_accept, decided_refused),
+)
+
+
+def _harvest(name: str, state: HarvestState) -> Verb:
+    act = partial(harvest_decide, state=state, **BY)
+    return Verb(name, harvest_decide, lambda harvest: act(harvest=harvest), harvest_refused, retold=frozenset({"harvests"}))
+
+
+#: On a harvest; each word sets its time anew.
+ON_HARVESTS = (_harvest("harvest retry", HarvestState.WAITING), _harvest("harvest discard", HarvestState.DISCARDED))
+
+
 def rule_say(word: str) -> str:
     """What an operator does to a failure rule of their own: change, off, on, remove; it is added when it is not there.
 
@@ -260,7 +283,7 @@ RULE_WORDS = ("change", "off", "on", "remove")
 #: Everything that is asked through ``asking.ask``.
 ASKED: tuple[Verb, ...] = (
     *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), SCHEDD_LOST, EFFECT_RETRY,
-    EFFECT_DISCARD,
+    EFFECT_DISCARD, *ON_CASES, *ON_HARVESTS,
 )  # fmt: skip
 
 
