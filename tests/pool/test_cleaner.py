@@ -18,6 +18,7 @@ from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.models import RequestStatus, RequestTransition
 from requests_app.services import request_clean, request_import
+from tests.support.faults import fault
 from tests.support.outcomes import ended, status
 from tests.support.stack import small_request, worker
 from wms2 import clock
@@ -31,6 +32,12 @@ class Killed(BaseException):
     """As kill -9 does, nothing after it runs."""
 
 
+@fault(
+    "cleaner killed while it submits",
+    done="whoever submits the job that removes a late start's files is killed between the schedd's answer and its record",
+    spec="ADR 0079",
+    afterwards="its job is found and taken for ours, no second one runs; the late file is removed, accepted ones stay",
+)
 def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed(
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.services import request_import
 from requests_app.services.cases import case_remove, removal_told
 from requests_app.work.ledger import ledger_check, ledger_of
+from tests.support.faults import fault
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
 from tests.support.stack import Worker, small_request, worker
 from wms2.adapters import factory
@@ -62,6 +63,12 @@ def lumis(request: Request) -> dict[str, Counter[tuple[str, int]]]:
     return found
 
 
+@fault(
+    "output files lost after their registration",
+    done="of three merged files one is removed at the storage, one gets longer, one has bits turned; an operator removes them",
+    spec="ADR 0084",
+    afterwards="each is a case; what held the same work is INVALID, it is done again: COMPLETED, each lumi once in each tier",
+)
 def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier(
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

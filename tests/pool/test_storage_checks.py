@@ -11,6 +11,7 @@ from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState, WorkUnit
 from outputs_app.models import BlockValidation, IntegrityCase, OutputFile, Prognosis, StorageCheck
 from requests_app.models import RequestStatus
 from requests_app.services import request_import, request_validate
+from tests.support.faults import fault
 from tests.support.outcomes import ended, status
 from tests.support.stack import small_request, worker
 from tests.support.xrootd import of_the_stack
@@ -20,6 +21,12 @@ pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytes
 SERVER_SITE = "T2_DE_DESY"
 
 
+@fault(
+    "output files damaged after their validation",
+    done="at a mounted storage and at one over root:// a file is removed, one cut, one has bits turned; all is validated again",
+    spec="ADR 0083",
+    afterwards="each is a case of its kind, no other file is one, and their blocks are not validated",
+)
 def test_what_is_missing_or_damaged_is_found_at_once_by_either_way(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_STORAGE_CHECKS_ENABLED", "1")
     monkeypatch.setenv("WMS2_STORAGE_CHECKSUM_FRACTION", "0")

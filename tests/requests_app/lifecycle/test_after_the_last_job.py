@@ -21,6 +21,7 @@ from requests_app.models import Event, HoldCode, Request, RequestStatus, Request
 from requests_app.services import input_files_restore, request_complete, request_hold, request_release
 from requests_app.services.release import Changes
 from requests_app.work.overrides import Overrides
+from tests.support.faults import fault
 from tests.support.rows import dag_row, generation_spec, input_spec, new_effect, request_row, unit_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.progress import fresh, run_on
@@ -311,6 +312,12 @@ class Killed(BaseException):
     """As kill -9 does, nothing after it runs."""
 
 
+@fault(
+    "killed while packs move to the archive",
+    done="whoever moves a request's packs is killed after the copy, or after the row and before the old pack is removed",
+    spec="ADR 0082",
+    afterwards="its files can be read all the time; the next pass archives it and leaves one pack",
+)
 @pytest.mark.parametrize("point", ["archive.called", "archive.recorded"])
 def test_a_kill_between_copy_row_and_removal_is_repaired_by_the_next_pass(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str

@@ -29,6 +29,7 @@ from requests_app.models import AFTER_WORK, EvaluationLease, Request, RequestSta
 from requests_app.services import request_abort, request_clean, request_hold, request_restart, request_stop
 from requests_app.services.cleaning import dependents
 from requests_app.states import transition
+from tests.support.faults import fault
 from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
@@ -286,6 +287,12 @@ POINTS = [
 ]  # fmt: skip
 
 
+@fault(
+    "killed while a request is cleaned",
+    done="whoever cleans a running request is killed at each step: stopping it, removing at sites, taking back in DBS and Rucio",
+    spec="ADR 0085",
+    afterwards="another goes on: CLEANED, and nothing comes back",
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_any_step_it_goes_on(point: str, world: World) -> None:
     request, job = started(world)
