@@ -1,8 +1,8 @@
 """What becomes of outputs that are no longer wanted: superseded, listed for invalidation, invalidated (error-handling 4.2, 4.3).
 
-Only writes rows, inside its caller's transaction; ``outputs_app.effects`` acts outside. Undoing by block state: an
-OPEN or COMPLETE block loses its source rules, an ARCHIVED one its tape rule too; DBS knows no invalid block, so the files and
-the dataset become invalid (spec 6.3).
+Only writes rows, inside its caller's transaction; ``outputs_app.effects`` acts outside. DBS knows no invalid block, so first the
+files and the dataset become invalid; then an OPEN or COMPLETE block loses its source rules, an ARCHIVED one its tape rule too
+(spec 6.3). So nobody finds a file VALID that nothing keeps any more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA = "wms2.invalidation/1"
 #: Writing a manifest takes less.
 WRITING_SECONDS = 30
 TAKING_BACK = (
-    EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE, EffectKind.FILES_INVALIDATE,
+    EffectKind.INVALIDATION_MANIFEST, EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE, EffectKind.FILES_INVALIDATE,
 )  # fmt: skip
 
 
@@ -93,7 +93,8 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
         purge: Rucio removes the files as soon as no rule is on them, not only when it needs their room.
 
     The caller has raised the request's epoch, so nothing registers or protects these outputs any more. What was asked for before
-    to take them back goes on under the new epoch: asked twice it is done once. The manifest comes first, while there are rules.
+    to take them back goes on under the new epoch: asked twice it is done once; so rules that an INVALIDATED
+    dataset has still go. The manifest comes first, while there are rules.
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
@@ -102,9 +103,10 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
     wishes = []
     for dataset in datasets:
-        rules = Wish(EffectKind.RUCIO_RELEASE, dataset.pk, manifest, payload={"dataset_id": dataset.pk, "purge": purge})
-        # the files stay valid as long as a rule keeps them
-        wishes += [rules, Wish(EffectKind.DBS_INVALIDATE, dataset.pk, [rules.key], payload={"dataset_id": dataset.pk})]
+        in_dbs = Wish(EffectKind.DBS_INVALIDATE, dataset.pk, manifest, payload={"dataset_id": dataset.pk})
+        after = [*manifest, in_dbs.key]  # rules keep the files as long as they are valid
+        payload = {"dataset_id": dataset.pk, "purge": purge}
+        wishes += [in_dbs, Wish(EffectKind.RUCIO_RELEASE, dataset.pk, after, payload=payload)]
     effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     return len(datasets)
 

@@ -56,6 +56,8 @@ def _discard(effect: Effect) -> list[str]:
         told.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
     elif effect.kind == EffectKind.DBS_VALID:
         told.append("Its dataset stays PRODUCTION in DBS.")
+    elif effect.kind == EffectKind.DBS_INVALIDATE:
+        told.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
     return told
 
 

@@ -270,13 +270,13 @@ declare(
     ),
     Verb(
         "invalidate", "Invalidate outputs",
-        "Take back the outputs of a failed, aborted or replaced request: rules deleted, files and datasets INVALID in DBS.",
+        "Take back the outputs of a failed, aborted or replaced request: files and datasets INVALID in DBS, then rules deleted.",
         services.request_invalidate, told_of_each(preview.invalidate), refused=invalidation_refused, path="invalidate",
         dangerous=True,
     ),
     Verb(
         "invalidate-files", "Invalidate files or blocks",
-        "Take single files or whole blocks of a request at its end back: rules deleted, files INVALID in DBS.",
+        "Take single files or whole blocks of a request at its end back: files INVALID in DBS, then rules deleted.",
         services.request_invalidate_files, told_of_each(preview.invalidate_files),
         (
             Field("files", Kind.TEXTS, "names of files, one a line", length=700, most_items=MAX_FILES, rows=4),

@@ -7,7 +7,7 @@ effect done. Both may run twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,10 +60,10 @@ def record_of(dataset: OutputDataset) -> DatasetRecord:
     return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
 
 
-def unit_files(effect: Effect) -> list[OutputFile]:
-    """Valid ones of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
+def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) -> list[OutputFile]:
+    """Those of the units that were accounted together; effects asked for before ADR 0064 name one, by their column alone."""
     units = effect.payload.get("units", [effect.unit_id])
-    rows = OutputFile.objects.filter(block=block_of(effect), unit_id__in=units, validity=Validity.VALID)
+    rows = OutputFile.objects.filter(block=block_of(effect), unit_id__in=units, validity__in=validity)
     return list(rows.order_by("lfn"))
 
 

@@ -1,4 +1,4 @@
-"""Outputs that are no longer wanted: the list of them, their rules deleted, files and datasets invalidated in DBS."""
+"""Outputs that are no longer wanted: the list of them, files and datasets invalidated in DBS, then their rules deleted."""
 
 from __future__ import annotations
 
@@ -67,13 +67,10 @@ def _rules_release(effect: Effect) -> Result:
     them again would never end.
 
     Raises:
-        ServiceUnavailable: a registration of the request, begun before, is still under way and may make another rule.
+        ServiceUnavailable: see ``_older_over``: it may make another rule.
     """
-    dataset = _dataset(effect)
-    older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
-    if older.filter(claim_expires_at__gte=clock.now()).exists():
-        raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
-    rucio = factory.rucio()
+    _older_over(effect)
+    dataset, rucio = _dataset(effect), factory.rucio()
     files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
     alone = not other_owners(request_id=effect.request_id, name=dataset.name)  # the container's rule is for all of them
     of_blocks = chain([dataset.disk_rule_id] if alone else [], *blocks.values_list("tape_rule_id", "source_rule_id"))
@@ -105,13 +102,24 @@ def _rules_release(effect: Effect) -> Result:
     return {"done": of + len(unknown), "of": of + len(unknown), "deleted": deleted}
 
 
+def _older_over(effect: Effect) -> None:
+    """Whichever step comes first waits, so that no block becomes VALID, and no rule is made, behind its back.
+
+    Raises:
+        ServiceUnavailable: a registration of the request, begun before, is still under way.
+    """
+    older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
+    if older.filter(claim_expires_at__gte=clock.now()).exists():
+        raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
+
+
 def _rule_unruled(effect: Effect, dataset: OutputDataset) -> int:
     """Replicas that were registered and never had a rule: Rucio removes one only with the end of its last rule, so each gets one,
     which ends with those that are looked for by their comment. How many there are."""
     found, rucio = 0, factory.rucio()
     protections = Effect.objects.filter(request=effect.request, kind=EffectKind.RUCIO_PROTECT, block__dataset=dataset)
     for never in protections.exclude(state=EffectState.DONE).select_related("block"):
-        files = unit_files(never)
+        files = unit_files(never, Validity.values)  # by now DBS has them as INVALID
         held = rucio.file_replicas([file.lfn for file in files])
         for rse in sorted({file.rse for file in files}):
             lfns = [file.lfn for file in files if file.rse == rse and rse in held[file.lfn]]
@@ -137,7 +145,7 @@ def _ours(dataset: OutputDataset, names: Sequence[str]) -> set[str]:
 
 def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
     files.exclude(rule_id="").update(rule_id="")  # a rule on a block is found by its name as long as it stands
-    # a block without its tape rule is archived no more; soon it is invalidated
+    # where DBS has not been told yet: a block without its tape rule is archived no more
     blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
     ruled = blocks.exclude(tape_rule_id="", source_rule_id="")
     ruled.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
@@ -162,9 +170,12 @@ def _dbs_invalidate(effect: Effect) -> Result:
     anybody's is left.
 
     What DBS never heard of needs nothing.
+
+    Raises:
+        ServiceUnavailable: see ``_older_over``: it may bring a valid block.
     """
-    dataset = _dataset(effect)
-    dbs = factory.dbs()
+    _older_over(effect)
+    dataset, dbs = _dataset(effect), factory.dbs()
     blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
     turn, before = Turn(effect), int(effect.result.get("before_block", 0))
     of = int(effect.result.get("of", 0)) or OutputFile.objects.filter(dataset=dataset).count()

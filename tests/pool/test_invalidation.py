@@ -21,7 +21,7 @@ from wms2.conf import conf
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 S = RequestStatus
 WHO = {"actor": "olga", "reason": "wrong global tag"}
-KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE)
 POINTS = tuple(f"{kind}.{point}" for kind in KINDS for point in ("claimed", "called", "recorded"))
 #: One work unit at a time and a block for each, so that one is registered while the other is still to be done.
 ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "1"}
@@ -69,7 +69,10 @@ def assert_untouched(request: Request, document: dict[str, Any]) -> None:
 
 
 def invalidated(request: Request) -> bool:
+    """In DBS, and every rule deleted, which comes after it."""
     wanted = request.workflow.output_datasets.count()
+    if Effect.objects.filter(request=request, kind__in=KINDS).exclude(state=EffectState.DONE).exists():
+        return False
     return request.workflow.output_datasets.filter(state=DatasetState.INVALIDATED).count() == wanted == 2
 
 

@@ -280,7 +280,7 @@ def test_its_validation_and_open_cases_end(world: World) -> None:
 
 # --- killed anywhere
 
-TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
+TAKING_BACK = (EffectKind.INVALIDATION_MANIFEST, EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE)
 POINTS = [
     "stop.claimed", "stop.called", "site_job.claimed", "site_job.called", "site_job.recorded", "clean.called",
     *(f"{kind}.{point}" for kind in TAKING_BACK for point in ("claimed", "called", "recorded")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +13,17 @@ from rest_framework.test import APIClient
 from outputs_app import turns
 from outputs_app.effects import handler, taking_back
 from outputs_app.executor import effects_run_due
-from outputs_app.invalidation import outputs_counted
+from outputs_app.invalidation import (
+    TAKING_BACK,
+    invalidation_ask,
+    invalidation_progress,
+    outputs_counted,
+    parts_ask,
+    parts_of,
+)
 from outputs_app.models import (
     BlockStatus,
+    DatasetState,
     Effect,
     EffectKind,
     EffectState,
@@ -24,15 +33,18 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.services import effect_discard
+from outputs_app.verbs import _discard
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_invalidate, request_invalidate_files
-from requests_app.services.invalidation import files_refused
+from requests_app.services.invalidation import epoch_raise, files_refused
 from tests.support.html import text
 from tests.support.rest_clients import reader
 from tests.support.rows import new_effect, request_row
+from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import fresh, run_on, started
 from tests.support.scripted.world import World
 from tests.support.web_clients import reader as page_reader
+from wms2 import clock
 from wms2.errors import FieldRefused, InvalidTransition
 
 __all__ = ["page_reader", "reader"]
@@ -205,3 +217,109 @@ def test_what_is_protected_again_leaves_out_files_that_were_taken_back(world: Wo
     cycles(world)
     file.refresh_from_db()
     assert (set(protect.values_list("state", flat=True)), file.rule_id) == ({EffectState.DONE}, "")
+
+
+# --- DBS first, then rules
+
+
+@pytest.fixture(name="bare")
+def _bare(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files that were VALID in DBS and had no rule, of their own or on their block, right after one was deleted or detached."""
+    found: list[str] = []
+
+    def watched(name: str) -> None:
+        call = getattr(world.rucio, name)
+
+        def called(*args: Any) -> Any:
+            told, ruled = call(*args), {each for each, _ in world.rucio.rules}
+            kept = {lfn for block, held in world.rucio.held.items() if block in ruled for lfn in held.files} | ruled
+            valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
+            found.extend(sorted(valid - kept))
+            return told
+
+        monkeypatch.setattr(world.rucio, name, called)
+
+    for name in ("delete_rule", "detach_files"):
+        watched(name)
+    return found
+
+
+def failed(request: Request) -> Request:
+    Request.objects.filter(pk=request.pk).update(status=S.FAILED)
+    return fresh(request)
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_no_file_loses_its_protection_while_it_is_valid(world: World, completed: Request, bare: list[str], purge: bool) -> None:
+    epoch_raise(completed)
+    of = {"request_id": completed.pk, "request_epoch": completed.epoch}
+    assert invalidation_ask(**of, workflow_id=completed.workflow.pk, purge=purge)
+    cycles(world)
+    assert world.dbs.invalid == {file.lfn for file in files_of(completed)} and not world.rucio.rules
+    assert not bare
+    steps = [step.step for step in invalidation_progress(completed.pk)]
+    assert steps == [EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE] * (len(steps) // 2)
+
+
+@pytest.mark.parametrize("way", ["file", "block", "lost file", "lost block"])
+def test_no_part_loses_its_protection_while_it_is_valid(world: World, completed: Request, bare: list[str], way: str) -> None:
+    file = files_of(completed)[0]
+    wanted = {"lfns": [file.lfn], "blocks": []} if "file" in way else {"lfns": [], "blocks": [file.block.dbs_block_name]}
+    parts = parts_of(workflow_id=completed.workflow.pk, **wanted)
+    parts_ask(parts=parts, request_id=completed.pk, request_epoch=completed.epoch, lost="lost" in way)
+    cycles(world)
+    lfns = {file.lfn for file in parts.files}
+    assert world.dbs.invalid == lfns and not lfns & {name for name, _ in world.rucio.rules}
+    assert not bare
+
+
+def test_what_dbs_refuses_keeps_its_rules_until_somebody_gives_that_up(world: World, completed: Request) -> None:
+    rules = dict(world.rucio.rules)
+    request_invalidate(request=failed(completed), **BY)
+    script = world.dbs.script
+    script.refuses = {"invalidate_files"}
+    script.arm(Mode.REFUSED, 10)
+    cycles(world)
+    script.heal()
+    in_dbs = Effect.objects.filter(kind=EffectKind.DBS_INVALIDATE)
+    assert {effect.state for effect in in_dbs} == {EffectState.REFUSED}
+    assert world.rucio.rules == rules
+    for effect in in_dbs:
+        assert any("rules that keep it are deleted all the same" in told for told in _discard(effect))
+        effect_discard(effect=effect, **BY)
+    cycles(world)
+    assert not world.rucio.rules and not world.dbs.invalid
+    request_invalidate(request=fresh(completed), **BY)  # now DBS takes it
+    cycles(world)
+    assert world.dbs.invalid == {file.lfn for file in files_of(completed)}
+    assert set(OutputDataset.objects.values_list("state", flat=True)) == {DatasetState.INVALIDATED}
+
+
+def test_rules_of_an_invalidated_dataset_go_when_it_is_asked_for_again(world: World, completed: Request) -> None:
+    request_invalidate(request=failed(completed), **BY)
+    Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE).update(state=EffectState.DISCARDED, done_at=clock.now())
+    cycles(world)
+    assert set(OutputDataset.objects.values_list("state", flat=True)) == {DatasetState.INVALIDATED} and world.rucio.rules
+    assert request_invalidate(request=fresh(completed), **BY) == 0
+    cycles(world)
+    assert not world.rucio.rules
+    assert set(ProcessingBlock.objects.values_list("status", "tape_rule_id")) == {(BlockStatus.INVALIDATED, "")}
+
+
+@pytest.mark.parametrize("done", [0, 1, 2], ids=["nothing", "rules of one dataset", "all rules"])
+def test_one_that_was_asked_for_in_the_former_order_ends_in_it(world: World, completed: Request, done: int) -> None:
+    request_invalidate(request=failed(completed), **BY)
+    effects = {(row.kind, row.payload.get("dataset_id")): row for row in Effect.objects.filter(kind__in=TAKING_BACK[1:3])}
+    releases = [row for (kind, _), row in effects.items() if kind == EffectKind.RUCIO_RELEASE]
+    for release in releases:
+        release.depends_on.clear()
+        effects[EffectKind.DBS_INVALIDATE, release.payload["dataset_id"]].depends_on.set([release])
+    Effect.objects.filter(kind=EffectKind.DBS_INVALIDATE).update(next_attempt_at=clock.now() + timedelta(hours=1))
+    effects_run_due(owner="test", limit=done)
+    assert Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE, state=EffectState.DONE).count() == done
+    request_invalidate(request=fresh(completed), **BY)  # and once more, after an upgrade
+    world.clock.advance(3600)
+    cycles(world)
+    assert not world.rucio.rules and world.dbs.invalid == {file.lfn for file in files_of(completed)}
+    assert set(OutputDataset.objects.values_list("state", flat=True)) == {DatasetState.INVALIDATED}
+    assert set(ProcessingBlock.objects.values_list("status", "tape_rule_id")) == {(BlockStatus.INVALIDATED, "")}
