@@ -93,8 +93,8 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
         purge: Rucio removes the files as soon as no rule is on them, not only when it needs their room.
 
     The caller has raised the request's epoch, so nothing registers or protects these outputs any more. What was asked for before
-    to take them back goes on under the new epoch: asked twice it is done once; so rules that an INVALIDATED
-    dataset has still go. The manifest comes first, while there are rules.
+    to take them back goes on under the new epoch: asked twice it is done once. So rules that an
+    INVALIDATED dataset still has go, too. The manifest comes first, while there are rules.
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
