@@ -174,10 +174,14 @@ def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
 
 def unvalidated(**of: Any) -> tuple[int, datetime | None]:
     """How many blocks are asked for and not validated, and since when the oldest of them."""
-    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
-    rows = rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
-    found = rows.aggregate(number=Count("pk"), since=Min("asked_at"))
+    found = blocks_unvalidated(**of).aggregate(number=Count("pk"), since=Min("asked_at"))
     return found["number"], found["since"]
+
+
+def blocks_unvalidated(**of: Any) -> QuerySet[BlockValidation]:
+    """Of those that are still wanted."""
+    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
+    return rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
 
 
 def events_in_catalogue(workflow_id: uuid.UUID) -> dict[str, tuple[int, int]]:

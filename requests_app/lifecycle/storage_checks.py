@@ -16,9 +16,11 @@ from django.db.models import QuerySet
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.models import OutputFile, Prognosis, StorageCheck, Validity
-from outputs_app.validation import FileFinding, cases_open
-from outputs_app.validation.tending import KEPT, blocks_mark_validated
+from outputs_app.cases import repaired_look
+from outputs_app.models import CaseState, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.validation import FileFinding, cases_open, validation_tend
+from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
+from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import VALIDATIONS_TOTAL
@@ -39,8 +41,23 @@ def storage_checks_run() -> None:
         else:
             _let_go(waiting.filter(site=site))
     site_jobs_tend(purpose=SiteJobPurpose.LIST, work=Work(_task, _settle, _wanted))
+    _completed_tend()
     with transaction.atomic():
         wake(blocks_mark_validated(), "block validated")
+
+
+def _completed_tend() -> None:
+    """Completed requests, which nobody evaluates: what is to be validated again is asked for, what was repaired looked at."""
+    behind = blocks_unvalidated(block__workflow__request__status=RequestStatus.COMPLETED)
+    repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status=RequestStatus.COMPLETED)
+    of = {*behind.values_list("block__workflow__request__pk", flat=True), *repaired.values_list("request", flat=True)}
+    for pk in of:
+        with transaction.atomic():
+            rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
+            request = rows.filter(pk=pk, status=RequestStatus.COMPLETED).first()
+            if request is not None:
+                repaired_look(pk)
+                validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)
 
 
 def _wanted(site: str) -> bool:
