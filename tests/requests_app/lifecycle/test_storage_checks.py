@@ -242,6 +242,23 @@ def test_what_an_operator_switches_off_is_not_waited_for_and_told(place: Place, 
     assert BlockValidation.objects.get(block=block).evidence["not_looked_at"] == {CERN: f"no site of it may be used: {CERN}"}
 
 
+def test_files_that_no_source_rule_keeps_any_more_are_told_as_not_looked_at(place: Place) -> None:
+    block = place.block()
+    ended = block.files.order_by("pk")[:3]
+    for file in ended:
+        place.path(file).unlink()
+    OutputFile.objects.filter(pk__in=[file.pk for file in ended]).update(rule_id="")
+    looked()
+    assert (cases(), StorageCheck.objects.get().checksums) == ({}, 1), "what no rule keeps may be gone"
+    validation_again([block.pk], every_checksum=True)
+    assert BlockValidation.objects.get().evidence["not_looked_at"] == {CERN: "no source rule keeps 3 files there any more"}
+    assert StorageCheck.objects.get().files == 1
+    block.files.update(rule_id="")
+    validation_again([block.pk], every_checksum=True)
+    assert BlockValidation.objects.get().evidence["not_looked_at"] == {CERN: "no source rule keeps 4 files there any more"}
+    assert not StorageCheck.objects.exists()
+
+
 def test_an_answer_of_before_it_was_asked_for_again_does_not_count(place: Place) -> None:
     block = place.block()
     looked(times=1)
