@@ -17,7 +17,7 @@ DISK = "T2_CH_CERN"
 
 
 def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
-    """Archived; of two units the first has two files. ``name``: what its dataset is known by, another one each time by default."""
+    """Archived; of two units the first has two files. ``name``: of its dataset, another each time by default."""
     spec = output_spec(name or uuid.uuid4().hex[:8])
     workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
     dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
