@@ -124,7 +124,7 @@ def case_register(*, case: IntegrityCase, actor: str, reason: str) -> None:
 def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, reason: str) -> Iterator[None]:
     told = {"actor": actor, "action": f"case_{action}", "target": case.name, "target_type": "case", "reason": reason}
     with audited(**told, prognosis=case.prognosis):
-        now, over = clock.now(), action == CaseAction.ACCEPTED or case.request.is_at_end
+        now, over = clock.now(), action == CaseAction.ACCEPTED or case.request.is_over
         decided = {"action": action, "actor": actor, "reason": reason, "acted_at": now}
         ends = {"state": CaseState.RESOLVED, "ended_at": now} if over else {"state": CaseState.IN_PROGRESS}
         mine = IntegrityCase.objects.filter(pk=case.pk, state=CaseState.NEW).exclude(action=CaseAction.REMOVED)

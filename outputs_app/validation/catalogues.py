@@ -107,12 +107,16 @@ class Look:
         mine = [LumiFile(file.pk, lfn, self._lumis[lfn], file.unit_id, True) for lfn, file in self._files.items()]
         spans = rules.spans(self._lumis.values())
         others = BlockValidation.objects.filter(block__dataset_name=name).exclude(pk=self._block.pk)
-        near = [pk for pk, theirs in others.values_list("pk", "spans") if rules.meet(spans, theirs)]
-        known = set(ProcessingBlock.objects.filter(dataset_name=name).values_list("dbs_block_name", flat=True))
-        strange = [block.block_name for block in factory.dbs().outputs.blocks(name) if block.block_name not in known]
-        strange = [block for block in strange if rules.meet(spans, spans_in_dbs(block))]
+        known = {each: (pk, theirs) for each, pk, theirs in others.values_list("block__dbs_block_name", "pk", "spans")}
+        near = [pk for pk, theirs in known.values() if rules.meet(spans, theirs)]
+        there = {block.block_name for block in factory.dbs().outputs.blocks(name)} - {self._block.dbs_block_name}
+        strange = [block for block in sorted(there - known.keys()) if rules.meet(spans, spans_in_dbs(block))]
+        unseen = ProcessingBlock.objects.filter(dbs_block_name__in=strange)  # ours, and nobody has asked to validate them
+        ours = dict(unseen.values_list("dbs_block_name", "pk"))
+        near += ours.values()
+        strange = [block for block in strange if block not in ours]
         findings = rules.doubled(mine, self._others(near, strange), self._declared)
-        return Seen(list(findings), {"blocks": len(others) + len(strange), "compared": len(near) + len(strange)})
+        return Seen(list(findings), {"blocks": len(there | known.keys()), "compared": len(near) + len(strange)})
 
     def _others(self, near: Sequence[uuid.UUID], strange: Sequence[str]) -> Iterator[LumiFile]:
         files = OutputFile.objects.filter(block__in=near, validity=Validity.VALID).order_by("id")
@@ -159,5 +163,5 @@ def known_rules(comment: str, generation: int, minute: int) -> KnownRules:
 
 @lru_cache(maxsize=10_000)
 def spans_in_dbs(block_name: str) -> dict[str, list[int]]:
-    """Of a block that is none of ours; which lumis its files have does not change."""
+    """Of a block whose spans no row has; which lumis its files have does not change."""
     return rules.spans([frozenset((row.run, row.lumi) for row in factory.dbs().outputs.file_lumis(block_name))])

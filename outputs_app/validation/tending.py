@@ -100,13 +100,17 @@ def validation_again(block_ids: Collection[uuid.UUID], *, every_checksum: bool =
 def _checks_begin(validations: Iterable[BlockValidation]) -> None:
     """A check for each RSE at which files of a block are kept; what is not looked at is told as evidence."""
     rows = {each.pk: each for each in validations}
-    kept = OutputFile.objects.filter(block__in=rows.keys(), validity=Validity.VALID)
-    kept = kept.filter(KEPT).order_by()
+    valid = OutputFile.objects.filter(block__in=rows.keys(), validity=Validity.VALID).order_by()
+    counts = valid.values_list("block_id", "rse").annotate(number=Count("pk", filter=KEPT), ended=Count("pk", filter=~KEPT))
     sites, settings, now = sites_by_rse(), conf(), clock.now()
     checks: list[StorageCheck] = []
     unseen: dict[uuid.UUID, dict[str, str]] = defaultdict(dict)
-    for pk, rse, files in kept.values_list("block_id", "rse").annotate(number=Count("pk")):
+    for pk, rse, files, ended in counts:
         usable = [site for site in sites.get(rse, ()) if site not in settings.storage_check_off_sites]
+        if ended:
+            unseen[pk][rse] = f"no source rule keeps {counted(ended, 'file')} there any more"
+        if not files:
+            continue
         if not settings.storage_checks_enabled:
             unseen[pk][rse] = "storage_checks_enabled is off"
         elif not usable:
@@ -174,10 +178,14 @@ def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
 
 def unvalidated(**of: Any) -> tuple[int, datetime | None]:
     """How many blocks are asked for and not validated, and since when the oldest of them."""
-    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
-    rows = rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
-    found = rows.aggregate(number=Count("pk"), since=Min("asked_at"))
+    found = blocks_unvalidated(**of).aggregate(number=Count("pk"), since=Min("asked_at"))
     return found["number"], found["since"]
+
+
+def blocks_unvalidated(**of: Any) -> QuerySet[BlockValidation]:
+    """Of those that are still wanted."""
+    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
+    return rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
 
 
 def events_in_catalogue(workflow_id: uuid.UUID) -> dict[str, tuple[int, int]]:

@@ -16,7 +16,7 @@ from django.db.models import Exists, F, OuterRef
 
 from dags_app import packs
 from dags_app.models import DAG
-from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect, ProcessingBlock
+from outputs_app.models import OPEN_EFFECT, BlockStatus, CaseState, Effect, IntegrityCase, ProcessingBlock
 from requests_app.lifecycle.packing import RUN_SECONDS, dags_at_rest
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
@@ -40,6 +40,7 @@ def requests_archive() -> int:
     dags = DAG.objects.filter(directory_id=F("pk"), **of_it)
     rows = Request.objects.filter(
         ~Exists(owed),
+        ~Exists(IntegrityCase.objects.filter(request=OuterRef("pk"), state=CaseState.IN_PROGRESS)),
         ~Exists(ProcessingBlock.objects.filter(**of_it).exclude(status__in=_SETTLED)),
         ~Exists(dags.exclude(pk__in=dags_at_rest().values("pk"))),
         status=RequestStatus.COMPLETED,

@@ -16,31 +16,52 @@ from django.db.models import QuerySet
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.models import OutputFile, Prognosis, StorageCheck, Validity
-from outputs_app.validation import FileFinding, cases_open
-from outputs_app.validation.tending import KEPT, blocks_mark_validated
+from outputs_app.cases import repaired_look
+from outputs_app.models import CaseState, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.validation import FileFinding, cases_open, validation_tend
+from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
+from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import VALIDATIONS_TOTAL
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
-#: Files that one job looks at.
-PORTION = 3000
+#: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``site_job_run_seconds`` (an hour)
+#: has time for; a job that is slower ends by that, and the next goes on. Its task is 2 MB, and so is what is read for it.
+PORTION = 9000
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(days=1)
 
 
 def storage_checks_run() -> None:
     """One pass; any number of them may run at the same time, and be killed anywhere."""
-    waiting = StorageCheck.objects.filter(done_at__isnull=True, job__isnull=True)
+    work, waiting = Work(_task, _settle, _wanted), StorageCheck.objects.filter(done_at__isnull=True, job__isnull=True)
+    site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
+    begun = False
     for site in sorted(waiting.order_by().values_list("site", flat=True).distinct()):
         if _wanted(site):
-            _begin(site)
+            begun |= _begin(site)
         else:
             _let_go(waiting.filter(site=site))
-    site_jobs_tend(purpose=SiteJobPurpose.LIST, work=Work(_task, _settle, _wanted))
+    if begun:  # what follows a job that has just ended does not wait for the next pass
+        site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
+    _completed_tend()
     with transaction.atomic():
         wake(blocks_mark_validated(), "block validated")
+
+
+def _completed_tend() -> None:
+    """Completed requests, which nobody evaluates: what is to be validated again is asked for, what was repaired looked at."""
+    behind = blocks_unvalidated(block__workflow__request__status=RequestStatus.COMPLETED)
+    repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status=RequestStatus.COMPLETED)
+    of = {*behind.values_list("block__workflow__request__pk", flat=True), *repaired.values_list("request", flat=True)}
+    for pk in of:
+        with transaction.atomic():
+            rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
+            request = rows.filter(pk=pk, status=RequestStatus.COMPLETED).first()
+            if request is not None:
+                repaired_look(pk)
+                validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)
 
 
 def _wanted(site: str) -> bool:
@@ -55,10 +76,10 @@ def _let_go(checks: QuerySet[StorageCheck]) -> None:
         wake(requests, "storage not looked at")
 
 
-def _begin(site: str) -> None:
-    """A job for what is due longest, unless there is one at the site."""
+def _begin(site: str) -> bool:
+    """Whether there is a job now for what is due longest; not if there was one at the site."""
     if SiteJob.objects.filter(site=site, purpose=SiteJobPurpose.LIST, state__in=LIVE_SITE_JOB).exists():
-        return
+        return False
     due = StorageCheck.objects.filter(site=site, done_at__isnull=True, job__isnull=True, next_try_at__lte=clock.now())
     try:
         with transaction.atomic():
@@ -71,8 +92,10 @@ def _begin(site: str) -> None:
             job = site_job_begin(site=site, purpose=SiteJobPurpose.LIST, items=min(files, PORTION)) if chosen else None
             if job is not None:
                 StorageCheck.objects.filter(pk__in=chosen).update(job=job)
+            return job is not None
     except IntegrityError:
         log.info("another has begun to look at this storage", site=site)
+        return False
 
 
 def _files(check: StorageCheck) -> QuerySet[OutputFile]:

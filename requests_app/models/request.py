@@ -286,6 +286,11 @@ class Request(models.Model):
         return self.status in (RequestStatus.COMPLETED, *TERMINAL)
 
     @property
+    def is_over(self) -> bool:
+        """Whether the life cycle never looks at it again, not even to validate its outputs again."""
+        return self.status in TERMINAL
+
+    @property
     def is_completing(self) -> bool:
         """Whether its outputs are counted as good, and it only has to be completed."""
         return self.status in (RequestStatus.VALIDATED_OUTPUTS, RequestStatus.REMOVING_FILES)

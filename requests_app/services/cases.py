@@ -73,6 +73,7 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
         IntegrityCase.objects.filter(pk=case.pk).update(**decided, cut={} if over else {"units": units, "effects": keys})
         _draw_in(case, lfns, decided)
         orphans_open(_orphans(case, list(lfns)), lfns=lfns.keys())
+        case.refresh_from_db()
 
 
 def remove_refused(case: IntegrityCase) -> str:

@@ -16,9 +16,9 @@ from tests.support.rows import dag_row, generation_spec, output_spec, request_ro
 DISK = "T2_CH_CERN"
 
 
-def made_block(units: int = 2) -> ProcessingBlock:
-    """Archived; of two units the first has two files."""
-    spec = output_spec(uuid.uuid4().hex[:8])
+def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
+    """Archived; of two units the first has two files. ``name``: of its dataset, another each time by default."""
+    spec = output_spec(name or uuid.uuid4().hex[:8])
     workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
     dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
     rows = [unit_row(dag, index) for index in range(units)]

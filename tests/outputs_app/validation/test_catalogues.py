@@ -12,6 +12,7 @@ from django.utils import timezone
 from outputs_app import turns
 from outputs_app.executor import effects_run_due
 from outputs_app.models import (
+    BlockStatus,
     BlockValidation,
     CaseAction,
     CaseState,
@@ -168,6 +169,35 @@ def test_a_lumi_that_is_there_twice_is_a_case_of_the_younger_file(block: Process
     found = IntegrityCase.objects.filter(block=other, evidence__contains=[{"prognosis": P.DUPLICATE_LUMI}])
     assert set(found.values_list("name", flat=True)) == set(twice.values_list("lfn", flat=True))
     assert lfns(block)[0] in str(found.order_by("id")[0].evidence)
+
+
+def with_the_same_lumis(block: ProcessingBlock) -> ProcessingBlock:
+    """Another request's, in the same dataset; which is refused but while the block's files are not valid."""
+    files = OutputFile.objects.filter(block=block)
+    files.update(validity=Validity.INVALID)
+    other = made_block(name=block.dataset_name.split("/")[1].removeprefix("Primary"))
+    files.update(validity=Validity.VALID)
+    return other
+
+
+def test_a_lumi_that_is_there_in_a_block_that_was_never_validated_is_a_case(block: ProcessingBlock) -> None:
+    """Its request was completed before blocks were validated, or has ended before its work was done."""
+    former = with_the_same_lumis(block)
+    assert former.dataset_name == block.dataset_name
+    validated(block)
+    assert cases() == {(P.DUPLICATE_LUMI, lfn) for lfn in lfns(block)}
+    assert BlockValidation.objects.get().evidence["lumis"]["compared"] == 1
+    IntegrityCase.objects.all().delete()
+    OutputFile.objects.filter(block=former).update(validity=Validity.INVALID)
+    validation_again([block.pk])
+    assert validated(block).validated == 1, "those were taken back"
+
+
+def test_of_a_block_of_the_request_that_was_given_up_the_younger_file_has_the_case(block: ProcessingBlock) -> None:
+    former = with_the_same_lumis(block)
+    same = {"workflow": block.workflow, "dataset": block.dataset, "block_index": 1}
+    ProcessingBlock.objects.filter(pk=former.pk).update(status=BlockStatus.GIVEN_UP, **same)
+    assert (validated(block).validated, cases()) == (1, set())
 
 
 def test_a_lumi_that_is_there_in_a_file_of_nobody_known_is_a_case(block: ProcessingBlock) -> None:

@@ -12,7 +12,18 @@ from django.utils import timezone
 from dags_app import packs
 from dags_app.models import DAG, DAGHistory, Leftover, WorkUnit, WorkUnitState
 from dags_app.packs import files_like, pack_path
-from outputs_app.models import BlockValidation, Effect, EffectKind, EffectState
+from outputs_app.models import (
+    BlockStatus,
+    BlockValidation,
+    CaseAction,
+    CaseState,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    ProcessingBlock,
+    Prognosis,
+)
 from requests_app.lifecycle import archiving, validating
 from requests_app.lifecycle.archiving import archive_root, requests_archive
 from requests_app.lifecycle.evaluator import evaluate_one
@@ -292,7 +303,7 @@ def test_its_packs_are_moved_and_read_from_the_archive(world: World, tmp_path: P
     assert requests_archive() == 0
 
 
-@pytest.mark.parametrize("why", ["young", "owes", "never"])
+@pytest.mark.parametrize("why", ["young", "owes", "case", "never"])
 def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -301,6 +312,14 @@ def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
     DAG.objects.update(packed_at=timezone.now())
     if why == "owes":
         new_effect(EffectState.DEAD, request=dag.workflow.request, epoch=1)
+    if why == "case":
+        workflow = dag.workflow
+        block = ProcessingBlock.objects.create(
+            workflow=workflow, dataset=workflow.output_datasets.get(), block_index=0, dbs_block_name="/a/b/c#d",
+            total_work_units=1, status=BlockStatus.ARCHIVED, no_tape="test",
+        )  # fmt: skip
+        said = {"prognosis": Prognosis.SIZE_MISMATCH, "state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED}
+        IntegrityCase.objects.create(request=workflow.request, block=block, name="/store/a.root", **said)
     if why == "never":
         never = conf().model_copy(update={"archive_after_days": 0.0})
         monkeypatch.setattr(archiving, "conf", lambda: never)

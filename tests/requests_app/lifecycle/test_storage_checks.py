@@ -11,10 +11,22 @@ from django.utils import timezone
 
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.services import site_jobs
-from outputs_app.models import BlockStatus, BlockValidation, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, StorageCheck
+from outputs_app.cases import case_recovered
+from outputs_app.models import (
+    BlockStatus,
+    BlockValidation,
+    CaseState,
+    Effect,
+    IntegrityCase,
+    OutputFile,
+    ProcessingBlock,
+    Prognosis,
+    StorageCheck,
+)
 from outputs_app.validation import tending, validation_again, validation_tend
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
+from requests_app.models import Request, RequestStatus
 from sites_app.models import Site, SiteRse
 from tests.support.rows import new_block, schedd_row
 from tests.support.site_jobs import SiteSchedd, write_sites
@@ -151,7 +163,7 @@ def test_many_files_are_looked_at_in_portions_by_one_job_after_the_other(place: 
     one, two = place.block(files=5), place.block(files=2)
     looked(times=1)
     assert SiteJob.objects.get().items == 3, "one job at a site"
-    looked(times=6)
+    looked(times=3)  # a pass that ends a job begins the next
     assert list(StorageCheck.objects.order_by("id").values_list("looked_at", "files")) == [(5, 5), (2, 2)]
     assert (tended(one).validated, tended(two).validated, SiteJob.objects.count()) == (1, 1, 3)
 
@@ -183,6 +195,43 @@ def test_a_job_that_ends_without_a_result_has_said_nothing(place: Place) -> None
     assert check.problem and check.problem in tended(block).waiting_for
 
 
+def asked_of_catalogues() -> str:
+    return str(Effect.objects.order_by("-id").values_list("key", flat=True)[0]).rpartition(":")[2]
+
+
+def test_what_is_repaired_of_a_completed_request_is_looked_at_before_its_case_ends_and_its_block_counts(place: Place) -> None:
+    block = place.block()
+    Request.objects.update(status=RequestStatus.COMPLETED)
+    file = block.files.get(lfn__endswith="/0.root")
+    place.path(file).unlink()
+    looked()
+    for generation, repaired in (("2", False), ("3", True)):
+        case = IntegrityCase.objects.get(state=CaseState.NEW)
+        case_recovered(case=case, actor="olga", reason="copied back")
+        looked(times=1)
+        assert (IntegrityCase.objects.get().state, asked_of_catalogues()) == (CaseState.IN_PROGRESS, generation)
+        assert BlockValidation.objects.get().validated_at is None
+        if repaired:
+            place.path(file).write_bytes(BYTES)
+        looked(times=3)
+        assert BlockValidation.objects.get().validated_at is None, "the catalogues have said nothing yet"
+        BlockValidation.objects.update(catalogues_at=timezone.now())
+        looked(times=1)
+    assert (IntegrityCase.objects.get().state, tended(block).validated) == (CaseState.RESOLVED, 1)
+
+
+def test_what_has_changed_while_it_was_looked_at_is_asked_for_again_of_a_completed_request_too(place: Place) -> None:
+    block = place.block()
+    Request.objects.update(status=RequestStatus.COMPLETED)
+    validation_again([block.pk])
+    looked(times=1)
+    assert asked_of_catalogues() == "2"
+    validation_again([block.pk])
+    Request.objects.update(status=RequestStatus.ABORTED)
+    looked(times=1)
+    assert asked_of_catalogues() == "2", "nothing is asked of what has ended before its time"
+
+
 def test_what_an_operator_switches_off_is_not_waited_for_and_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     block, waiting = place.block(), place.block(rse=FNAL_RSE)
     settings(monkeypatch, submit_root=place.root / "submit", storage_checks_enabled=True, storage_check_off_sites=(CERN,))
@@ -191,6 +240,23 @@ def test_what_an_operator_switches_off_is_not_waited_for_and_told(place: Place, 
     assert (tended(block).validated, tended(waiting).validated, SiteJob.objects.count()) == (1, 1, 1)
     validation_again([block.pk])
     assert BlockValidation.objects.get(block=block).evidence["not_looked_at"] == {CERN: f"no site of it may be used: {CERN}"}
+
+
+def test_files_that_no_source_rule_keeps_any_more_are_told_as_not_looked_at(place: Place) -> None:
+    block = place.block()
+    ended = block.files.order_by("pk")[:3]
+    for file in ended:
+        place.path(file).unlink()
+    OutputFile.objects.filter(pk__in=[file.pk for file in ended]).update(rule_id="")
+    looked()
+    assert (cases(), StorageCheck.objects.get().checksums) == ({}, 1), "what no rule keeps may be gone"
+    validation_again([block.pk], every_checksum=True)
+    assert BlockValidation.objects.get().evidence["not_looked_at"] == {CERN: "no source rule keeps 3 files there any more"}
+    assert StorageCheck.objects.get().files == 1
+    block.files.update(rule_id="")
+    validation_again([block.pk], every_checksum=True)
+    assert BlockValidation.objects.get().evidence["not_looked_at"] == {CERN: "no source rule keeps 4 files there any more"}
+    assert not StorageCheck.objects.exists()
 
 
 def test_an_answer_of_before_it_was_asked_for_again_does_not_count(place: Place) -> None:

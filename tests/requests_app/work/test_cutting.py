@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
@@ -33,12 +35,13 @@ from outputs_app.models import (
 )
 from outputs_app.services import effect_discard
 from requests_app.lease import evaluating
-from requests_app.models import InputFile, Request, RequestStatus, Workflow, WorkflowStatus
+from requests_app.models import Event, InputFile, Request, RequestStatus, Workflow, WorkflowStatus
 from requests_app.selectors.account import ledger_kept
 from requests_app.services.cases import case_remove, removal_told
 from requests_app.work.cutting import cases_settle
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.recount import recount
+from tests.support.html import text
 from tests.support.scripted import dagman, documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -313,6 +316,37 @@ def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world:
     assert f"The work of {each['lumis']} lumi" in told[1]
     drawn = IntegrityCase.objects.exclude(pk=row.pk)
     assert {(one.prognosis, one.state, one.cut["with"]) for one in drawn} <= {("drawn_in", "in_progress", row.pk)}
+
+
+def test_two_files_of_a_unit_are_removed_at_once_though_the_first_draws_the_second_in(
+    world: World, merges: Merges, admin_client: Client
+) -> None:
+    merges.tells = False
+    request = waiting(completed(world, world.request(documents.generation(800))))
+    unit = WorkUnit.objects.filter(workflow__request=request).order_by("pk")[0]
+    files = list(OutputFile.objects.filter(unit=unit).order_by("lfn"))
+    assert len(files) > 2
+    rows, page = [case(file) for file in files[:2]], "/admin/outputs_app/integritycase/verb/remove/"
+    asked = text(admin_client.get(page, {"id": [row.pk for row in rows]}).content.decode())
+    assert "Remove applies to 2 of 2" in asked
+    assert asked.count(f"{unit.name}: {len(files)} files INVALID in DBS") == 2
+    data = {"id": [row.pk for row in rows], "seen": ["new missing_replica"] * 2, "reason": "the disk is gone"}
+    response = admin_client.post(page, data)
+    assert response.status_code == 302, text(response.content.decode())
+    (said,) = [str(message) for message in get_messages(response.wsgi_request)]
+    assert said == "Remove: 2 integrity cases. Now 2 In progress."
+    cases = IntegrityCase.objects.order_by("name")
+    assert list(cases.values_list("name", flat=True)) == [file.lfn for file in files], "one for each file"
+    assert ["units" in row.cut for row in cases] == [True] + [False] * (len(files) - 1)
+    assert {row.cut.get("with") for row in cases} == {None, rows[0].pk}
+    asked_for = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE, request=request).values_list("payload", flat=True)
+    taken = Counter(pk for payload in asked_for for pk in payload["files"])
+    assert taken == Counter(file.pk for file in files), "each is taken back once"
+    world.effects()
+    assert settle(world, request) == 0
+    assert Event.objects.filter(kind="work_unit.cut").count() == 1
+    assert again(world, request).status == S.COMPLETED
+    assert account(request).done_events == 800
 
 
 def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World, merges: Merges) -> None:
