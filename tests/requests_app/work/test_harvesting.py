@@ -72,7 +72,7 @@ class Place:
         schedd_row()
         monkeypatch.setattr(site_jobs.factory, "htcondor", self.schedd)
         monkeypatch.setattr(site_jobs.factory, "rucio", lambda: self.rucio)
-        self.settings(submit_root=root / "submit")
+        self.settings(submit_root=root / "submit", dqm_upload_url="")
 
     def settings(self, **values: object) -> None:
         changed = harvesting.conf().model_copy(update=values)
