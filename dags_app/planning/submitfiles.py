@@ -98,6 +98,11 @@ def cleanup_submit(spec: DagSpec) -> str:
     return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
 
 
+#: Above every node of a DAG (a request's priority times 1000, and what its nodes add): requests wait for these few jobs, and
+#: at a site that is never idle nothing below would ever start.
+_SITE_JOB_PRIORITY = 2_000_000_000
+
+
 def site_job_submit(site: str, slot: SiteSlot, *, held_seconds: int, accounting: AccountingSpec) -> str:
     """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
     else that tells it apart come with it."""
@@ -116,6 +121,7 @@ output = site.out
 error = {layout.SITE_STDERR}
 log = {layout.CLUSTER_LOG}
 notification = never
+priority = {_SITE_JOB_PRIORITY}
 My.DESIRED_Sites = "{plain(site, "site")}"
 My.MaxWallTimeMins = {slot.minutes}
 My.CMS_JobType = "{slot.role}"

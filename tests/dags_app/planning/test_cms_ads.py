@@ -8,7 +8,15 @@ import pytest
 
 from dags_app.planning.cms_ads import platform_lines, platform_requirement
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
-from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
+from dags_app.planning.submitfiles import (
+    SiteSlot,
+    cleanup_submit,
+    landing_submit,
+    merge_submit,
+    processing_submit,
+    site_job_submit,
+)
+from requests_app.services.verbs import MAX_PRIORITY
 from tests.support.planning import dag_spec, input_workflow, task_tree
 
 STEP = dag_spec().workflow.steps[0]
@@ -83,3 +91,9 @@ def test_jobs_are_counted_to_the_configured_group() -> None:
         found = attributes(submit(counted))
         assert (found["accounting_group"], found["accounting_group_user"]) == ("production.cmsdataops", "cmsdataops")
         assert found["My.CMS_Type"] == '"production"'
+
+
+def test_a_job_that_requests_wait_for_goes_before_every_node_of_a_dag() -> None:
+    text = site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
+    (priority,) = (int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("priority ="))
+    assert (MAX_PRIORITY + 1) * 1000 < priority < 2**31
