@@ -39,10 +39,11 @@ class Configuration:
     generates: bool
     mixing: tuple[str, ...]  # kinds of pileup
     modules: tuple[Module, ...]
+    harvests: bool = False
 
 
 def needed(top: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterator[Configuration]:
-    """The configuration of each step or task, in order."""
+    """The configuration of each step or task, in order, and that which harvests."""
     free = list(TIERS)
     for dataset in top.get("OutputDatasets") or ():
         if dataset.rpartition("/")[2] in free:
@@ -58,6 +59,8 @@ def needed(top: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterat
             mixing=tuple(kind for kind, key in (("mc", "MCPileup"), ("data", "DataPileup")) if part.get(key)),
             modules=_modules(top, part, name, parts, free),
         )
+    if top.get("EnableHarvesting") and top.get("DQMConfigCacheID"):
+        yield Configuration(top["DQMConfigCacheID"], "HARVESTING", generates=False, mixing=(), modules=(), harvests=True)
 
 
 def _modules(
@@ -122,9 +125,12 @@ def entry(config: Configuration) -> dict[str, Any]:
 
 def pset(config: Configuration) -> str:
     """The PSet as text."""
-    source = '"EmptySource"' if config.generates else '"PoolSource", fileNames=cms.untracked.vstring()'
-    process, mixing, output = ((_FORMS / f"{name}.txt").read_text() for name in ("process", "mixing", "output"))
+    reads = "DQMRootSource" if config.harvests else "PoolSource"
+    source = '"EmptySource"' if config.generates else f'"{reads}", fileNames=cms.untracked.vstring()'
+    process, mixing, output, saver = (
+        (_FORMS / f"{name}.txt").read_text() for name in ("process", "mixing", "output", "harvesting")
+    )
     parts = [process.format(process=config.process, source=source)]
     parts += [mixing.format(label=f"mix_{kind}", type=_MIXING_TYPES[kind]) for kind in config.mixing]
     parts += [output.format(label=one.label, tier=one.tier, filter=one.filter_name) for one in config.modules]
-    return "".join(parts)
+    return "".join([*parts, saver] if config.harvests else parts)
