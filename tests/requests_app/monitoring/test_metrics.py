@@ -128,6 +128,8 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
         "kind",
         "state",
         "prognosis",
+        "at",
+        "result",
         "schedd",
         "service",
         "operation",
