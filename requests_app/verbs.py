@@ -15,9 +15,9 @@ from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
 from requests_app import services
-from requests_app.admission import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup
+from requests_app.placement import slots_used
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview

@@ -8,9 +8,10 @@ from typing import Any
 
 from django.db.models import BooleanField, Case, Q, QuerySet, Value, When
 
-from requests_app.admission import eligible, queue, slots_used
+from requests_app.admission import eligible, queue
 from requests_app.limits import CHANGEABLE, limit_int
 from requests_app.models import Limit, Request
+from requests_app.placement import slots_used
 from wms2 import clock
 from wms2.conf import conf
 

@@ -63,10 +63,15 @@ def submit(directory: Path, *options: str) -> int:
     return int(found.group(1))
 
 
+def queued(cluster: int) -> bool:
+    """Whether the job is in the queue."""
+    return bool(run("condor_q", "-all", "-nobatch", "-constraint", f"ClusterId == {cluster}", "-af", "ClusterId").strip())
+
+
 def wait_gone(cluster: int, *, seconds: float) -> None:
     """Wait until the job has left the queue."""
     deadline = time.monotonic() + seconds * PATIENCE
-    while run("condor_q", "-all", "-nobatch", "-constraint", f"ClusterId == {cluster}", "-af", "ClusterId").strip():
+    while queued(cluster):
         if time.monotonic() > deadline:
             run("condor_rm", str(cluster))
             raise AssertionError(f"job {cluster} was still in the queue after {seconds * PATIENCE:.0f} s; removed")

@@ -21,7 +21,10 @@ from tests.support.outcomes import ended, status
 from tests.support.stack import small_request, worker
 from tests.support.xrootd import of_the_stack
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow,
+    pytest.mark.xdist_group("the XRootD server"),
+]  # fmt: skip
 
 
 def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,10 @@ from tests.support.outcomes import assert_completed_once, ended
 from tests.support.stack import worker
 from tests.support.xrootd import away, of_the_stack
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow,
+    pytest.mark.xdist_group("the XRootD server"),
+]  # fmt: skip
 SITE, FILES, EVENTS = "T2_DE_DESY", 6, 60
 AWAY_SECONDS = 60.0
 #: What a job says that cannot read from its storage, or write to it (docs/errors.md).

@@ -12,11 +12,12 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.sizes import Sizes
 from dags_app.services.plan import dag_record_rescue
-from requests_app.admission import ITS_TURN, admit, queue, schedd_for, slots_used, units_follow
+from requests_app.admission import ITS_TURN, admit, queue
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
 from requests_app.models import Request, RequestStatus, RequestTransition, Round
+from requests_app.placement import schedd_for, slots_used, units_follow
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import Wake

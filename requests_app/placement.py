@@ -1,0 +1,302 @@
+"""Where a DAG goes, and with how many units at once (spec 2.4; docs/design/control.md, Admission).
+
+How many units a DAG runs at once is its share of the jobs that may wait, divided by the jobs in a unit (ADR 0072): estimated at
+admission, settled when its jobs are known and its schedd is chosen. A schedd is measured in DAGMan slots: an outer DAG and these
+units; what was admitted reserves its slots until its DAG is there (ADR 0048).
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+from django.db.models import Count, F, Sum
+from django.db.models.fields.json import KT
+
+from dags_app.counts import jobs_per_unit
+from dags_app.models import DAG, LIVE_DAG, DAGStatus
+from dags_app.planning.throttles import Throttles
+from requests_app.fair_share import Running, Share, share_of
+from requests_app.limits import limits_int
+from requests_app.models import Request, RequestStatus
+from requests_app.work.overrides import throttles_of
+from sites_app.models import Schedd, ScheddState
+from wms2.locks import Fenced, LockKey, transaction_lock
+
+log = structlog.get_logger(__name__)
+#: Statuses that hold an admission slot although their DAG row may not exist yet.
+TAKING_SLOT = (RequestStatus.PLANNING, RequestStatus.PARTIAL)
+#: Units at once of a DAG that runs change by more than this part, or not.
+_NOT_WORTH = 0.1
+_LANDING = KT("jobs__roles__landing__idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where the request's DAG goes, with how many DAGMan slots, and why there; without a schedd, what it waits for."""
+
+    schedd: Schedd | None
+    waits_for: str = ""
+    slots: int = 0
+    placement: dict[str, object] | None = None
+    throttles: Throttles | None = None
+
+    @property
+    def units(self) -> int:
+        """That run at once."""
+        return self.slots - 1
+
+
+def slots_used() -> int:
+    """Live DAGs plus requests that keep or have taken a slot without a live DAG row."""
+    planning = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    return DAG.objects.filter(status__in=LIVE_DAG).count() + planning.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a pass needs to know once."""
+
+    active_dags: int
+    idle_jobs: int
+    merge_groups: int
+    jobs_per_unit: int
+
+    @classmethod
+    def now(cls) -> Limits:
+        """As in force."""
+        return cls(*limits_int("max_active_dags", "idle_job_budget", "dag_max_merge_groups", "jobs_per_work_unit"))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Units that a request's DAG should run at once, of ``jobs_per_unit`` each, and what that follows from."""
+
+    units: int
+    jobs_per_unit: int
+    throttles: Throttles
+    share: Share
+
+    @classmethod
+    def of(cls, request: Request, dag: DAG | None, limits: Limits, share: Share) -> Wanted:
+        """By the jobs of a DAG: its own, or as long as that is not planned, those of the one before."""
+        jobs = _jobs_per_unit(dag, limits)
+        left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
+        throttles = throttles_of(request, limits.merge_groups)
+        return cls(share.units(throttles, jobs, left), jobs, throttles, share)
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """For the record of the placement."""
+        return {
+            "jobs_per_unit": self.jobs_per_unit, "share_jobs": self.share.jobs, "sharers": self.share.sharers,
+            "idle_taken": self.share.taken, "idle_budget": self.share.budget, "units_wanted": self.units,
+            "limits": self.throttles.as_dict(),
+        }  # fmt: skip
+
+
+def _jobs_per_unit(dag: DAG | None, limits: Limits) -> int:
+    return jobs_per_unit(dag) if dag is not None and dag.total_work_units else limits.jobs_per_unit
+
+
+def running_now(limits: Limits, *, apart_from: Request | None = None) -> list[Running]:
+    """What the budget is shared with: live DAGs as they were counted, and what is about to be one; ``apart_from`` a request."""
+    here = DAG.objects.filter(status__in=LIVE_DAG)
+    coming = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    if apart_from is not None:
+        here, coming = here.exclude(workflow__request=apart_from), coming.exclude(pk=apart_from.pk)
+    rows = here.only("status", "nodes_idle", "observed_at", "merge_groups", "node_counts", "total_work_units")
+    found = [_counted(dag, limits) for dag in rows.annotate(landing=_LANDING)]
+    units = coming.filter(reserved_slots__gt=0).values_list("reserved_slots", flat=True)
+    return found + [Running(None, 0, slots - 1, limits.jobs_per_unit) for slots in units]
+
+
+def _counted(dag: Any, limits: Limits) -> Running:
+    idle = dag.nodes_idle if dag.observed_at is not None else None
+    return Running(idle, int(dag.landing or 0), dag.merge_groups, _jobs_per_unit(dag, limits))
+
+
+def units_follow(fenced: Fenced) -> list[DAG]:
+    """Settle anew how many units at once the DAGs that run may have, as their shares are now; small changes are left (ADR 0089).
+
+    Returns those whose DAGMan says another number and is to be told: a call may be lost, and a DAGMan that starts anew begins
+    with its first.
+    """
+    running = DAG.objects.filter(status=DAGStatus.RUNNING, observed__max_jobs__gt=0, missing_since=None, unanswered_since=None)
+    if not running.exists():
+        return []
+    with fenced(), transaction_lock(LockKey.ADMISSION):
+        limits, room = Limits.now(), Room.now()
+        share = share_of(limits.idle_jobs, running_now(limits), sharers=slots_used())
+        dags = list(running.select_related("schedd", "workflow__request").defer("workflow__psets").annotate(landing=_LANDING))
+        for dag in dags:
+            counted, before = _counted(dag, limits), dag.merge_groups
+            most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
+            schedd: Schedd = dag.schedd  # type: ignore[assignment]  # it runs there
+            free = schedd.max_dagman_slots - room.used[schedd.pk].slots
+            wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
+            wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
+            if abs(wanted - before) > before * _NOT_WORTH:
+                dag.merge_groups = wanted
+                room.used[schedd.pk].slots += wanted - before
+                DAG.objects.filter(pk=dag.pk).update(merge_groups=wanted)
+                log.info("units at once", request_name=dag.workflow.request_id, dag_id=str(dag.pk), old=before, new=wanted)
+    return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
+
+
+def _throttles(dag: DAG, limits: Limits) -> tuple[Throttles, Throttles]:
+    """As its files have them, and as they are in force."""
+    return Throttles.of(dag.throttles), throttles_of(dag.workflow.request, limits.merge_groups)
+
+
+def dags_before(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
+    """The newest DAG that ran of each, by the request's key."""
+    rows = DAG.objects.filter(workflow__request__in=requests, submitted_at__isnull=False).order_by("workflow_id", "-fence")
+    newest = rows.distinct("workflow_id").annotate(request_key=F("workflow__request__pk"))
+    return {dag.request_key: dag for dag in newest.defer("observed", "outcome", "jobs")}
+
+
+def schedd_for(request: Request, dag: DAG) -> Decision:
+    """Where the DAG of a request that is being planned goes now, and with how many units at once: a rescue to the schedd that has
+    its directory; others to the one where they have reserved slots, else where most room is.
+
+    Call under the admission lock, and write ``reserved_schedd`` and ``reserved_slots`` in the same transaction: whoever comes
+    next must count them.
+    """
+    reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
+    limits = Limits.now()
+    share = share_of(limits.idle_jobs, running_now(limits, apart_from=request), sharers=slots_used())
+    wanted = Wanted.of(request, dag, limits, share)
+    promised = request.reserved_slots if reserved is not None else 0
+    return place(dag_to_rescue(request), Room.now(apart_from=request), wanted, reserved=reserved, promised=promised)
+
+
+def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
+    """A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is
+    one. Where not all units that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
+    """
+    share = wanted.share
+    if share.spent:
+        return Decision(None, f"the idle-job budget: {share.taken} of {share.budget} jobs wait for a slot, or soon will")
+    decision = _placed(rescued, room, wanted, reserved, promised)
+    if decision.schedd is None:
+        return decision
+    return replace(decision, placement=(decision.placement or {}) | wanted.evidence, throttles=wanted.throttles)
+
+
+def _placed(rescued: DAG | None, room: Room, wanted: Wanted, reserved: int | None, promised: int) -> Decision:
+    half = 1 + math.ceil(wanted.units / 2)
+    needed = _Needed(min(half, promised or half), 1 + wanted.units)
+    if rescued is None or rescued.schedd is None:
+        return _emptiest(room, room.schedds, needed, reserved)
+    schedd = rescued.schedd
+    if not rescued.throttles:
+        needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups)  # as it was rendered
+    if schedd.state != ScheddState.ENABLED:
+        others = [s for s in room.schedds if (s.pool, s.submit_root) == (schedd.pool, schedd.submit_root) and s.pk != schedd.pk]
+        moved = _emptiest(room, others, needed, reserved)
+        if moved.schedd is not None:
+            return moved
+    # alone, a draining schedd keeps what it has until it is done
+    why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED, ScheddState.DRAINING))
+    if why:
+        return Decision(None, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
+    return Decision(schedd, "", room.given(schedd, needed), {"chosen": schedd.name, "why": "its directory lies there"})
+
+
+def dag_to_rescue(request: Request) -> DAG | None:
+    """The DAG that ran last in the request's open round: unless a person chose otherwise, its rescue is next."""
+    return dags_to_rescue([request]).get(request.pk)
+
+
+def dags_to_rescue(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
+    """The same for many, by the request's key."""
+    rows = DAG.objects.filter(
+        round__workflow__request__in=requests, round__closed_at__isnull=True, submitted_at__isnull=False
+    ).order_by("fence")
+    found = rows.select_related("schedd").annotate(request_key=F("round__workflow__request__pk"))
+    return {dag.request_key: dag for dag in found}
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """DAGMan slots: with fewer than ``least`` it waits, more than ``most`` it does not use."""
+
+    least: int
+    most: int
+
+
+@dataclass(slots=True)
+class _Used:
+    """What a schedd has: outer DAGs, and DAGMan slots of these and of the units they may run."""
+
+    dags: int = 0
+    slots: int = 0
+
+
+@dataclass(slots=True)
+class Room:
+    """The schedds, and what each has: live DAGs as they were rendered, and requests that were admitted there and whose DAG is not
+    there yet.
+    """
+
+    schedds: list[Schedd]
+    used: defaultdict[int, _Used] = field(default_factory=lambda: defaultdict(_Used))
+
+    @classmethod
+    def now(cls, *, apart_from: Request | None = None) -> Room:
+        """As it is; ``apart_from`` a request whose own reservation does not stand in its way."""
+        room = cls(list(Schedd.objects.order_by("pk")))
+        there = DAG.objects.filter(status__in=LIVE_DAG, schedd__isnull=False)
+        dags = there.order_by().values_list("schedd").annotate(n=Count("pk"), slots=Sum(1 + F("merge_groups")))
+        coming = Request.objects.filter(status__in=TAKING_SLOT, reserved_schedd__isnull=False)
+        if apart_from is not None:
+            coming = coming.exclude(pk=apart_from.pk)
+        coming = coming.exclude(pk__in=there.values("workflow__request__pk"))
+        reserved = coming.order_by().values_list("reserved_schedd").annotate(n=Count("pk"), slots=Sum("reserved_slots"))
+        for schedd, number, slots in [*dags, *reserved]:
+            room.used[schedd].dags += number
+            room.used[schedd].slots += slots
+        return room
+
+    def take(self, schedd: Schedd, slots: int) -> None:
+        """One DAG more goes there."""
+        self.used[schedd.pk].dags += 1
+        self.used[schedd.pk].slots += slots
+
+    def given(self, schedd: Schedd, needed: _Needed) -> int:
+        """What a DAG gets of the slots that are left there."""
+        return max(min(needed.most, schedd.max_dagman_slots - self.used[schedd.pk].slots), needed.least)
+
+    def obstacle(self, schedd: Schedd, needed: int, usable: Collection[str]) -> str:
+        """Why no DAG of this many slots may go to a schedd; "" when it may."""
+        if schedd.state not in usable:
+            return f"state {schedd.state}"
+        if schedd.unreachable_since is not None:
+            return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
+        used = self.used[schedd.pk]
+        if used.slots + needed > schedd.max_dagman_slots:
+            return f"{used.dags} DAGs with {used.slots} of {schedd.max_dagman_slots} DAGMan slots, {needed} more are needed"
+        return ""
+
+
+def _emptiest(room: Room, schedds: Iterable[Schedd], needed: _Needed, reserved: int | None) -> Decision:
+    """The enabled one with most DAGMan slots left; each rejected one with its reason."""
+    candidates: list[tuple[bool, int, str, Schedd]] = []
+    rejected: dict[str, str] = {}
+    for schedd in schedds:
+        why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED,))
+        if why:
+            rejected[schedd.name] = why
+        else:
+            left = schedd.max_dagman_slots - room.used[schedd.pk].slots
+            candidates.append((schedd.pk == reserved, left, schedd.name, schedd))
+    if not candidates:
+        return Decision(None, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
+    *_, chosen = max(candidates, key=lambda c: c[:3])
+    return Decision(chosen, "", room.given(chosen, needed), {"chosen": chosen.name, "rejected": rejected})
