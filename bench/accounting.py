@@ -171,10 +171,10 @@ def _finish(dag: Any, number: int) -> Any:
 
 
 def _schedd() -> Any:
-    from sites_app.models import Schedd, ScheddState
+    from sites_app.models import Schedd
+    from tests.support.rows import schedd_row
 
-    given = {"pool": "bench", "collector": "127.0.0.1:1", "state": ScheddState.ENABLED, "submit_root": "/nowhere"}
-    return Schedd.objects.get_or_create(name="schedd@bench", defaults=given)[0]
+    return Schedd.objects.filter(name="schedd@bench").first() or schedd_row("schedd@bench", pool="bench")
 
 
 def _refuse_others() -> None:

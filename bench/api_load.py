@@ -107,11 +107,9 @@ def make_live(active_number: int = ACTIVE, queued_number: int = QUEUED) -> None:
     from dags_app.models import DAG, DAGStatus
     from requests_app.models import Limit, Request, RequestStatus
     from sites_app.models import Schedd, ScheddState
+    from tests.support.rows import schedd_row
 
-    schedd, _ = Schedd.objects.get_or_create(
-        name=SCHEDD,
-        defaults={"pool": "bench", "collector": "127.0.0.1:1", "state": ScheddState.ENABLED, "submit_root": "/nowhere"},
-    )
+    schedd = Schedd.objects.filter(name=SCHEDD).first() or schedd_row(SCHEDD, pool="bench")
     Schedd.objects.exclude(pk=schedd.pk).update(state=ScheddState.DISABLED)
     DAG.objects.filter(schedd=schedd).update(status=DAGStatus.COMPLETED, schedd=None)
     dags = list(DAG.objects.order_by("id").values_list("pk", "workflow_id")[:active_number])

@@ -140,13 +140,13 @@ def _dags(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, in
     """The ACTIVE requests: planned by WMS2, each outer DAG with other nodes of the same names, submitted."""
     from dags_app.models import DAG, DAGStatus
     from requests_app.models import Limit
-    from sites_app.models import Schedd, ScheddState
+    from tests.support.rows import pool_row, schedd_row
 
     accounting._sites()
     (base / "submit").mkdir(parents=True, exist_ok=True)
     os.mkfifo(base / "gate")
-    given = {"pool": "bench", "collector": pool.collector, "state": ScheddState.ENABLED, "submit_root": str(base / "submit")}
-    schedds = [Schedd.objects.create(name=name, max_dagman_slots=100_000, **given) for name in names]
+    pool_row("bench", collector=pool.collector)
+    schedds = [schedd_row(name, pool="bench", max_dagman_slots=100_000, submit_root=str(base / "submit")) for name in names]
     units = 2 + size["RATE"] * size["SECONDS"] // size["ACTIVE"]
     dags = []
     for number in range(size["ACTIVE"]):
@@ -185,11 +185,10 @@ def _make_noop(dag: Any, base: Path, number: int, size: Mapping[str, int]) -> No
 
 
 def _submit(dag: Any, schedd: Any) -> str:
-    from wms2.adapters import factory
+    from sites_app.schedds import adapter
 
     stamps = {"WMS2_Instance": dag.instance, "WMS2_Request": dag.workflow.request_id, "WMS2_DagID": str(dag.pk), "WMS2_Fence": 1}
-    condor = factory.htcondor(schedd.name, schedd.collector)
-    return str(condor.submit_dag(Path(dag.submit_dir), Path(dag.dag_file_path).name, stamps, 1000))
+    return str(adapter(schedd).submit_dag(Path(dag.submit_dir), Path(dag.dag_file_path).name, stamps, 1000))
 
 
 # --- nothing happens -----------------------------------------------------------------------------------------------------

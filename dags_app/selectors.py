@@ -33,12 +33,12 @@ def _whole(key: str) -> Coalesce:
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:
     """The workflow's one live DAG."""
-    return DAG.objects.select_related("schedd").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
+    return DAG.objects.select_related("schedd__pool").filter(workflow_id=workflow_id, status__in=LIVE_DAG).first()
 
 
 def dag_last(workflow_id: uuid.UUID) -> DAG | None:
     """The newest DAG, live or ended; the workflow's PSets stay in the database."""
-    rows = DAG.objects.select_related("schedd", "workflow").defer("workflow__psets")
+    rows = DAG.objects.select_related("schedd__pool", "workflow").defer("workflow__psets")
     return rows.filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
 
 

@@ -133,7 +133,8 @@ def units_follow(fenced: Fenced) -> list[DAG]:
     with fenced(), transaction_lock(LockKey.ADMISSION):
         limits, room = Limits.now(), Room.now()
         share = share_of(limits.idle_jobs, running_now(limits), sharers=slots_used())
-        dags = list(running.select_related("schedd", "workflow__request").defer("workflow__psets").annotate(landing=_LANDING))
+        rows = running.select_related("schedd__pool", "workflow__request").defer("workflow__psets")
+        dags = list(rows.annotate(landing=_LANDING))
         for dag in dags:
             counted, before = _counted(dag, limits), dag.merge_groups
             most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
@@ -177,7 +178,7 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
 
 
 def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
-    """A rescue whose schedd is taken out of service moves to one that sees the same directories (``submit_root``), if there is
+    """A rescue whose schedd is taken out of service moves to one that sees the same directories, if there is
     one. Where not all units that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
     """
     share = wanted.share
@@ -198,7 +199,7 @@ def _placed(rescued: DAG | None, room: Room, wanted: Wanted, reserved: int | Non
     if not rescued.throttles:
         needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups)  # as it was rendered
     if schedd.state != ScheddState.ENABLED:
-        others = [s for s in room.schedds if (s.pool, s.submit_root) == (schedd.pool, schedd.submit_root) and s.pk != schedd.pk]
+        others = [s for s in room.schedds if s.directories == schedd.directories and s.pk != schedd.pk]
         moved = _emptiest(room, others, needed, reserved)
         if moved.schedd is not None:
             return moved
@@ -219,7 +220,7 @@ def dags_to_rescue(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
     rows = DAG.objects.filter(
         round__workflow__request__in=requests, round__closed_at__isnull=True, submitted_at__isnull=False
     ).order_by("fence")
-    found = rows.select_related("schedd").annotate(request_key=F("round__workflow__request__pk"))
+    found = rows.select_related("schedd__pool").annotate(request_key=F("round__workflow__request__pk"))
     return {dag.request_key: dag for dag in found}
 
 

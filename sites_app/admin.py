@@ -1,8 +1,8 @@
-"""Admin of sites and schedds."""
+"""Admin of sites, pools and schedds."""
 
 from __future__ import annotations
 
-from sites_app.models import QueueChange, Schedd, Site, SiteBan, SiteRse
+from sites_app.models import Pool, QueueChange, Schedd, Site, SiteBan, SiteRse
 from wms2.admin import rows_admin, since_column
 
 rows_admin(
@@ -16,9 +16,14 @@ rows_admin(SiteBan, "id", "site", "workflow", "reason", "expires_at", "=removed_
 
 
 rows_admin(
+    Pool, "name", "state", "collector", "file_system", "token_dir", filters=("state",), parts=("name", "collector"),
+    order=("name",), links=(("Schedds", Schedd, "pool"),),
+)  # fmt: skip
+
+rows_admin(
     Schedd, "name", "pool", "state", "dagmans_running", "max_dagman_slots", "last_answer_at",
-    since_column("unreachable_since", "silent since"), "last_error", filters=("state",), parts=("name", "pool"),
-    order=("pool", "name"), links=(("Queue changes", QueueChange, "schedd"),),
+    since_column("unreachable_since", "silent since"), "last_error", filters=("state",), parts=("name", "pool__name"),
+    order=("pool_id", "name"), links=(("Queue changes", QueueChange, "schedd"),),
 )  # fmt: skip
 
 rows_admin(

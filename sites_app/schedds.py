@@ -8,9 +8,16 @@ import structlog
 from django.db import transaction
 
 from sites_app.models import QueueChange, Schedd, ScheddState
+from wms2.adapters import factory
+from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
 
 log = structlog.get_logger(__name__)
+
+
+def adapter(schedd: Schedd) -> HtcondorAdapter:
+    """How the schedd is asked: by its pool's collector, with its pool's credentials. Reads no row."""
+    return factory.htcondor(schedd.name, schedd.pool.collector, schedd.pool.token_dir)
 
 
 def state_refused(schedd: Schedd, state: ScheddState) -> str:
@@ -21,7 +28,7 @@ def state_refused(schedd: Schedd, state: ScheddState) -> str:
 def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: datetime) -> QueueChange | None:
     """Write down an answer. Another birthdate of its queue than before becomes a row of evidence, which is returned."""
     with transaction.atomic():
-        row = Schedd.objects.select_for_update(no_key=True).get(pk=schedd.pk)
+        row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         old, new = row.job_queue_birthdate, ad.job_queue_birthdate_seconds
         change = None
         if old is not None and new is not None and old != new:

@@ -6,7 +6,7 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
@@ -44,13 +44,15 @@ def _refuse_shrunk(what: str, number: int, known: int) -> None:
 
 
 def schedd_ensure_configured() -> Schedd:
-    """The schedd that the configuration names; enabled when it is first seen, an operator's state is kept."""
+    """The schedd that the configuration names, and its pool; enabled when first seen, what operators changed is kept."""
     settings = conf()
+    at = settings.collector
+    known = Pool.objects.filter(collector=at, schedds__name=settings.schedd_name).first()
+    pool = known or Pool.objects.get_or_create(name=at, defaults={"collector": at, "file_system": at})[0]
     schedd, _ = Schedd.objects.get_or_create(
-        pool=settings.collector,
+        pool=pool,
         name=settings.schedd_name,
         defaults={
-            "collector": settings.collector,
             "state": ScheddState.ENABLED,
             "max_dagman_slots": settings.max_dagman_slots_per_schedd,
             "submit_root": str(settings.submit_root),

@@ -60,7 +60,7 @@ class LossesSerializer(serializers.Serializer):
     """What speaks for and against the loss of a schedd's queue."""
 
     name = serializers.CharField(source="schedd.name")
-    pool = serializers.CharField(source="schedd.pool")
+    pool = serializers.CharField(source="schedd.pool_id")
     job_queue_birthdate = serializers.IntegerField(source="schedd.job_queue_birthdate", allow_null=True)
     last_answer_at = serializers.DateTimeField(source="schedd.last_answer_at", allow_null=True)
     unreachable_since = serializers.DateTimeField(source="schedd.unreachable_since", allow_null=True)

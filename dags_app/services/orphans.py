@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
-from wms2.adapters import factory
+from sites_app.schedds import adapter
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
@@ -59,7 +59,7 @@ def _is_stray(ad: DagmanAd, dag: DAG) -> bool:
 
 
 def _with_request(ids: list[str]) -> QuerySet[DAG]:
-    rows = DAG.objects.filter(pk__in=ids).select_related("schedd", "workflow__request")
+    rows = DAG.objects.filter(pk__in=ids).select_related("schedd__pool", "workflow__request")
     return rows.defer("workflow__psets", "workflow__spec", "workflow__request__request_data")
 
 
@@ -91,7 +91,7 @@ def orphans_known(schedd: Schedd, now: datetime) -> set[str]:
 def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | None:
     """Ask the schedd for jobs of ours that none of these DAGs has; None: silent. May run in any thread: it touches no row."""
     try:
-        return factory.htcondor(schedd.name, schedd.collector).orphans(known)
+        return adapter(schedd).orphans(known)
     except ServiceUnavailable as error:
         log.warning("strays not looked for, next time again", schedd=schedd.name, error=str(error))
         return None

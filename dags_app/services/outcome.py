@@ -13,7 +13,7 @@ from typing import Any
 from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
 from dags_app.services import dag_files
-from wms2.adapters import factory
+from sites_app.schedds import adapter
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
 
@@ -54,7 +54,7 @@ def dag_outcome(dag: DAG) -> Outcome:
     """
     if dag.schedd is None:
         raise StaleState(f"DAG {dag.pk} has no schedd")
-    condor = factory.htcondor(dag.schedd.name, dag.schedd.collector)
+    condor = adapter(dag.schedd)
     ad = condor.history(int(dag.dagman_cluster_id), str(dag.pk), dag.created_at)
     return judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None)
 

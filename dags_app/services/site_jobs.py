@@ -30,6 +30,7 @@ from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from dags_app.services.submit import credential_obstacle
 from sites_app.models import Schedd, ScheddState
+from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
@@ -83,7 +84,8 @@ def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob
 
 def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
     """Submit what is prepared, look for what was submitted, take the results of what has ended."""
-    for job in SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB).select_related("schedd").order_by("created_at"):
+    live = SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB)
+    for job in live.select_related("schedd__pool").order_by("created_at"):
         try:
             _tend(job, work)
         except (ServiceUnavailable, OSError) as error:
@@ -91,7 +93,7 @@ def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
 
 
 def _tend(job: SiteJob, work: Work) -> None:
-    condor = factory.htcondor(job.schedd.name, job.schedd.collector)
+    condor = adapter(job.schedd)
     if job.intent_at is None:
         _submit(condor, job, work)
         return

@@ -11,7 +11,7 @@ from functools import partial
 from dags_app.models import DAG, IN_QUEUE
 from dags_app.states import history
 from sites_app.models import Schedd
-from wms2.adapters import factory
+from sites_app.schedds import adapter
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus
 from wms2.audit import audit
@@ -80,4 +80,4 @@ def _condor(dag: DAG) -> HtcondorAdapter:
             f"DAG {dag.pk} is missing from the queue of {dag.schedd_name} since {dag.missing_since:%Y-%m-%d %H:%M:%S} UTC"
         )
     schedd: Schedd = dag.schedd  # type: ignore[assignment]  # looked at above
-    return factory.htcondor(schedd.name, schedd.collector)
+    return adapter(schedd)

@@ -10,8 +10,8 @@ import structlog
 
 from dags_app.models import DAG, IN_QUEUE
 from dags_app.states import history
+from sites_app.schedds import adapter
 from wms2 import clock
-from wms2.adapters import factory
 from wms2.adapters.types import JobStatus
 from wms2.crash import crash_point
 
@@ -62,7 +62,7 @@ def dag_wake(*, dag: DAG) -> bool:
     if not starts or clock.now() - asked_at > timedelta(seconds=WAKE_SECONDS):
         return False
     if status == JobStatus.HELD and dag.schedd is not None:
-        condor = factory.htcondor(dag.schedd.name, dag.schedd.collector)
+        condor = adapter(dag.schedd)
         condor.release_tree(int(dag.dagman_cluster_id), str(dag.directory_id), "released to be removed with a rescue file")
         log.info("released to be removed", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
         return True
@@ -84,8 +84,6 @@ def dag_remove(*, dag: DAG) -> None:
     if dag.status not in IN_QUEUE or dag.schedd is None:
         return
     crash_point("stop.claimed")
-    factory.htcondor(dag.schedd.name, dag.schedd.collector).remove(
-        int(dag.dagman_cluster_id), dag.stop_reason or "stopped by WMS2", str(dag.pk)
-    )
+    adapter(dag.schedd).remove(int(dag.dagman_cluster_id), dag.stop_reason or "stopped by WMS2", str(dag.pk))
     crash_point("stop.called")
     log.info("removal asked for", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)

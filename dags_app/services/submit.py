@@ -24,6 +24,7 @@ from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
+from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
@@ -63,7 +64,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
     """
     schedd = _schedd_of(dag)
-    condor = factory.htcondor(schedd.name, schedd.collector)
+    condor = adapter(schedd)
     found = condor.find_dag(str(dag.pk), dag.created_at)
     if found is not None:
         return _adopt(dag, found.cluster)

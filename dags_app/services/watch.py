@@ -26,9 +26,8 @@ from dags_app.selectors import THERE
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
-from sites_app.schedds import schedd_answered, schedd_silent
+from sites_app.schedds import adapter, schedd_answered, schedd_silent
 from wms2 import clock
-from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
 from wms2.crash import crash_point
@@ -67,7 +66,7 @@ class Look:
 
     def ask(self, instance: str) -> Said:
         """Put the question; may run in any thread, since it touches no row."""
-        condor = factory.htcondor(self.schedd.name, self.schedd.collector)
+        condor = adapter(self.schedd)
         try:
             about, ads, jobs = condor.watch(instance)
         except ServiceUnavailable as error:

@@ -21,7 +21,7 @@ from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.rounds import job_priority
-from wms2.adapters import factory
+from sites_app.schedds import adapter
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 from wms2.words import counted
@@ -79,7 +79,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
         return
     evaluation.again_next_cycle()
     try:
-        changed = factory.htcondor(dag.schedd.name, dag.schedd.collector).set_priority(str(dag.directory_id), wanted)
+        changed = adapter(dag.schedd).set_priority(str(dag.directory_id), wanted)
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
         return

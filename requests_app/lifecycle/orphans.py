@@ -17,7 +17,7 @@ from requests_app.alerts import alert
 from requests_app.lease import ACTOR
 from requests_app.models import EVALUATED, Event
 from sites_app.models import Schedd
-from wms2.adapters import factory
+from sites_app.schedds import adapter
 from wms2.audit import audit
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.locks import Fenced
@@ -40,7 +40,7 @@ def orphans_remove(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) ->
             continue
         reason = f"DAG {orphan.dag.pk} has ended ({orphan.dag.get_status_display()}); this job of it must not run"
         try:
-            factory.htcondor(schedd.name, schedd.collector).remove(orphan.cluster, reason, str(orphan.dag.pk))
+            adapter(schedd).remove(orphan.cluster, reason, str(orphan.dag.pk))
         except (ServiceUnavailable, ServiceRejected) as error:
             log.warning("orphan DAGMan job not removed, next cycle again", cluster=orphan.cluster, error=str(error))
 

@@ -27,8 +27,8 @@ from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
 from requests_app.work.rounds import dag_discard, round_close, round_open
+from sites_app.schedds import adapter
 from wms2 import clock
-from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
 from wms2.words import counted
@@ -125,7 +125,7 @@ def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:
     """READY: either it runs unrecorded (adopt it, then stop it), or its absence is proved (discard it)."""
     if dag.submit_intent_at is not None and dag.schedd is not None:
-        found = factory.htcondor(dag.schedd.name, dag.schedd.collector).find_dag(str(dag.pk), dag.created_at)
+        found = adapter(dag.schedd).find_dag(str(dag.pk), dag.created_at)
         if found is not None:
             with evaluation.fenced():
                 dag_record_submission(dag=dag, submitted=Submitted(cluster=found.cluster, adopted=True))

@@ -23,8 +23,8 @@ from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.lifecycle.orphans import orphans_remove
 from requests_app.placement import units_follow
 from sites_app.models import Schedd, ScheddState
+from sites_app.schedds import adapter
 from wms2 import clock
-from wms2.adapters import factory
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -88,7 +88,7 @@ def dags_follow(leadership: Leadership) -> None:
 def _tell_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
     try:
         for dag in dags:
-            condor = factory.htcondor(schedd.name, schedd.collector)
+            condor = adapter(schedd)
             condor.set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("units at once not told", schedd=schedd.name, error=str(error))

@@ -274,7 +274,7 @@ def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
             evaluation.note(flush=False)
     for name, value in offsets.items():
         setattr(workflow, name, value)
-    return DAG.objects.select_related("schedd", "workflow", "round").get(pk=dag.pk)
+    return DAG.objects.select_related("schedd__pool", "workflow", "round").get(pk=dag.pk)
 
 
 def _warn(request: Request, told: Sequence[str]) -> None:

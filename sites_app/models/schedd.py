@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+
+from sites_app.models.pool import Pool
 
 
 class ScheddState(models.TextChoices):
@@ -17,11 +19,18 @@ class ScheddState(models.TextChoices):
     DISABLED = "disabled", "Disabled"
 
 
+class _WithPools(models.Manager["Schedd"]):
+    """Where a schedd is asked is its pool's to say, and threads that ask it read no row."""
+
+    def get_queryset(self) -> QuerySet[Schedd]:
+        """Schedds with their pools."""
+        return super().get_queryset().select_related("pool")
+
+
 class Schedd(models.Model):
     """One schedd of one pool, with its limits and what was last observed of it."""
 
-    pool = models.CharField(max_length=100)
-    collector = models.CharField(max_length=255, help_text="host:port")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="schedds", db_column="pool")
     name = models.CharField(max_length=255)
     state = models.CharField(max_length=20, choices=ScheddState.choices, default=ScheddState.DISCOVERED)
     max_dagman_slots = models.PositiveIntegerField(
@@ -47,9 +56,12 @@ class Schedd(models.Model):
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
+    objects = _WithPools()
+
     class Meta:
         db_table = "schedds"
-        ordering = ("pool", "name")
+        base_manager_name = "objects"
+        ordering = ("pool_id", "name")
         constraints = (
             models.UniqueConstraint(fields=("pool", "name"), name="schedd_once_per_pool"),
             models.CheckConstraint(condition=Q(state__in=ScheddState.values), name="schedd_state_known"),
@@ -57,6 +69,11 @@ class Schedd(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def directories(self) -> tuple[str, str]:
+        """Schedds of which this is the same see the same DAG directories."""
+        return self.pool.file_system, self.submit_root
 
     @property
     def orphans_told(self) -> list[dict[str, Any]]:

@@ -20,12 +20,12 @@ from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_import
 from sites_app.models import Schedd
+from sites_app.schedds import adapter
 from tests.pool import condor
 from tests.support.credentials import Authority, token, write
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed, ended, status
 from tests.support.stack import small_request, worker
-from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
 from wms2.credentials import Credential
@@ -114,7 +114,7 @@ def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Prox
     carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=is_token))
     text = carried + site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
     schedd = Schedd.objects.get()
-    pool, stamps = factory.htcondor(schedd.name, schedd.collector), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
+    pool, stamps = adapter(schedd), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
     assert (place / "seen").read_text().strip() == hashlib.sha256(proxy.path.read_bytes()).hexdigest()
     assert not (place / proxy.path.name).exists(), "it does not come back with what the job leaves"

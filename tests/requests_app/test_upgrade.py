@@ -28,7 +28,7 @@ from requests_app.limits import limit_int
 from requests_app.models import LEADER_LEASE, InputFile, Limit, Request
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.spec import spec_of, spec_to_json
-from sites_app.models import Schedd
+from sites_app.models import PoolState, Schedd
 from tests.support.rows import generation_spec
 from wms2.errors import DocumentRefused
 
@@ -308,7 +308,12 @@ def test_the_slots_of_a_known_schedd_are_not_filled_by_a_new_default(database: N
     monkeypatch.delenv("WMS2_DAG_MAX_MERGE_GROUPS", raising=False)
     Old()("sites_app.Schedd", pool="c:9618", collector="c:9618", name="s", submit_root="/x", max_dagman_slots=500)
     upgrade()
-    assert Schedd.objects.get().max_dagman_slots == 500
+    schedd = Schedd.objects.get()
+    assert schedd.max_dagman_slots == 500
+    assert (schedd.pool.name, schedd.pool.collector, schedd.pool.state) == ("c:9618", "c:9618", PoolState.ENABLED)
+    with connection.cursor() as cursor:  # processes of the version before read it
+        cursor.execute("SELECT collector FROM schedds")
+        assert cursor.fetchall() == [("c:9618",)]
     assert (limit_int(name), Limit.objects.get().pk) == (10, name)
 
     decide = import_module("requests_app.migrations.0025_merge_groups").as_by_default_so_far

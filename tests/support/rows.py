@@ -35,7 +35,7 @@ from outputs_app.services import datasets_ensure, units_register
 from outputs_app.values import DatasetRecord, UnitOutputs
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
 from requests_app.work.spec import spec_to_json
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import Pool, Schedd, ScheddState
 
 _numbers = itertools.count(1)
 
@@ -146,9 +146,14 @@ def dataset_record(output: OutputSpec) -> DatasetRecord:
     )
 
 
-def schedd_row(name: str = "schedd@test", **fields: Any) -> Schedd:
-    """An enabled schedd."""
-    values: dict[str, Any] = {"pool": "pool", "collector": "127.0.0.1:1", "state": ScheddState.ENABLED, "submit_root": "/nowhere"}
+def pool_row(name: str = "pool", **fields: Any) -> Pool:
+    """A pool, made when absent; its schedds share a file system of its own."""
+    return Pool.objects.get_or_create(name=name, defaults={"collector": "127.0.0.1:1", "file_system": name} | fields)[0]
+
+
+def schedd_row(name: str = "schedd@test", *, pool: str = "pool", **fields: Any) -> Schedd:
+    """An enabled schedd, and its pool."""
+    values: dict[str, Any] = {"pool": pool_row(pool), "state": ScheddState.ENABLED, "submit_root": "/nowhere"}
     return Schedd.objects.create(name=name, **values | fields)
 
 

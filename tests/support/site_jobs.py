@@ -66,7 +66,7 @@ class SiteSchedd:
     _jobs: dict[str, tuple[int, Path, str]] = field(default_factory=dict)
     _ended: dict[str, int] = field(default_factory=dict)
 
-    def __call__(self, name: str, collector: str) -> SiteSchedd:
+    def __call__(self, *place: str) -> SiteSchedd:
         return self
 
     def submit_job(self, submit_dir: Path, text: str, attributes: Mapping[str, str | int], begun: float) -> int:

@@ -22,6 +22,7 @@ from outputs_app.models import Effect, EffectKind
 from requests_app.lifecycle import evaluator
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
+from wms2.adapters import factory
 from wms2.adapters.types import ScheddAd, Watched
 from wms2.errors import ServiceRejected
 from wms2.settings.logs import logging_config
@@ -126,7 +127,7 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
         def watch(self, instance: str) -> Watched:
             return Watched(ScheddAd(schedd.name, "25.14.1", 1), [], [])
 
-    monkeypatch.setattr(watch.factory, "htcondor", lambda name, collector: Empty())
+    monkeypatch.setattr(factory, "htcondor", lambda *_: Empty())
     for _ in range(2):
         (look,) = watch.looks([schedd])
         watch.schedd_heard(look=look, said=look.ask("i"), fenced=transaction.atomic)

@@ -14,7 +14,7 @@ from requests_app.services import StopMode, request_hold, request_release, reque
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Schedd, ScheddState
-from tests.support.rows import request_row
+from tests.support.rows import request_row, schedd_row
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
 from tests.support.scripted.progress import cycles, status
@@ -175,9 +175,7 @@ def test_a_rescue_goes_to_its_own_schedd_whatever_room_there_is_elsewhere(world:
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="maintenance")
     Schedd.objects.update(max_dagman_slots=12)
-    Schedd.objects.create(
-        name="other@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
-    )
+    schedd_row("other@test", pool="scripted", submit_root="/scripted")
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "schedd@test"]
 
@@ -186,9 +184,7 @@ def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="the schedd is taken out of service")
     Schedd.objects.update(state=ScheddState.DRAINING)
-    Schedd.objects.create(
-        name="other@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
-    )
+    schedd_row("other@test", pool="scripted", submit_root="/scripted")
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "other@test"]
     assert run_on(world, request) is S.COMPLETED

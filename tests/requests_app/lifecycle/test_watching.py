@@ -46,7 +46,7 @@ class Answers:
 @pytest.fixture(autouse=True)
 def _two_schedds(monkeypatch: pytest.MonkeyPatch) -> None:
     Answers.asked_long = threading.Event()
-    monkeypatch.setattr(factory, "htcondor", lambda name, collector: Answers(name))
+    monkeypatch.setattr(factory, "htcondor", lambda name, *_: Answers(name))
     monkeypatch.setattr(side_by_side, "_PAUSE_SECONDS", 0.05)
     for name in ("silent", "answers"):
         schedd_row(name)

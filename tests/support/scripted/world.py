@@ -32,9 +32,10 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import request_import
-from sites_app.models import Schedd, ScheddState, Site, SiteRse
+from sites_app.models import Schedd, Site, SiteRse
 from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
+from tests.support.rows import schedd_row
 from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
 from tests.support.scripted.clock import Clock
@@ -107,7 +108,7 @@ class World:
         self.configcache = ScriptedConfigCache(Script("configcache"))
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(factory, "htcondor", lambda name, collector: self.schedd)
+        patch.setattr(factory, "htcondor", lambda *_: self.schedd)
         patch.setattr(factory, "dbs", lambda: self.dbs)
         patch.setattr(factory, "rucio", lambda: self.rucio)
         patch.setattr(factory, "configcache", lambda: self.configcache)
@@ -132,9 +133,7 @@ class World:
 
     def furnish(self) -> None:
         """Sites and the schedd, as ``wms2_init`` leaves them."""
-        Schedd.objects.create(
-            name="schedd@test", pool="scripted", collector="scripted:1", state=ScheddState.ENABLED, submit_root="/scripted"
-        )
+        schedd_row(pool="scripted", submit_root="/scripted")
         for name, rse in SITES.items():
             SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
 
