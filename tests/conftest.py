@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import faults, side_by_side
+from tests.support import faults, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
 from wms2.brake import use_attempts
@@ -68,6 +68,12 @@ def outside_world() -> None:
 
     base = os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data")
     seed.apply(Caller(base, login="seed"), ROOT / "deploy/demo/seed.json")
+
+
+@pytest.fixture(scope="session", name="second_pool")
+def _second_pool() -> Iterator[second_pool.SecondPool]:
+    """Another pool beside the stack's own; skips without a test stack."""
+    yield from second_pool.second_pool()
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from deploy.stack.identity import write_private
 
 CONFIG = Path(__file__).resolve().parent / "config"
 DOMAIN = "wms2.local"
-SCHEDD_NAME = f"schedd@{DOMAIN}"
 # HTCondor's own names below LOCAL_DIR. Its sockets are abstract ones (DAEMON_SOCKET_DIR = auto): no path to be too long.
 SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run", "config.d")
 PRIVATE_SUBDIRECTORIES = ("tokens.d", "passwords.d", "client-tokens")
@@ -93,6 +92,7 @@ class Pool:
     job_environment: Mapping[str, str]
     #: Jobs that run at once; None: as many as there are slots.
     most_running_jobs: int | None = None
+    name: str = "wms2"
 
     @property
     def config_file(self) -> Path:
@@ -105,6 +105,10 @@ class Pool:
     @property
     def collector(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def schedd_name(self) -> str:
+        return f"schedd@{self.name}.local"
 
     def environment(self) -> dict[str, str]:
         """What a client or daemon of this pool needs in its environment, besides PATH."""

@@ -157,7 +157,7 @@ def command_check(layout: Layout) -> int:
 def command_pool_check(layout: Layout) -> int:
     """Start the pool of the test stack alone, run the hand-written DAG on it, stop the pool."""
     with _stack(layout, "test") as (stack, supervisor):
-        supervisor.start([stack.htcondor])
+        supervisor.start(stack.pools[:1])
         begun = time.monotonic()
         site = pool_check.run_example(stack.directory / "submit/pool-check", stack.environment)
         say(f"the example DAG ran at {site} in {time.monotonic() - begun:.1f} s: every event once")

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.htcondor.pool import SCHEDD_NAME, Pool
+from deploy.htcondor.pool import Pool
 from deploy.rucio.settings import SERVICE_ACCOUNT
 from deploy.stack.identity import Identity, write_private
 from deploy.stack.paths import ENV_FILE, KINDS
@@ -23,6 +23,8 @@ PASSED = frozenset({
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
 })  # fmt: skip
 RUCIO_HOME = "rucio/client"
+#: Of the second pool, where there is one.
+SECOND_CONFIG = "SECOND_CONDOR_CONFIG"
 #: Stacks whose adaptive requests are small, and are to have several rounds all the same.
 SMALL_ROUNDS = ("demo", "check")
 #: The demo takes what its ReqMgr2 has for it, and tells it.
@@ -93,7 +95,7 @@ def contract(
         "WMS2_RUCIO_SCOPE": "cms",
         "CONDOR_CONFIG": str(pool.config_file),
         "WMS2_CONDOR_TOKEN_DIR": str(pool.client_token_directory),
-        "WMS2_SCHEDD_NAME": SCHEDD_NAME,
+        "WMS2_SCHEDD_NAME": pool.schedd_name,
         "WMS2_COLLECTOR": pool.collector,
         "WMS2_SUBMIT_ROOT": str(directory / "submit"),
         # a small pool on one machine: few DAGMans, look often, retry soon
@@ -114,7 +116,7 @@ def contract(
 
 def chosen_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
     """Further WMS2 settings the caller chose (any field of ``wms2/conf.py``), which the contract does not set."""
-    ours = {"WMS2_CHROMIUM", "WMS2_HTCONDOR", "WMS2_TOOLS_DIR", "WMS2_STACK"}
+    ours = {"WMS2_CHROMIUM", "WMS2_HTCONDOR", "WMS2_TOOLS_DIR", "WMS2_STACK", "WMS2_STACK_POOLS"}
     chosen = {k: v for k, v in environment.items() if k.startswith("WMS2_") and k not in settings and k not in ours}
     cycle = environment.get("WMS2_CYCLE_SECONDS")
     return chosen | ({"WMS2_CYCLE_SECONDS": cycle} if cycle else {})

@@ -11,12 +11,14 @@ from pathlib import Path
 from deploy.stack import supervisor
 
 # Where the search for a free port begins. The demo's web and flower ports are the usual ones.
-DEFAULTS: Mapping[str, Mapping[str, int]] = {
+_DEFAULTS = {
     "demo": {"web": 8000, "flower": 5555, "htcondor": 19618, "rucio": 18500, "simulators": 18600, "xrootd": 11094},
     "test": {"web": 8100, "flower": 5655, "htcondor": 19718, "rucio": 18550, "simulators": 18650, "xrootd": 11194},
     "bench": {"web": 8300, "flower": 5855, "htcondor": 19918, "rucio": 18800, "simulators": 18850, "xrootd": 11394},
     "check": {"web": 8200, "flower": 5755, "htcondor": 19818, "rucio": 18700, "simulators": 18750, "xrootd": 11294},
 }
+#: With that of a second pool.
+DEFAULTS: Mapping[str, Mapping[str, int]] = {kind: {**own, "second": own["htcondor"] + 20} for kind, own in _DEFAULTS.items()}
 PORTS_FILE = "ports.json"
 SEARCHED = 100
 

@@ -34,6 +34,9 @@ JOBS_PER_CORE = 3
 WATCH_SECONDS = 0.5
 #: Jobs of mere seconds try again, and give a storage up, within some too.
 IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "15", "XRD_CONNECTIONRETRY": "2"}
+#: 2: the stack runs a second pool beside its own.
+POOLS_VARIABLE = "WMS2_STACK_POOLS"
+SECOND_POOL = "second"
 # Stacks that run Flower; the pages link to it.
 WITH_FLOWER = ("demo", "check", "bench")
 
@@ -45,7 +48,7 @@ class Stack(Place):
     ports: Mapping[str, int]
     databases: tuple[Service, ...]
     neighbours: tuple[Service, ...]
-    htcondor: Service
+    pools: tuple[Service, ...]
     settings: Mapping[str, str]
     wms2: Wms2
 
@@ -90,14 +93,22 @@ def _worker_node(layout: Layout, directory: Path, storage: Server) -> dict[str, 
     }
 
 
-def _pool(layout: Layout, kind: str, directory: Path, port: int, storage: Server) -> Pool:
+def _pools(layout: Layout, kind: str, directory: Path, chosen: Mapping[str, int], storage: Server) -> list[Pool]:
+    """Configured, so that clients that start before the daemons find configuration and token: the stack's own pool; where it is
+    asked for, and for the tests, a second one with a schedd of its own, for the same sites and directories."""
     release = tools.htcondor(layout)
     series = release.version.split(".")[0]
     user = pwd.getpwuid(os.getuid()).pw_name
-    most = None if kind == "test" else JOBS_PER_CORE * (os.cpu_count() or 1)
-    pool = Pool(directory / f"htcondor-{series}", release, port, user, _worker_node(layout, directory, storage), most)
-    condor.configure(pool)  # clients may start before the daemons: they find their configuration and token
-    return pool
+    few = JOBS_PER_CORE * (os.cpu_count() or 1)
+    jobs = _worker_node(layout, directory, storage)
+    most = None if kind == "test" else few
+    pools = [Pool(directory / f"htcondor-{series}", release, chosen["htcondor"], user, jobs, most)]
+    if kind == "test" or os.environ.get(POOLS_VARIABLE) == "2":
+        second = directory / f"{SECOND_POOL}-{series}"
+        pools.append(Pool(second, release, chosen[SECOND_POOL], user, jobs, few, name=SECOND_POOL))
+    for pool in pools:
+        condor.configure(pool)
+    return pools
 
 
 def _databases(place: Place, *, durable: bool) -> tuple[str, str, str, tuple[Service, ...]]:
@@ -126,7 +137,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
         storage = xrootd.server(directory, tools.xrootd_prefix(layout), chosen["xrootd"])
-        pool = _pool(layout, kind, directory, chosen["htcondor"], storage)
+        pool, *more = _pools(layout, kind, directory, chosen, storage)
     except OSError as error:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)
@@ -137,6 +148,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
     settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
+    if more:
+        settings[environment.SECOND_CONFIG] = str(more[0].config_file)
     settings |= environment.chosen_settings(os.environ, settings)
     place = replace(bare, environment={**bare.environment, **settings})
     return Stack(
@@ -150,7 +163,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
             rucio.service(bare, chosen["rucio"], tools.rucio_venv(layout), rucio_url, chosen["xrootd"]),
             xrootd.service(bare, storage),
         ),
-        htcondor=htcondor.service(pool, bare.environment),
+        # the tests start their second one when they need it
+        pools=tuple(htcondor.service(each, bare.environment) for each in (pool, *(() if kind == "test" else more))),
         settings=settings,
         wms2=Wms2(place, chosen["web"], chosen["flower"]),
     )
@@ -165,7 +179,7 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
     """Start everything WMS2 stands on."""
     write_env_file(stack)
     supervisor.start(stack.databases)
-    supervisor.start([*stack.neighbours, stack.htcondor])
+    supervisor.start([*stack.neighbours, *stack.pools])
 
 
 def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
@@ -178,7 +192,7 @@ def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:
     """Start what moves requests. The pool last: jobs of an earlier run take the machine's cores as soon as it is there."""
-    supervisor.start([stack.wms2.worker(), stack.wms2.verbs(), stack.wms2.ticker(), stack.wms2.beat(), stack.htcondor])
+    supervisor.start([stack.wms2.worker(), stack.wms2.verbs(), stack.wms2.ticker(), stack.wms2.beat(), *stack.pools])
 
 
 def run_attended(

@@ -19,6 +19,8 @@ from django.conf import settings
 PATIENCE = 3.0
 #: Tests that take the pool away, one after the other.
 _WHOLE_POOL = "whole pool"
+#: The fixture of the second pool, which is one process's alone.
+_SECOND_POOL = "second_pool"
 _TESTS = Path(__file__).parents[1]
 _ONE_BY_ONE = _TESTS / "pool"
 
@@ -49,6 +51,8 @@ def arrange(items: list[pytest.Item]) -> None:
             _put(item, _WHOLE_POOL)
         elif mark is not None:
             _put(item, mark.args[0])
+        elif _SECOND_POOL in getattr(item, "fixturenames", ()):
+            _put(item, _SECOND_POOL)
         elif _ONE_BY_ONE not in item.path.parents:
             _put(item, str(item.path.relative_to(_TESTS)))
     items.sort(key=_rank)  # within a rank as they were

@@ -41,7 +41,7 @@ def service(pool: condor.Pool, base_environment: Mapping[str, str]) -> Service:
     """The pool's service. Master's own log is ``log/MasterLog`` in the pool directory."""
     environment = {**base_environment, **pool.environment()}
     return Service(
-        name="htcondor",
+        name=pool.directory.name.rpartition("-")[0],
         argv=(pool.release.sbin / "condor_master", "-f", "-pidfile", pool.directory / "run/master.pid"),
         log=Path(pool.directory / "log/MasterLog.out"),
         environment=environment,
