@@ -17,6 +17,7 @@ from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_import
 from requests_app.services.cases import case_remove, removal_told
+from requests_app.services.validation import request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
@@ -65,7 +66,8 @@ def lumis(request: Request) -> dict[str, Counter[tuple[str, int]]]:
 
 @fault(
     "output files lost after their registration",
-    done="of three merged files one is removed at the storage, one gets longer, one has bits turned; an operator removes them",
+    done="of four merged files one is removed at the storage, one gets longer, one has bits turned, one is made invalid in DBS by"
+    " somebody else; an operator removes them",
     spec="ADR 0084",
     afterwards="each is a case; what held the same work is INVALID, it is done again: COMPLETED, each lumi once in each tier",
 )
@@ -74,15 +76,20 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
 ) -> None:
     checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
     monkeypatch.setattr(storage_checks, "conf", lambda: checking)
-    request = request_import(document=small_request(events=80, per_job=20), request_name=None, actor="tester")
+    request = request_import(document=small_request(events=100, per_job=20), request_name=None, actor="tester")
     with worker(**WITH_CHECKS) as running:
         running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
         assert status(request) == S.VALIDATING_OUTPUTS
         files = valid(request)
         units = sorted({file.unit_id for file in files})
         tiers = {file.dataset_id for file in files}
-        assert (len(units), len(tiers)) == (4, 2)
-        gone, short, bent = (next(file for file in files if file.unit_id == unit) for unit in units[:3])
+        assert (len(units), len(tiers)) == (5, 2)
+        gone, short, bent, foreign = (next(file for file in files if file.unit_id == unit) for unit in units[:4])
+        factory.dbs().invalidate_files([foreign.lfn])
+        request_validate(request=request, actor="olga", reason="somebody was at DBS")
+        running.wait(lambda: IntegrityCase.objects.exists() and status(request) == S.WAITING_INTEGRITY, seconds=120)
+        (case,) = IntegrityCase.objects.all()
+        assert (case.name, case.prognosis) == (foreign.lfn, Prognosis.CATALOGUE_DIFFERS)
         path_of(gone).unlink()
         with path_of(short).open("ab") as file:
             file.write(b"more")
@@ -90,13 +97,20 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
         content[len(content) // 2] ^= 0xFF
         path_of(bent).write_bytes(content)
         before, sealed = lumis(request), set(ProcessingBlock.objects.values_list("pk", flat=True))
-        until(running, lambda: IntegrityCase.objects.count() == 3 and not StorageCheck.objects.filter(done_at=None).exists())
-        found = {case.name: case.prognosis for case in IntegrityCase.objects.all()}
+        case_remove(case=case, **BY)  # what the storage has lost is seen when its block is validated again
+        until(
+            running,
+            lambda: (
+                IntegrityCase.objects.filter(state=CaseState.NEW).count() == 3
+                and not StorageCheck.objects.filter(done_at=None).exists()
+            ),
+        )
+        found = {case.name: case.prognosis for case in IntegrityCase.objects.filter(state=CaseState.NEW)}
         assert found == {
             gone.lfn: Prognosis.MISSING_REPLICA, short.lfn: Prognosis.SIZE_MISMATCH, bent.lfn: Prognosis.CHECKSUM_MISMATCH
         }  # fmt: skip
         running.wait(lambda: status(request) == S.WAITING_INTEGRITY, seconds=60)
-        told = removal_told(list(IntegrityCase.objects.all()))
+        told = removal_told(list(IntegrityCase.objects.filter(state=CaseState.NEW)))
         assert all("2 files INVALID" in lines[0] for lines in told.values()), told
         for case in IntegrityCase.objects.filter(state=CaseState.NEW):
             case_remove(case=case, **BY)
@@ -106,13 +120,13 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     assert_nothing_runs(request)
     assert_one_dagman_at_a_time(request)
     removed = OutputFile.objects.filter(validity=Validity.INVALID)
-    assert {file.unit_id for file in removed} == set(units[:3])
-    assert removed.count() == 6
+    assert {file.unit_id for file in removed} == set(units[:4])
+    assert removed.count() == 8
     assert set(IntegrityCase.objects.values_list("state", flat=True)) == {CaseState.REMOVED}
-    assert set(WorkUnitClaim.objects.filter(live=False).values_list("unit_id", flat=True)) == set(units[:3])
+    assert set(WorkUnitClaim.objects.filter(live=False).values_list("unit_id", flat=True)) == set(units[:4])
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
-    assert (ledger.done_events, ledger.lost_events) == (80, 60)
+    assert (ledger.done_events, ledger.lost_events) == (100, 80)
     after = lumis(request)
     assert len(after) == 2
     (one, other) = after.values()
@@ -120,7 +134,7 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     assert max(one.values()) == 1
     assert len(one) == len(next(iter(before.values())))
     assert not set(valid(request)) & set(removed)
-    assert OutputFile.objects.filter(validity=Validity.VALID).exclude(block__in=sealed).count() == 6
+    assert OutputFile.objects.filter(validity=Validity.VALID).exclude(block__in=sealed).count() == 8
     for block in ProcessingBlock.objects.all():
         ours = {file.lfn for file in valid(request) if file.block_id == block.pk}
         assert {file.lfn for file in factory.dbs().block_files(block.dbs_block_name) if file.is_valid} == ours
