@@ -19,6 +19,7 @@ from dags_app.services.submit import credential_obstacle
 from requests_app.fair_share import share_of
 from requests_app.models import Request, RequestStatus
 from requests_app.placement import Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now, slots_used
+from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from wms2 import clock
 from wms2.errors import StaleState
@@ -51,7 +52,7 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """
     if not eligible().exists():
         return 0
-    without = credential_obstacle()
+    without = no_new_work() or credential_obstacle()
     with fenced(), transaction_lock(LockKey.ADMISSION):
         if without:
             _tell(eligible(), without)

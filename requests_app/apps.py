@@ -8,3 +8,10 @@ class RequestsAppConfig(AppConfig):
 
     name = "requests_app"
     verbose_name = "Requests"
+
+    def ready(self) -> None:
+        """Tell the lower layers how the service stands."""
+        from requests_app.service_level import read
+        from wms2 import levels
+
+        levels.use(read)

@@ -16,10 +16,11 @@ from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup
+from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup, ServiceLevel
 from requests_app.placement import slots_used
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
+from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
@@ -440,5 +441,26 @@ declare(
         "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
         partial(harvest_decide, state=HarvestState.DISCARDED),
         told_of_each(lambda harvest: [f"{harvest}: nothing more is uploaded of it."]), refused=harvest_refused, path="discard",
+    ),
+)  # fmt: skip
+
+
+declare(
+    Noun(
+        ServiceLevel, "service", "service", lambda name: service_rows().filter(pk=name),
+        lambda row: (f"{row.level} {row.stopped_at}", row.no_new_work or row.get_level_display()), "service/<name:pk>",
+    ),
+    Verb(
+        "stop-new-work", "No new work",
+        "Start nothing new until it is allowed again: nothing is admitted or acquired from ReqMgr2; imports are stored. What runs"
+        " is finished, can be stopped, and is registered.",
+        new_work_stop,
+        told_of_each(lambda row: ["Queued requests wait, also between two rounds; all that runs goes on to the end of its DAG."]),
+        path="stop-new-work",
+    ),
+    Verb(
+        "allow-new-work", "Allow new work", "Let new work start again, as far as the service's level does.", new_work_allow,
+        told_of_each(lambda row: [row.no_new_work or "New work may start.", "Queued requests start as slots are free."]),
+        refused=allow_refused, path="allow-new-work",
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from tests.support import faults, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
+from wms2 import levels
 from wms2.brake import use_attempts
 from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
@@ -47,6 +48,12 @@ def _every_circuit_is_closed() -> None:
 def _no_sign_in_has_failed() -> None:
     """Wrong passwords and tokens of one test are not counted against the next."""
     use_attempts(KeptHere())
+
+
+@pytest.fixture(autouse=True)
+def _all_is_well() -> None:
+    """No page or limit of a test follows the level that some moment's load would give; tests of levels ask for it."""
+    levels.use(levels.Known)
 
 
 @pytest.fixture(scope="session")

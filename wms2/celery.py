@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
+from kombu.exceptions import OperationalError
 
-from wms2 import broker
+from wms2 import broker, levels
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
+BROKER_TIMEOUT_SECONDS = 2.0
+#: Skipped while the service is strained or closed: looking after what is at rest. Nothing that runs waits for one of these.
+CAN_WAIT = frozenset(
+    {
+        "outputs_app.tasks.look_at_source_rules",
+        "outputs_app.tasks.reconcile",  # comparisons with DBS and Rucio, and the census of rules
+        "outputs_app.tasks.remind_of_cases",
+        "requests_app.tasks.archive_requests",
+        "requests_app.tasks.check_storage",
+        "requests_app.tasks.pack_dags",
+        "sites_app.tasks.refresh_slots",
+        "sites_app.tasks.sync_sites",
+    }
+)
+
+
+class UnlessStrained(Task):  # type: ignore[misc]
+    """A task that may be one of those that can wait."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Nothing, if it is one of these now; its next tick comes."""
+        if self.name in CAN_WAIT and levels.known().level is not levels.Level.NORMAL:
+            return None
+        return super().__call__(*args, **kwargs)
+
+
 broker.install()
-app = Celery("wms2")
+app = Celery("wms2", task_cls=UnlessStrained)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
@@ -53,3 +83,13 @@ app.conf.beat_schedule = {
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }
+
+
+def broker_answers() -> bool:
+    """Whether it takes a connection, within a short time."""
+    try:
+        with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT_SECONDS)
+    except (OperationalError, OSError):
+        return False
+    return True

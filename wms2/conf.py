@@ -112,6 +112,17 @@ class Conf(BaseModel):
         120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
     )
     schedd_suspicion_seconds: int = 900
+
+    # --- levels of the service (ADR 0095); at its limit a signal strains it, at five times that it closes for new work
+    overload_evaluations_seconds: float = Field(
+        600.0, gt=0, description="how long a request that is due may wait to be looked at"
+    )
+    overload_effects_seconds: float = Field(3600.0, gt=0, description="how long a registration that is due may wait to be tried")
+    overload_database_seconds: float = Field(0.2, gt=0, description="what a question to the database that costs nothing may take")
+    trouble_load_per_cpu: float = Field(
+        4.0, ge=0, description="load per CPU of the leader's host from which on it judges others more patiently; 0: never"
+    )
+
     stray_look_seconds: float = Field(600.0, gt=0, description="pause between two looks for jobs that no live DAG knows")
 
     # --- admission (spec 4.4)

@@ -33,6 +33,7 @@ from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.levels import stretched
 from wms2.locks import Fenced
 from wms2.wakes import wake_now
 from wms2.words import counted, exact
@@ -96,7 +97,7 @@ def dag_suspect(dag: DAG) -> bool:
     """
     if dag.suspected_at is not None:
         return True
-    now, window = clock.now(), timedelta(seconds=conf().schedd_suspicion_seconds)
+    now, window = clock.now(), timedelta(seconds=_window_seconds())
     if dag.missing_since is None or now - dag.missing_since < window:
         return False
     found = directory_evidence(dag)
@@ -264,7 +265,7 @@ class LostQueue:
 
 def lost_queue_of(schedd: Schedd) -> LostQueue:
     """The evidence as it is now; reads rows and DAG directories, asks no schedd."""
-    now, window = clock.now(), conf().schedd_suspicion_seconds
+    now, window = clock.now(), _window_seconds()
     silent = (now - schedd.unreachable_since).total_seconds() if schedd.unreachable_since else None
     # READY with an intent: it may have been submitted; only the schedd could tell
     here = Q(status__in=IN_QUEUE) | Q(status=DAGStatus.READY, submit_intent_at__isnull=False)
@@ -312,26 +313,31 @@ def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
 
 
 def _writes(found: DirectoryEvidence) -> bool:
-    window = timedelta(seconds=conf().schedd_suspicion_seconds)
+    window = timedelta(seconds=_window_seconds())
     return found.written_at is not None and clock.now() - found.written_at < window
 
 
 def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now: datetime) -> str:
     if any(row.affected for row in dags):
         return ""
-    window = conf().schedd_suspicion_seconds
+    window = _window_seconds()
     if not dags:
         return f"No DAG at {schedd.name} could be lost."
     if silent is not None and silent <= window:
-        return f"{schedd.name} has been silent for {silent:.0f} s only; unreachable is not lost before {window} s."
+        return f"{schedd.name} has been silent for {silent:.0f} s only; unreachable is not lost before {window:.0f} s."
     if silent is not None:
         return f"{schedd.name} is silent, but its DAGMans still write into their directories: it runs."
     missing = [row for row in dags if row.dag.missing_since is not None]
     if missing:
         told = f"{counted(len(missing), 'DAG')} missing at {schedd.name}; how they ended is looked for"
-        return f"{told} until nothing has been found for {window} s."
+        return f"{told} until nothing has been found for {window:.0f} s."
     born = birthdate_text(schedd.job_queue_birthdate)
     return f"{schedd.name} answers, its queue is the one born {born}, and {counted(len(dags), 'DAG')} are in it."
+
+
+def _window_seconds() -> float:
+    """Of suspicion; longer while the trouble may be ours."""
+    return stretched(conf().schedd_suspicion_seconds)
 
 
 def _confirmed_just_now(schedd: Schedd) -> bool:

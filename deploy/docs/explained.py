@@ -108,6 +108,12 @@ SETTINGS: dict[str, dict[str, str]] = {
         " and `submit_timeout_seconds` have passed.",
         "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and"
         " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
+        "overload_evaluations_seconds": "A request that is due and waits longer to be evaluated strains the service: what can"
+        " wait is put off. Five times longer closes it: nothing new starts. So for each of the three.",
+        "overload_effects_seconds": "The same for a registration that is due and waits to be tried.",
+        "overload_database_seconds": "The same for what a question to the database that costs nothing takes.",
+        "trouble_load_per_cpu": "Load average per CPU of the leader's host from which on limits by which others are judged"
+        " (schedds, requests) are stretched, up to three times. 0: the load is not looked at.",
         "stray_look_seconds": "Pause between two looks into a schedd's queue for jobs of ours that no live DAG knows.",
     },
     "Admission": {

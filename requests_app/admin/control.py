@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from requests_app.models import EvaluationLease, Installation, KeptAccount, Lease, Limit
+from requests_app.models import EvaluationLease, Installation, KeptAccount, Lease, Limit, ServiceLevel
 from requests_app.selectors.admission import config_in_force
 from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
@@ -26,6 +26,9 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
+
+# How the service stands; its history is the audit's, target "level".
+rows_admin(ServiceLevel, "name", "level", "reason", "=since", "stopped_by", "stopped_reason", "trouble", "=updated_at")
 
 rows_admin(Installation, "instance", "environment", "=created_at")
 

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from requests_app.api.serializers import ReqMgr2Serializer
+from requests_app.api.service import ServiceLevelSerializer
 
 
 class NextInQueueSerializer(serializers.Serializer):
@@ -177,3 +178,4 @@ class SummarySerializer(serializers.Serializer):
     admission = AdmissionCountsSerializer()
     lifecycle = LifecycleBriefSerializer()
     reqmgr2 = ReqMgr2StateSerializer()
+    service = ServiceLevelSerializer(help_text="level of the service, and whether new work may start")

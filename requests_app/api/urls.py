@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import groups, harvests, input_files, leftovers, system, verbs, views
+from requests_app.api import groups, harvests, input_files, leftovers, service, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -37,5 +37,7 @@ urlpatterns = [
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),
     path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),
+    path("service/<name:pk>", service.ServiceLevelView.as_view(), name="service-detail"),
+    *service.VERBS,
     path("status", system.StatusView.as_view(), name="system-status"),
 ]

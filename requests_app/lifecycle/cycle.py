@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +26,8 @@ from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
-from requests_app.models import EVALUATED, Lease
+from requests_app.models import EVALUATED, LEADER_LEASE, Lease
+from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds, level, service_judge, signals
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.stopping import left_blocks_end
 from sites_app.services import site_bans_expire
@@ -34,6 +35,7 @@ from sites_app.statuses import sites_drained
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
+from wms2.levels import Level
 from wms2.locks import Fenced, unless_locked
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.nudge import EVALUATE_DUE, RUN_EFFECTS, nudge
@@ -43,6 +45,8 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 #: Of this process; after a restart everything has moved once.
 _MOVES = Moves()
+#: How far this host's clock was off the database's at this process's last cycle.
+_SKEWS: deque[float] = deque(maxlen=1)
 #: So many workers at most are called at a time; each takes a batch of requests after the other.
 MOST_HINTS = 8
 _GIVE_LEASES = """
@@ -88,12 +92,17 @@ def run_cycle(*, force: bool = False) -> bool:
 
 def _due() -> bool:
     """Ticks come more often than cycles, so that a standby takes over quickly."""
-    last = Lease.objects.values_list("data", flat=True).get(name="lifecycle").get("cycle_started_epoch", 0)
-    return clock.now().timestamp() - float(last) >= conf().cycle_seconds * 0.9
+    return _since_last_cycle() >= cycle_pause_seconds() * 0.9
+
+
+def _since_last_cycle() -> float:
+    """Seconds since the last one began, here or elsewhere; endless before the first."""
+    last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("cycle_started_epoch", -math.inf)
+    return clock.now().timestamp() - float(last)
 
 
 def _cycle(leadership: Leadership) -> None:
-    now = clock.now()
+    now, pause, since_last = clock.now(), cycle_pause_seconds(), _since_last_cycle()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     with unless_locked("counts"):
         counts_fold()
@@ -105,8 +114,9 @@ def _cycle(leadership: Leadership) -> None:
         superseded_take_back(leadership.fenced)
     with unless_locked("blocks of ended requests"):
         left_blocks_end(leadership.fenced)
-    with unless_locked("retention"):
-        rows_expire(leadership)
+    if level() is Level.NORMAL:
+        with unless_locked("retention"):
+            rows_expire(leadership)
     credentials_watch(leadership)
     schedds_watch(leadership)
     with unless_locked("units at once"):
@@ -114,7 +124,19 @@ def _cycle(leadership: Leadership) -> None:
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)
     ended = clock.now()
+    late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
+    with unless_locked("service level"):
+        measured = signals(ended, (ended - now).total_seconds())
+        service_judge(measured, late_cycles=late_cycles, jump_seconds=_clock_jump(), fenced=leadership.fenced)
     leadership.renew(cycle_ended_at=ended.isoformat(), swept=swept, seconds=round((ended - now).total_seconds(), 3))
+
+
+def _clock_jump() -> float:
+    """By how much this host's clock moved against the database's since this process's last cycle (seconds)."""
+    skew = clock.skew_seconds()
+    moved = abs(skew - _SKEWS[0]) if _SKEWS else 0.0
+    _SKEWS.append(skew)
+    return moved
 
 
 def _poll(leadership: Leadership) -> None:

@@ -19,6 +19,7 @@ from wms2 import clock
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
+from wms2.levels import stretched
 
 S = RequestStatus
 
@@ -99,7 +100,7 @@ def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
         evaluation.note(
             waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
         )
-        if silent > conf().schedd_suspicion_seconds:
+        if silent > stretched(conf().schedd_suspicion_seconds):
             says = dag.schedd.collector_says if dag.schedd is not None else ""
             told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
             alert(evaluation.request, "schedd_unreachable", told)

@@ -14,6 +14,7 @@ from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2 import clock
 from wms2.conf import conf
+from wms2.levels import stretched
 
 S = RequestStatus
 HELD_AFTER = {
@@ -37,7 +38,7 @@ def _timeout_seconds(status: RequestStatus) -> float | None:
     name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
     if name is None:
         return None
-    return float(limit_int(name) if name in CHANGEABLE else getattr(conf(), name))
+    return stretched(float(limit_int(name) if name in CHANGEABLE else getattr(conf(), name)))
 
 
 def watch_timeout(evaluation: Evaluation) -> None:

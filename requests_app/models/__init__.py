@@ -21,6 +21,7 @@ from requests_app.models.request import (
     StopIntent,
     status_shown,
 )
+from requests_app.models.service_level import SERVICE_LEVEL, ServiceLevel
 from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "BY_BYTES",
     "EVALUATED",
     "LEADER_LEASE",
+    "SERVICE_LEVEL",
     "TERMINAL",
     "UNMERGED_FROZEN",
     "CleanupPolicy",
@@ -52,6 +54,7 @@ __all__ = [
     "RequestStatus",
     "RequestTransition",
     "Round",
+    "ServiceLevel",
     "ShownStatus",
     "StopIntent",
     "Workflow",

@@ -12,7 +12,6 @@ from typing import Any
 import structlog
 from django.db import DatabaseError, connection
 from drf_spectacular.utils import extend_schema
-from kombu.exceptions import OperationalError as BrokerError
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -23,12 +22,11 @@ from requests_app.installation import installation_verify
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2 import clock
 from wms2.api.views import METHODS
-from wms2.celery import app
+from wms2.celery import broker_answers
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 
 log = structlog.get_logger(__name__)
-BROKER_TIMEOUT_SECONDS = 2.0
 
 
 class LiveSerializer(serializers.Serializer[Any]):
@@ -81,7 +79,7 @@ def not_ready() -> dict[str, str]:
         found["instance"] = _why("instance", _instance, "the database has no tables of this release; run: manage.py migrate")
         found["lifecycle"] = _why("lifecycle", _lifecycle, "cannot be read")
         found["clock"] = _why("clock", _clock, "cannot be compared")
-    found["broker"] = _why("broker", _broker, "does not answer")
+    found["broker"] = _broker()
     return {part: why for part, why in found.items() if why}
 
 
@@ -94,7 +92,7 @@ def credentials_told() -> dict[str, str]:
 def _why(part: str, ask: Callable[[], str], silent: str) -> str:
     try:
         return ask()
-    except (DatabaseError, BrokerError, OSError) as error:
+    except (DatabaseError, OSError) as error:
         log.warning("not ready", part=part, error=str(error))
         return silent
 
@@ -127,6 +125,4 @@ def _clock() -> str:
 
 
 def _broker() -> str:
-    with app.connection_for_write(transport_options={"socket_connect_timeout": BROKER_TIMEOUT_SECONDS}) as broker:
-        broker.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT_SECONDS)
-    return ""
+    return "" if broker_answers() else "does not answer"

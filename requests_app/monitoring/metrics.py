@@ -28,9 +28,11 @@ from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
+from requests_app.service_level import service, stretch_of
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
+from wms2.levels import Level
 
 #: Statuses whose age matters to somebody.
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
@@ -54,6 +56,7 @@ class RowsCollector(Collector):
         yield _leftovers()
         yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
         yield from _lifecycle()
+        yield from _service()
         yield from _reqmgr2()
         yield from _circuits()
 
@@ -181,6 +184,15 @@ def _circuits() -> Iterator[Metric]:
     yield _family("wms2_circuit_failures", "Failures in a row of a service, by circuit", "circuit", failures)
     is_open = [(name, float(standing.failures >= FAILURES)) for name, standing in found.items()]
     yield _family("wms2_circuit_open", "Whether a service is left alone but for probes, by circuit", "circuit", is_open)
+
+
+def _service() -> Iterator[Metric]:
+    row = service()
+    rank = list(Level).index(Level(row.level))
+    yield GaugeMetricFamily("wms2_service_level", "Control plane: 0 normal, 1 strained, 2 closed for new work", rank)
+    yield GaugeMetricFamily("wms2_new_work_stopped", "Whether operators have switched new work off", int(bool(row.stopped_by)))
+    yield GaugeMetricFamily("wms2_patience_factor", "By how much limits that judge others are stretched", stretch_of(row.trouble))
+    yield _family("wms2_service_pressure", "Signals of overload as shares of their limits", "signal", row.pressures.items())
 
 
 def _reqmgr2() -> Iterator[Metric]:

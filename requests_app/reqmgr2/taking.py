@@ -15,6 +15,7 @@ from django.db import transaction
 from structlog.contextvars import bound_contextvars
 
 from requests_app.models import TERMINAL, HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.service_level import no_new_work
 from requests_app.services.intake import reqmgr2_seen, request_check, request_import
 from requests_app.states import hold_changes, transition
 from wms2 import clock
@@ -43,7 +44,8 @@ def team_take() -> None:
     reqmgr2, team = factory.reqmgr2(), conf().team
     staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
-    for name in [*staged, *(name for name in acquired if name not in here)]:
+    # what is acquired already must be stored here, or nobody would ever run it
+    for name in [*([] if no_new_work() else staged), *(name for name in acquired if name not in here)]:
         with bound_contextvars(request_name=name):
             _take(name, acquired=name in acquired)
     # neither ours nor to be had any more

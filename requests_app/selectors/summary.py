@@ -12,10 +12,11 @@ from django.db.models import Count
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect
-from requests_app.models import HoldCode, RequestStatus, WorkflowStatus
+from requests_app.models import HoldCode, RequestStatus, ServiceLevel, WorkflowStatus
 from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
+from requests_app.service_level import service
 from sites_app.models import Site, SiteStatus
 from wms2.row_counts import row_counts
 
@@ -45,6 +46,7 @@ class SystemSummary(KeptCounts):
     admission: AdmissionState
     lifecycle: LifecycleState
     reqmgr2: ReqMgr2State
+    service: ServiceLevel
 
 
 def kept_counts() -> KeptCounts:
@@ -89,4 +91,5 @@ def system_summary() -> SystemSummary:
         admission=admission_state(queued=kept.requests[RequestStatus.QUEUED]),
         lifecycle=lifecycle_state(),
         reqmgr2=reqmgr2_state(),
+        service=service(),
     )

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from wms2 import words
+from wms2 import levels, words
 from wms2.conf import conf
 from wms2.tones import tone
 
@@ -23,6 +23,19 @@ register = template.Library()
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
     return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.simple_tag
+def service_notice() -> SafeString:
+    """That nothing new starts, or that the service is strained, and why; empty when all is well."""
+    known, shown = levels.known(), '<p class="notice tone-bad errornote" role="alert"><strong>{}</strong> {}.</p>'
+    if known.no_new_work:
+        said, why = "No new work starts; what runs goes on.", known.no_new_work
+    elif known.level is levels.Level.STRAINED:
+        said, why = "The service is strained; what can wait is put off.", known.why
+    else:
+        return mark_safe("")
+    return format_html(shown, said, why[:1].upper() + why[1:])
 
 
 @register.simple_tag

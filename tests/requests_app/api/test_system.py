@@ -17,6 +17,7 @@ from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2 import celery
 from wms2.conf import conf
 from wms2.models import AuditEntry
 
@@ -263,7 +264,7 @@ def test_without_a_recent_cycle_it_is_not_ready(nobody: APIClient, well: None) -
 def test_a_broker_that_does_not_answer_is_told(nobody: APIClient, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Installation.objects.create(instance=conf().instance, environment=conf().environment)
     lease()
-    monkeypatch.setattr(health.app.conf, "broker_url", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr(celery.app.conf, "broker_url", "redis://127.0.0.1:1/0")
     response = nobody.get("/readyz")
     assert (response.status_code, response.json()["reasons"]) == (503, {"broker": "does not answer"})
 

@@ -23,6 +23,7 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
+from wms2 import levels
 from wms2.adapters.types import DagmanAd, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -148,6 +149,15 @@ def test_a_missing_dag_is_not_suspected_before_the_window_is_over(world: World) 
     assert alerts(request) == ["outcome_unknown"]
     with pytest.raises(InvalidTransition, match="1 DAG missing at schedd@test; how they ended is looked for"):
         schedd_confirm_lost(schedd=schedd(), **BY)
+
+
+def test_a_host_in_trouble_suspects_nobody_before_a_longer_window_is_over(world: World) -> None:
+    levels.use(lambda: levels.Known(stretch=3.0))
+    request, _ = suspected(world)
+    assert alerts(request) == ["outcome_unknown"]
+    levels.use(levels.Known)
+    world.cycle()
+    assert alerts(request) == ["outcome_unknown", "queue_suspected"]
 
 
 def test_a_dag_whose_directory_is_still_written_to_is_not_suspected(world: World) -> None:

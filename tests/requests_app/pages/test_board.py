@@ -17,6 +17,7 @@ from requests_app.models import HoldCode, Lease, Request, RequestStatus
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
+from wms2 import levels
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
@@ -119,6 +120,15 @@ def test_more_than_fifty_are_counted_and_pointed_to(reader: Client) -> None:
 def test_a_silent_schedd_is_told_at_the_top(reader: Client, built: Scene) -> None:
     assert "Schedd schedd2@wms2.example is silent" in shown(reader, part="part-system")
     assert "schedd1" not in shown(reader, part="part-system")
+
+
+def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: Scene) -> None:
+    levels.use(lambda: levels.Known(no_new_work="new work is switched off by eva: storage moves"))
+    said = "No new work starts; what runs goes on. New work is switched off by eva: storage moves."
+    for path in ("/", "/cases/", built.active.get_absolute_url()):
+        assert shown(reader, path).count(said) == 1, path
+    levels.use(lambda: levels.Known(levels.Level.STRAINED, "effects at 1.2 times its limit"))
+    assert "The service is strained; what can wait is put off. Effects at 1.2 times its limit." in shown(reader)
 
 
 def test_the_rest_does_not_repeat_what_stands_above_until_one_filters(reader: Client, built: Scene) -> None:

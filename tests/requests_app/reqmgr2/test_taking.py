@@ -9,6 +9,7 @@ import pytest
 
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.following import reqmgr2_poll
+from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from requests_app.services import request_abort, request_release
 from requests_app.services.intake import Received, request_receive
 from tests.support.reqmgr2_world import Outside, taken
@@ -63,6 +64,21 @@ def test_a_worker_that_is_killed_while_it_takes_one_loses_nothing_and_doubles_no
     assert (request.status, outside.steps(name)) == (S.SUBMITTED, ["staged", "acquired"])
     reqmgr2_poll(force=True)
     assert Request.objects.count() == 1
+
+
+def test_while_new_work_is_switched_off_nothing_is_acquired_and_what_was_is_stored(world: World, outside: Outside) -> None:
+    first, second = outside.stage(), outside.stage()
+    world.crash_at = "reqmgr2_take.called"
+    with world.process():
+        reqmgr2_poll(force=True)
+    acquired = next(name for name in (first, second) if outside.status(name) == "acquired")
+    staged = second if acquired == first else first
+    new_work_stop(service=service_rows().get(), actor="eva", reason="storage moves")
+    assert taken(acquired).status == S.SUBMITTED
+    reqmgr2_poll(force=True)
+    assert (outside.status(staged), Request.objects.filter(request_name=staged).exists()) == ("staged", False)
+    new_work_allow(service=service_rows().get(), actor="eva", reason="moved")
+    assert taken(staged).status == S.SUBMITTED
 
 
 def test_an_answer_that_is_lost_after_it_was_acquired_is_read_back(world: World, outside: Outside) -> None:

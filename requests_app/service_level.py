@@ -1,0 +1,225 @@
+"""How much the service takes on (ADR 0095): levels by durable signals, the operators' switch, patience under own trouble.
+
+NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
+stopped and registered). The leader's cycle judges; everybody reads the row. Not here: what a process sheds (``wms2.shedding``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import Min, QuerySet
+
+from outputs_app.models import Effect, EffectState
+from requests_app.models import SERVICE_LEVEL, EvaluationLease, Event, ServiceLevel
+from wms2 import clock
+from wms2.audit import audit, audited
+from wms2.celery import broker_answers
+from wms2.conf import conf
+from wms2.levels import Known, Level
+from wms2.locks import Fenced
+from wms2.metrics import ALERTS_TOTAL
+from wms2.models import Wake
+from wms2.verbs import Already
+
+ACTOR = "lifecycle"
+#: At its limit a signal strains; at so many times its limit it closes.
+CLOSES_AT = 5.0
+#: A level is left only when its signals are below this share of what led to it.
+EASED = 0.7
+#: Cycles in a row that must speak for more, or for less: more at once, less one level at a time.
+RISES, FALLS = 2, 3
+#: Where cycles are short, one that takes so long is no trouble (seconds).
+SHORT_CYCLE_SECONDS = 30.0
+#: A cycle is due so many times later while strained.
+STRAINED_CYCLES = 2.0
+MOST_TROUBLE = 8
+#: The host's clock was set, or it slept, if it moved by so much against the database's between two cycles (seconds).
+CLOCK_JUMP_SECONDS = 2.0
+_RANKS = (Level.NORMAL, Level.STRAINED, Level.CLOSED)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A level, and how many cycles in a row have spoken for another: more (positive) or less (negative)."""
+
+    level: Level
+    looks: int = 0
+
+
+def judge(now: Judged, pressure: float) -> Judged:
+    """The level after one more cycle whose worst signal is ``pressure`` times its limit. Pure; does not flap.
+
+    Between ``EASED`` times a level's threshold and the threshold nothing changes, whatever comes there.
+    """
+    rank, up, down = _RANKS.index(now.level), _rank(pressure), _rank(pressure / EASED)
+    if up > rank:
+        looks = max(now.looks, 0) + 1
+        return Judged(_RANKS[up]) if looks >= RISES else Judged(now.level, looks)
+    if down < rank:
+        looks = min(now.looks, 0) - 1
+        return Judged(_RANKS[rank - 1]) if looks <= -FALLS else Judged(now.level, looks)
+    return Judged(now.level)
+
+
+def _rank(pressure: float) -> int:
+    return (pressure >= 1) + (pressure >= CLOSES_AT)
+
+
+def troubled(score: int, *, late_cycles: float, jump_seconds: float, load_per_cpu: float) -> tuple[int, list[str]]:
+    """The score of the host's own trouble after one more cycle, 0 to 8, and what added to it; a calm cycle takes one off. Pure.
+
+    Args:
+        late_cycles: how many times the pause between two cycles was longer than it should be; a host that hung, or was starved.
+    """
+    most = conf().trouble_load_per_cpu
+    found = [
+        (min(4, int(late_cycles)), f"the last cycle began {late_cycles:.1f} cycles too late") if late_cycles >= 1 else None,
+        (2, f"the clock jumped by {jump_seconds:.1f} s") if jump_seconds >= CLOCK_JUMP_SECONDS else None,
+        (min(4, int(load_per_cpu / most)), f"load {load_per_cpu:.1f} per CPU") if most and load_per_cpu >= most else None,
+    ]
+    added = [each for each in found if each is not None]
+    if not added:
+        return max(0, score - 1), []
+    return min(MOST_TROUBLE, score + sum(points for points, _ in added)), [why for _, why in added]
+
+
+def stretch_of(score: int) -> float:
+    """Factor for time limits: 1 to 3."""
+    return 1 + score / 4
+
+
+def service_rows() -> QuerySet[ServiceLevel]:
+    """The one row, made if nobody has yet."""
+    ServiceLevel.objects.get_or_create(pk=SERVICE_LEVEL)
+    return ServiceLevel.objects.filter(pk=SERVICE_LEVEL)
+
+
+def service() -> ServiceLevel:
+    """The row, or one as it is before the first cycle."""
+    return ServiceLevel.objects.filter(pk=SERVICE_LEVEL).first() or ServiceLevel()
+
+
+def read() -> Known:
+    """For ``wms2.levels``."""
+    row = service()
+    return Known(Level(row.level), row.reason, row.no_new_work, stretch_of(row.trouble))
+
+
+def no_new_work() -> str:
+    """Why nothing new may start, the operators' switch or the level CLOSED; empty when it may. One query."""
+    return service().no_new_work
+
+
+def level() -> Level:
+    """As the last cycle judged it. One query."""
+    return Level(service().level)
+
+
+def stretch() -> float:
+    """Factor, at least 1, for time limits that judge others, while the leader's own host is in trouble. One query."""
+    return stretch_of(service().trouble)
+
+
+def cycle_pause_seconds() -> float:
+    """From one cycle to the next as the level has it."""
+    return conf().cycle_seconds * (1.0 if level() is Level.NORMAL else STRAINED_CYCLES)
+
+
+def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
+    """How many times its limit each signal is; what several hosts share, not what one of them feels."""
+    settings = conf()
+    due = EvaluationLease.objects.filter(due_at__lte=now, expires_at=None).aggregate(first=Min("due_at"))["first"]
+    woken = Wake.objects.aggregate(first=Min("at"))["first"]
+    waiting = Effect.objects.filter(state=EffectState.PENDING, next_attempt_at__lte=now)
+    effect = waiting.aggregate(first=Min("next_attempt_at"))["first"]
+    return {
+        "cycle": cycle_took_seconds / max(settings.cycle_seconds, SHORT_CYCLE_SECONDS),
+        "evaluations": max(_age(due, now), _age(woken, now)) / settings.overload_evaluations_seconds,
+        "effects": _age(effect, now) / settings.overload_effects_seconds,
+        "database": database_seconds() / settings.overload_database_seconds,
+        "broker": 0.0 if broker_answers() else 1.0,
+    }
+
+
+def database_seconds() -> float:
+    """What a question that costs nothing takes; the best of three."""
+    taken = []
+    with connection.cursor() as cursor:
+        for _ in range(3):
+            began = time.monotonic()
+            cursor.execute("SELECT 1")
+            taken.append(time.monotonic() - began)
+    return min(taken)
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since else 0.0
+
+
+def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_seconds: float, fenced: Fenced) -> Level:
+    """Write what one cycle has seen; a change is told: log, alert's counter, event, audit."""
+    now, load = clock.now(), os.getloadavg()[0] / (os.cpu_count() or 1)
+    with fenced():
+        row = _locked()
+        old = Level(row.level)
+        said = judge(Judged(old, row.looks), max(measured.values()))
+        row.trouble, why = troubled(row.trouble, late_cycles=late_cycles, jump_seconds=jump_seconds, load_per_cpu=load)
+        row.trouble_reason = "; ".join(why) or (row.trouble_reason if row.trouble else "")
+        row.level, row.looks, row.updated_at = said.level, said.looks, now
+        row.signals = {name: round(value, 3) for name, value in measured.items()}
+        if said.level is not old:
+            worst = sorted((name for name, value in measured.items() if value >= EASED), key=lambda name: -measured[name])
+            told = ", ".join(f"{name} at {measured[name]:.1f} times its limit" for name in worst)
+            row.since, row.reason = now, "" if said.level is Level.NORMAL else told or row.reason
+            _tell(old, said.level, row)
+        row.save()
+    return said.level
+
+
+def _tell(old: Level, new: Level, row: ServiceLevel) -> None:
+    worse = _RANKS.index(new) > _RANKS.index(old)
+    reason = row.reason or "all signals are calm"
+    audit(
+        actor=ACTOR, action="service_level", target=SERVICE_LEVEL, target_type="service", reason=reason,
+        old=old.value, new=new.value, signals=row.signals,
+    )  # fmt: skip
+    Event.objects.create(kind="service.level", data={"from": old.value, "to": new.value, "reason": reason})
+    if worse:
+        ALERTS_TOTAL.labels(f"service_{new.value}").inc()
+    (log.error if worse else log.warning)("the service's level changed", old=old.value, new=new.value, reason=reason)
+
+
+def _locked() -> ServiceLevel:
+    return service_rows().select_for_update(no_key=True).get()
+
+
+def new_work_stop(*, service: ServiceLevel, actor: str, reason: str) -> None:
+    """Start nothing new until somebody allows it again, over restarts; what runs goes on. The newest reason counts."""
+    _switch(actor, reason, "new_work_stop", stopped_by=actor, stopped_reason=reason, stopped_at=clock.now())
+
+
+def new_work_allow(*, service: ServiceLevel, actor: str, reason: str) -> None:
+    """Let new work start again, as far as the level does."""
+    _switch(actor, reason, "new_work_allow", stopped_by="", stopped_reason="", stopped_at=None)
+
+
+def _switch(actor: str, reason: str, action: str, **changes: object) -> None:
+    with transaction.atomic(), audited(
+        actor=actor, action=action, target=SERVICE_LEVEL, target_type="service", reason=reason
+    ):  # fmt: skip
+        _locked()
+        ServiceLevel.objects.filter(pk=SERVICE_LEVEL).update(**changes)
+        Event.objects.create(kind=f"service.{action}", data={"actor": actor, "reason": reason})
+
+
+def allow_refused(row: ServiceLevel) -> str:
+    """Why there is nothing to allow; empty if there is."""
+    return "" if row.stopped_by else Already("Nobody has switched new work off.")

@@ -1,0 +1,232 @@
+"""Levels of the service, the switch of new work, patience under trouble of one's own host."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requests_app import service_level
+from requests_app.admission import admit
+from requests_app.lifecycle.cycle import run_cycle
+from requests_app.models import EvaluationLease, Event, Lease, RequestStatus, ServiceLevel
+from requests_app.service_level import (
+    CLOSES_AT,
+    EASED,
+    FALLS,
+    RISES,
+    SHORT_CYCLE_SECONDS,
+    Judged,
+    judge,
+    level,
+    new_work_stop,
+    no_new_work,
+    read,
+    service_judge,
+    service_rows,
+    signals,
+    stretch,
+    stretch_of,
+    troubled,
+)
+from tests.support.rows import request_row, schedd_row
+from wms2 import clock, levels
+from wms2.celery import CAN_WAIT, app
+from wms2.conf import conf
+from wms2.levels import Known, Level
+from wms2.models import AuditEntry
+
+QUEUED = RequestStatus.QUEUED
+CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0}
+pressures = st.floats(0, 20)
+RANK = {each: number for number, each in enumerate(Level)}
+
+
+def after(pressures: list[float], now: Judged = Judged(Level.NORMAL)) -> list[Judged]:  # noqa: B008  frozen
+    said = []
+    for pressure in pressures:
+        now = judge(now, pressure)
+        said.append(now)
+    return said
+
+
+# --- the rule
+
+
+@given(st.lists(pressures, max_size=60))
+def test_a_level_changes_only_after_enough_cycles_that_say_so_and_falls_by_one(seen: list[float]) -> None:
+    said = [Judged(Level.NORMAL), *after(seen)]
+    for index in range(1, len(said)):
+        before, now = RANK[said[index - 1].level], RANK[said[index].level]
+        if now > before:
+            assert index >= RISES
+            assert all(pressure >= (1, CLOSES_AT)[before] for pressure in seen[index - RISES : index])
+        if now < before:
+            assert now == before - 1
+            assert all(pressure < EASED * (1, CLOSES_AT)[before - 1] for pressure in seen[index - FALLS : index])
+
+
+@given(st.sampled_from(Level), pressures)
+def test_whatever_lasts_ends_in_a_level_that_stays(begin: Level, pressure: float) -> None:
+    said = after([pressure] * 20, Judged(begin))
+    assert len({each.level for each in said[-10:]}) == 1
+    last = RANK[said[-1].level]
+    assert (pressure >= CLOSES_AT) <= (last == 2)
+    assert (pressure < EASED) <= (last == 0)
+
+
+@given(st.sampled_from([Level.STRAINED, Level.CLOSED]), st.lists(st.floats(0, 1), min_size=5, max_size=50))
+def test_what_swings_about_a_threshold_changes_nothing(begin: Level, swings: list[float]) -> None:
+    entered = 1 if begin is Level.STRAINED else CLOSES_AT
+    around = [entered * (EASED + 0.01 + swing * (1 - EASED)) for swing in swings]
+    assert {each.level for each in after(around, Judged(begin))} == {begin}
+
+
+@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 50)), max_size=40))
+def test_patience_has_bounds_and_a_calm_host_loses_it_step_by_step(seen: list[tuple[float, float, float]]) -> None:
+    score = 0
+    for late, jump, load in seen:
+        before = score
+        score, why = troubled(score, late_cycles=late, jump_seconds=jump, load_per_cpu=load)
+        assert 1 <= stretch_of(score) <= 3
+        assert (score > before or before == 8) if why else score == max(0, before - 1)
+
+
+def test_a_host_that_hung_is_patient_at_once() -> None:
+    score, why = troubled(0, late_cycles=20.0, jump_seconds=0.0, load_per_cpu=0.1)
+    assert (stretch_of(score), why) == (2.0, ["the last cycle began 20.0 cycles too late"])
+
+
+# --- the switch
+
+
+@pytest.mark.django_db
+def test_with_new_work_switched_off_nothing_is_admitted_and_each_request_says_why() -> None:
+    schedd_row()
+    request = request_row(QUEUED)
+    new_work_stop(service=service_rows().get(), actor="eva", reason="the storage moves")
+    assert admit() == 0
+    request.refresh_from_db()
+    assert (request.status, request.waiting_for) == (QUEUED, "new work is switched off by eva: the storage moves")
+    service_level.new_work_allow(service=service_rows().get(), actor="eva", reason="moved")
+    assert admit() == 1
+    assert [entry.action for entry in AuditEntry.objects.filter(target="level").order_by("id")] == [
+        "new_work_stop", "new_work_allow",
+    ]  # fmt: skip
+
+
+# --- the level
+
+
+@pytest.mark.django_db
+def test_an_overload_closes_and_opens_again_by_itself() -> None:
+    """Seen from outside: requests that wait to be looked at for hours close it, and looking at them opens it."""
+    schedd_row()
+    request = request_row(QUEUED)
+    lease = EvaluationLease.objects.create(request=request, due_at=clock.now() - timedelta(hours=2))
+    seen: list[str] = []
+
+    def cycles(number: int) -> None:
+        for _ in range(number):
+            measured = CALM | {"evaluations": signals(clock.now(), 0.1)["evaluations"]}
+            service_judge(measured, late_cycles=0, jump_seconds=0, fenced=transaction.atomic)
+            seen.append(level())
+
+    cycles(RISES)
+    assert level() is Level.CLOSED
+    assert no_new_work() == "the service is overloaded and closed for new work: evaluations at 12.0 times its limit"
+    assert admit() == 0
+    EvaluationLease.objects.filter(pk=lease.pk).update(due_at=None)
+    cycles(2 * FALLS)
+    assert (level(), no_new_work()) == (Level.NORMAL, "")
+    assert admit() == 1
+    assert seen == ["normal", *["closed"] * 3, *["strained"] * 3, "normal"]
+    changes = Event.objects.filter(kind="service.level").order_by("id")
+    assert [(each.data["from"], each.data["to"]) for each in changes] == [
+        ("normal", "closed"), ("closed", "strained"), ("strained", "normal"),
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_each_signal_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = clock.now()
+    assert {name for name, value in signals(now, 0.0).items() if value >= 1} == set()
+    assert signals(now, 120.0)["cycle"] == 120 / max(conf().cycle_seconds, SHORT_CYCLE_SECONDS)
+    monkeypatch.setattr(service_level, "broker_answers", lambda: False)
+    assert signals(now, 0.0)["broker"] == 1.0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cycle_judges_and_strained_cycles_are_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_level, "broker_answers", lambda: False)
+    for _ in range(RISES):
+        assert run_cycle(force=True)
+    row = ServiceLevel.objects.get()
+    assert (row.level, row.reason) == (Level.STRAINED, "broker at 1.0 times its limit")
+    lease = Lease.objects.get(name="lifecycle")
+    pause = service_level.conf().cycle_seconds
+    begun = clock.now().timestamp() - 1.5 * pause
+    Lease.objects.filter(name="lifecycle").update(data=lease.data | {"cycle_started_epoch": begun})
+    assert not run_cycle()
+    ServiceLevel.objects.update(level=Level.NORMAL)
+    assert run_cycle()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_leader_that_was_away_judges_others_more_patiently_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    run_cycle(force=True)
+    lease = Lease.objects.get(name="lifecycle")
+    away = clock.now().timestamp() - 3600
+    Lease.objects.filter(name="lifecycle").update(data=lease.data | {"cycle_started_epoch": away})
+    run_cycle(force=True)
+    assert stretch() == 2.0
+    assert "cycles too late" in ServiceLevel.objects.get().trouble_reason
+    for _ in range(4):
+        run_cycle(force=True)
+    assert stretch() == 1.0
+
+
+def test_what_can_wait_is_skipped_while_strained(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    @app.task(name="outputs_app.tasks.of_a_test")
+    def task() -> None:
+        done.append("done")
+
+    monkeypatch.setattr("wms2.celery.CAN_WAIT", CAN_WAIT | {task.name})
+    levels.use(lambda: Known(Level.STRAINED))
+    task()
+    assert done == []
+    levels.use(Known)
+    task()
+    assert done == ["done"]
+
+
+def test_every_task_that_can_wait_is_one() -> None:
+    app.loader.import_default_modules()
+    assert set(app.tasks) >= CAN_WAIT
+    assert (
+        not {"requests_app.tasks.run_lifecycle_cycle", "requests_app.tasks.evaluate_due", "outputs_app.tasks.run_effects"}
+        & CAN_WAIT
+    )
+
+
+@pytest.mark.django_db
+def test_a_level_that_cannot_be_read_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    ServiceLevel.objects.create(level=Level.STRAINED, reason="effects", trouble=4)
+    levels.use(read)
+    assert (levels.known().level, levels.stretched(10)) == (Level.STRAINED, 20.0)
+
+    def silent() -> Any:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(levels, "_read", silent)
+    monkeypatch.setattr(levels, "KEPT_SECONDS", 0.0)
+    assert levels.known().level is Level.STRAINED
