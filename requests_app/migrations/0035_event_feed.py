@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
         ("wms2", "0004_audit_by_time"),
         ("dags_app", "0018_harvesting"),
         ("outputs_app", "0014_block_evidence"),
-        ("sites_app", "0007_counted"),
+        ("sites_app", "0008_pools"),
     ]
 
     operations = [
@@ -119,6 +119,7 @@ class Migration(migrations.Migration):
             "status_actor",
         ),
         told_by("schedds", "schedds_told", "UPDATE", "OLD.state <> NEW.state", "schedd.state", "state", "name"),
+        told_by("pools", "pools_told", "UPDATE", "OLD.state <> NEW.state", "pool.state", "state", "name"),
         # names of columns as text: one that a part of WMS2 adds later is told from then on
         told_by(
             "schedds", "schedds_health", "UPDATE", "to_jsonb(OLD)->>'health' IS DISTINCT FROM to_jsonb(NEW)->>'health'",
