@@ -10,6 +10,7 @@ import structlog
 from django.utils import timezone
 
 from outputs_app.selectors import STUCK, effect_stuck
+from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.models import Event, Request
 from wms2.metrics import ALERTS_TOTAL
@@ -28,7 +29,7 @@ def alert(request: Request, code: str, message: str) -> None:
     request.alert_code = code
     if newest == RAISED:
         return
-    Event.objects.create(request=request, kind=RAISED, data={"code": code, "message": message})
+    tell(RAISED, request, code=code, message=message)
     ALERTS_TOTAL.labels(code).inc()
     log.error("alert", alert=code, request_name=request.request_name, message=message)
 
@@ -45,7 +46,7 @@ def alert_off(request: Request, code: str) -> None:
     """The same of any request, in the caller's transaction."""
     if Request.objects.filter(pk=request.pk, alert_code=code).update(alert_code="", alerted_at=None):
         request.alert_code, request.alerted_at = "", None
-        Event.objects.create(request=request, kind=OVER, data={"code": code})
+        tell(OVER, request, code=code)
         log.info("alert over", alert=code, request_name=request.request_name)
 
 

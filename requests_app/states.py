@@ -15,10 +15,10 @@ from django.db.models import Q
 
 from outputs_app.cases import cases_end
 from outputs_app.owning import names_release
+from requests_app.feed import tell
 from requests_app.models import (
     TERMINAL,
     EvaluationLease,
-    Event,
     HoldCode,
     Request,
     RequestStatus,
@@ -198,11 +198,7 @@ def transition(
         RequestTransition.objects.create(
             request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
         )
-        Event.objects.create(
-            request=request,
-            kind="request.status",
-            data={"from": old, "to": to, "actor": actor, "reason": reason, **_event_extra(changes)},
-        )
+        tell("request.status", request, **{"from": old}, to=to, actor=actor, reason=reason, **_event_extra(changes))
         if lease_epoch is None:
             wake([request.pk], "status")
         report_status(request, to)
@@ -236,9 +232,7 @@ def record_creation(request: Request, *, actor: str, reason: str) -> None:
     wake([request.pk], "created")
     report_status(request, request.status)
     RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
-    Event.objects.create(
-        request=request, kind="request.status", data={"from": "", "to": request.status, "actor": actor, "reason": reason}
-    )
+    tell("request.status", request, **{"from": ""}, to=request.status, actor=actor, reason=reason)
 
 
 def hold_changes(code: HoldCode, reason: str) -> dict[str, Any]:

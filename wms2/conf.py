@@ -81,6 +81,9 @@ class Conf(BaseModel):
     sign_in_failures_per_address: int = Field(20, ge=1, le=100_000)
     sign_in_window_seconds: float = Field(300.0, ge=1, le=86400)
     proxies_in_front: int = Field(0, ge=0, le=10)
+    feed_readers: int = Field(
+        8, ge=0, le=1000, description="readers of the event feed that a web process lets wait, a thread each"
+    )
 
     # --- life cycle (spec 4.2)
     cycle_seconds: float = Field(60.0, gt=0, description="pause between two looks at every schedd")

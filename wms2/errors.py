@@ -127,3 +127,16 @@ class RequestKnown(DocumentRefused):
         self.request_name, self.status = request_name, status
         text = f"{request_name} is known already and is {status}; a new version needs a name of its own"
         super().__init__([Problem("RequestName", text)])
+
+
+class EventsGone(Wms2Error):
+    """A reader of the feed asks for what is behind an id of which WMS2 does not have everything any more."""
+
+    def __init__(self, after: int, oldest: int, last: int) -> None:
+        why = f"some events behind it are not kept any more; {oldest} is the oldest id to read on from"
+        other = f"the last id is {last}: this is another database, or an older copy of it"
+        super().__init__(f"after {after}: {why if after < oldest else other}")
+
+
+class TooManyReaders(Wms2Error):
+    """A process of the web server has as many readers waiting as it may."""

@@ -45,3 +45,6 @@ LEFTOVERS_REMOVED_TOTAL = Counter(
 LOCKS_REFUSED_TOTAL = Counter(
     "wms2_locks_refused_total", "Steps put off because somebody else kept a row or a lock for too long, by kind of step", ["step"]
 )
+READERS_REFUSED_TOTAL = Counter(
+    "wms2_event_readers_refused_total", "Readers of the event feed that would have waited as too many"
+)

@@ -85,6 +85,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "proxies_in_front": "Reverse proxies between the users and the web processes, each of which appends to"
         " `X-Forwarded-For`. With 0 the peer's address counts, and the header is anybody's word; behind a proxy all users then"
         " have one address.",
+        "feed_readers": "Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a"
+        " thread, and a session of the database, beside the four threads for everything else; one more is told 503.",
     },
     "Life cycle": {
         "cycle_seconds": "Pause between two cycles: schedds are asked, and steps that are repeated are repeated.",
@@ -300,7 +302,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
             " whoever gets in may stop workers.",
         ),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
-        "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads."),
+        "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads and one for each of `feed_readers`."),
         "WMS2_WORKER_PROCESSES": ("2", "Tasks that one Celery worker runs at the same time, each in a process of its own."),
         "CONDOR_CONFIG": ("HTCondor's own", "The HTCondor configuration of the client; `BIN` in it must hold `condor_dagman`."),
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import groups, harvests, input_files, leftovers, service, system, verbs, views
+from requests_app.api import events, groups, harvests, input_files, leftovers, service, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -27,6 +27,8 @@ urlpatterns = [
     ),
     path("requests/<name:request_name>/versions", views.RequestVersionsView.as_view(), name="request-versions"),
     *verbs.VERBS,
+    path("events", events.EventsView.as_view(), name="event-list"),
+    path("events/stream", events.EventStreamView.as_view(), name="event-stream"),
     path("groups", groups.GroupViewSet.as_view({"get": "list"}), name="group-list"),
     path("groups/<name:name>", groups.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *groups.VERBS,

@@ -20,6 +20,7 @@ from django.db import connection
 
 from dags_app.services.moved import Moves
 from requests_app.admission import admit
+from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.evaluator import BATCH
@@ -144,6 +145,7 @@ def _poll(leadership: Leadership) -> None:
     _tell_moves(leadership)
     with unless_locked("admission"):
         admit(fenced=leadership.fenced)
+    publish()
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
         nudge(EVALUATE_DUE)

@@ -14,8 +14,9 @@ from dags_app.models import DAGHistory
 from dags_app.services.orphans import Orphan
 from dags_app.states import history
 from requests_app.alerts import alert
+from requests_app.feed import tell
 from requests_app.lease import ACTOR
-from requests_app.models import EVALUATED, Event
+from requests_app.models import EVALUATED
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from wms2.audit import audit
@@ -53,7 +54,7 @@ def _tell_once(schedd: Schedd, orphan: Orphan) -> None:
     what = f"DAGMan job {orphan.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
     detail = {"cluster": orphan.cluster, "fence": orphan.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
     history(dag, RETURNED, detail=detail)
-    Event.objects.create(request=request, kind=RETURNED, data={"dag": str(dag.pk), "message": what, **detail})
+    tell(RETURNED, request, dag=str(dag.pk), message=what, **detail)
     audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
     if request.status in EVALUATED:  # of a request at its end nobody takes an alert off
         alert(request, "dag_returned", what)

@@ -8,7 +8,8 @@ from functools import partial
 
 from django.db import transaction
 
-from requests_app.models import Event, Request
+from requests_app.feed import tell
+from requests_app.models import Request
 from sites_app.bans import AUTOMATIC, SiteFailures, problem_sites, site_ban, site_promote
 from sites_app.models import Site
 from sites_app.selectors import candidate_sites
@@ -51,10 +52,10 @@ def _automatic(action: str, request: Request, site: Site, why: str, act: Callabl
             made = act()
     except InvalidTransition as error:
         audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why, refused=True, why=str(error))
-        Event.objects.create(request=request, kind="site.ban_refused", data={"site": site.name, "why": str(error)})
+        tell("site.ban_refused", request, site=site.name, why=str(error))
         return False
     if made is None:
         return False
     audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why)
-    Event.objects.create(request=request, kind="site.banned", data={"site": site.name, "why": why, "by": action})
+    tell("site.banned", request, site=site.name, why=why, by=action)
     return True

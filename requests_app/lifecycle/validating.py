@@ -18,10 +18,11 @@ from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, Effec
 from outputs_app.services import datasets_publish
 from outputs_app.validation import ValidationProgress, events_in_catalogue, validation_tend
 from requests_app.alerts import alert, alert_over
+from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
-from requests_app.models import Event, HoldCode, Request, RequestStatus, Round, Workflow
+from requests_app.models import HoldCode, Request, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
 from requests_app.states import hold_changes
 from requests_app.work.cutting import cases_settle
@@ -156,7 +157,7 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
     extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
     with evaluation.fenced():
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + more)
-        Event.objects.create(request=request, kind="request.extended", data=extension | {"why": told})
+        tell("request.extended", request, **extension, why=told)
         evaluation.transition(S.QUEUED, f"{told}; extended by {more} events to generate", evidence | {"extension": extension})
 
 

@@ -4,7 +4,7 @@ from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
 from requests_app.models.harvest import Harvest, HarvestState
-from requests_app.models.history import Event, RequestTransition
+from requests_app.models.history import Event, EventFeed, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
 from requests_app.models.reqmgr2 import ReqMgr2Request
@@ -35,6 +35,7 @@ __all__ = [
     "CleanupPolicy",
     "EvaluationLease",
     "Event",
+    "EventFeed",
     "ExcludedBecause",
     "Harvest",
     "HarvestState",

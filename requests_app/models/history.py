@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models.expressions import RawSQL
+from django.db.models import Q
 
 
 class RequestTransition(models.Model):
@@ -27,10 +27,13 @@ class RequestTransition(models.Model):
 
 
 class Event(models.Model):
-    """The feed. Ids commit out of order: a reader stops at rows whose ``xid`` is not below its snapshot's oldest transaction."""
+    """The feed, which ``requests_app.feed`` and triggers of the database write. An id is given before the row is committed, a
+    place (``position``) after it: readers go by places."""
 
     id = models.BigAutoField(primary_key=True)
-    xid = models.BigIntegerField(db_default=RawSQL("(pg_current_xact_id()::text)::bigint", ()), editable=False)
+    position = models.BigIntegerField(
+        null=True, unique=True, editable=False, help_text="its place in the feed: the id that readers see"
+    )
     request = models.ForeignKey("requests_app.Request", on_delete=models.CASCADE, null=True, blank=True, related_name="events")
     kind = models.CharField(max_length=60)
     data = models.JSONField(default=dict, blank=True)
@@ -42,7 +45,23 @@ class Event(models.Model):
         indexes = (
             models.Index(fields=("request", "id"), name="event_by_request"),
             models.Index(fields=("at",), name="idx_events_at"),
+            models.Index(fields=("id",), name="idx_events_unplaced", condition=Q(position__isnull=True)),
         )
 
     def __str__(self) -> str:
         return f"{self.id} {self.kind}"
+
+
+class EventFeed(models.Model):
+    """How far the feed goes, one row: whoever has it locked gives places (``requests_app.feed.publish``)."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    last = models.BigIntegerField(default=0, help_text="the newest place given")
+    removed = models.BigIntegerField(default=0, help_text="of places up to this some events are removed")
+
+    class Meta:
+        db_table = "event_feed"
+        constraints = (models.CheckConstraint(condition=Q(id=1), name="event_feed_is_one_row"),)
+
+    def __str__(self) -> str:
+        return f"{self.removed} to {self.last}"

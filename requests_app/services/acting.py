@@ -10,7 +10,8 @@ from django.db import transaction
 
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
-from requests_app.models import Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.feed import tell
+from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.states import hold_changes, transition
 from requests_app.work.round_files import RoundFiles
 from requests_app.work.rounds import round_close, round_open
@@ -90,7 +91,7 @@ def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -
         changes |= hold_changes(HoldCode.OPERATOR, reason)
     if Request.objects.filter(pk=request.pk, status=S.STOPPING).update(**changes) != 1:
         raise StaleState(f"{request.request_name} is no longer stopping")
-    Event.objects.create(request=request, kind="request.stop_intent", data={"to": intent, "actor": actor, "reason": reason})
+    tell("request.stop_intent", request, to=intent, actor=actor, reason=reason)
     for name, value in changes.items():
         setattr(request, name, value)
 

@@ -17,7 +17,8 @@ from outputs_app.invalidation import invalidation_asked
 from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, OutputDataset, OutputFile, Validity
 from outputs_app.owning import names_claim
 from requests_app import intake
-from requests_app.models import Event, Request, RequestStatus, Workflow
+from requests_app.feed import tell
+from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of
 from requests_app.services.sites import request_set_sites
 from requests_app.states import record_creation
@@ -94,7 +95,7 @@ def request_derive(
             child.depends_on.add(new)
         _judge(request, old, new, ended=ended)
         record_creation(new, actor=actor, reason=f"derived from {request.request_name}: {reason}")
-        Event.objects.create(request=request, kind="request.derived", data={"by": new.request_name, "actor": actor})
+        tell("request.derived", request, by=new.request_name, actor=actor)
         new.refresh_from_db()
         return new
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, InputSpec
 from dags_app.planning.wanted import WantedLumis
-from requests_app.models import TERMINAL, Event, InputFile, Request, RequestStatus, Workflow
+from requests_app.feed import tell
+from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.spec import spec_of
@@ -46,7 +47,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
         if rows:
             Request.objects.filter(pk=request.pk).update(group_ready_at=None)  # the last of its group must not take it on
             told = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
-            Event.objects.create(request=request, kind="input.restored", data=told)
+            tell("input.restored", request, **told)
     return len(rows)
 
 

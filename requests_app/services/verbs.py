@@ -17,7 +17,8 @@ from django.db import transaction
 from outputs_app.reconciliation.services import comparisons_ask
 from outputs_app.selectors import datasets_told
 from requests_app import states
-from requests_app.models import AFTER_WORK, TERMINAL, Event, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.feed import tell
+from requests_app.models import AFTER_WORK, TERMINAL, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, may_run, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
@@ -162,7 +163,7 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
         if notes != request.notes:
             Request.objects.filter(pk=request.pk).update(notes=notes)
             request.notes = notes
-            Event.objects.create(request=request, kind="request.note", data={"notes": notes, "actor": actor, "reason": reason})
+            tell("request.note", request, notes=notes, actor=actor, reason=reason)
 
 
 def request_compare(*, request: Request, actor: str, reason: str) -> None:

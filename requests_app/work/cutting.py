@@ -14,8 +14,9 @@ from dags_app.services.claims import claims_cut
 from outputs_app.cases import repaired_look
 from outputs_app.models import OPEN_CASE, SETTLED_EFFECT, CaseAction, CaseState, Effect, EffectState, IntegrityCase
 from outputs_app.validation import validation_again
+from requests_app.feed import tell
 from requests_app.lease import Evaluation
-from requests_app.models import Event, Workflow
+from requests_app.models import Workflow
 from wms2 import clock
 from wms2.crash import crash_point
 
@@ -50,7 +51,7 @@ def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
         unit = WorkUnit.objects.select_for_update(no_key=True).get(pk=each["unit"])
         claims_cut(unit=unit, pieces=[Piece(*piece) for piece in each["pieces"]])
         told = {"unit": unit.name, "unit_id": unit.pk, "pieces": len(each["pieces"]), "lumis": each["lumis"], "file": case.name}
-        Event.objects.create(request=request, kind="work_unit.cut", data=told)
+        tell("work_unit.cut", request, **told)
         log.warning("claim cut", request_name=request.request_name, **told)
     Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
     request.workflow.cut_at = now

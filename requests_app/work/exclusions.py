@@ -17,7 +17,8 @@ from dags_app.planning import lumis
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import NOT_MISSED, ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
-from requests_app.models import Event, InputFile, Request, Round, Workflow
+from requests_app.feed import tell
+from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_dealt
 from requests_app.work.input_places import Places
 from requests_app.work.left import record_left_out
@@ -112,6 +113,6 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInp
         return 0
     record_left_out(workflow, spec, LeftOut(files=files))
     data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
-    Event.objects.create(request=workflow.request, kind="input.excluded", data=data)
+    tell("input.excluded", workflow.request, **data)
     log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
     return len(files)

@@ -20,8 +20,9 @@ from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
+from requests_app.feed import tell
 from requests_app.lease import Fence
-from requests_app.models import Event, InputFile, Request, Workflow
+from requests_app.models import InputFile, Request, Workflow
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
 from requests_app.work.spec import spec_of
@@ -114,7 +115,7 @@ def inputs_reread(*, workflow: Workflow, fenced: Fence) -> int:
         closed = {"input_closed_at": now} if not found and now >= until else {}
         Workflow.objects.filter(pk=workflow.pk).update(input_read_at=now, **closed)
         if found:
-            Event.objects.create(request_id=workflow.request.pk, kind="input.grew", data={"files": found})
+            tell("input.grew", workflow.request, files=found)
     workflow.refresh_from_db()
     log.info("input read again", request_name=workflow.request_id, new_files=found, closed=bool(closed))
     return found

@@ -18,6 +18,7 @@ from wms2.api.problems import MEDIA_TYPE, Problem, ProblemError, bad_field, flat
 from wms2.errors import (
     CircuitOpen,
     DocumentRefused,
+    EventsGone,
     FieldRefused,
     InvalidTransition,
     NotFoundInService,
@@ -25,6 +26,7 @@ from wms2.errors import (
     ServiceRejected,
     ServiceUnavailable,
     StaleState,
+    TooManyReaders,
 )
 from wms2.locks import BEING_CHANGED, lock_refused
 
@@ -102,6 +104,10 @@ def _of_wms2(error: Exception) -> Problem | None:
         return Problem(409, "invalid_transition", str(error), hint="Read the request's status and what may follow from it.")
     if isinstance(error, StaleState):
         return Problem(409, "stale_state", str(error), hint="It changed meanwhile: read it again, then decide.")
+    if isinstance(error, EventsGone):
+        return Problem(410, "events_gone", str(error), "after", "Read what you keep anew, then the feed without 'after'.")
+    if isinstance(error, TooManyReaders):
+        return Problem(503, "too_many_readers", str(error), hint="Ask again, or without 'wait'.")
     if isinstance(error, NotFoundInService):
         return Problem(422, "not_found_in_service", str(error), hint=f"{error.service} does not know it.")
     if isinstance(error, ServiceRejected):
@@ -118,7 +124,7 @@ def _headers(error: Exception) -> dict[str, str]:
         return {"Retry-After": str(RETRY_AFTER_CIRCUIT_SECONDS)}
     if isinstance(error, ServiceUnavailable):
         return {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError | TooManyReaders):
         return {"Retry-After": str(RETRY_AFTER_DATABASE_SECONDS)}
     headers = {}
     if getattr(error, "auth_header", None):

@@ -42,6 +42,7 @@ from outputs_app.models import (
 )
 from requests_app.models import (
     EvaluationLease,
+    EventFeed,
     Harvest,
     InputFile,
     InputLumis,
@@ -140,6 +141,7 @@ def some(built: Scene) -> Scene:
     built.active.events.create(kind="alert")
     Installation.objects.create(instance="test", environment="test")
     ServiceLevel.objects.create()
+    EventFeed.objects.create()
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)

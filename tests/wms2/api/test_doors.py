@@ -22,7 +22,7 @@ from wms2.api.permissions import OPERATORS
 pytestmark = pytest.mark.django_db
 READABLE = (
     "requests", "workflows", "dags", "blocks", "effects", "sites", "admission/queue", "admission/config", "lifecycle/status",
-    "status", "metrics", "schema/",
+    "status", "metrics", "events", "schema/",
 )  # fmt: skip
 
 

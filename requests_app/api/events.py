@@ -1,0 +1,150 @@
+"""The event feed by long poll and as server-sent events (ADR 0096)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+from requests_app.feed import Page, Wanted, listening, newest, read
+from requests_app.models import Request
+from wms2.api.pagination import whole_number, whole_number_parameter
+from wms2.api.problems import bad_field
+from wms2.api.views import ApiView
+
+MOST, MOST_WAIT_SECONDS = 500, 60
+#: A stream ends after this, and its reader comes back with the last id that it has: a web process can stop, a sign-in be judged.
+STREAM_SECONDS = 600.0
+#: Something is written so often, so that what stands between does not take the stream for dead, nor WMS2 a reader for alive.
+HEARTBEAT_SECONDS = 15.0
+_MAX_ID = 2**63 - 1
+
+
+class EventStreamRenderer(JSONRenderer):
+    """Lets clients accept ``text/event-stream``; what it renders are problems."""
+
+    media_type, format = "text/event-stream", "sse"
+
+
+class EventSerializer(serializers.Serializer):
+    """What has happened."""
+
+    id = serializers.IntegerField(help_text="rises with each event, without holes")
+    at = serializers.DateTimeField(help_text="when it was written; in order within a request only")
+    kind = serializers.CharField()
+    request = serializers.CharField(allow_null=True, help_text="request name")
+    data = serializers.JSONField()  # type: ignore[assignment]
+
+
+class EventsSerializer(serializers.Serializer):
+    """Some events in order."""
+
+    events = EventSerializer(many=True)
+    last_id = serializers.IntegerField(help_text="the next `after`, also when no event fits")
+    oldest_id = serializers.IntegerField(help_text="the oldest `after` behind which nothing is missing")
+
+
+_FILTERS = (
+    OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="events behind this id"),
+    OpenApiParameter("kind", str, description="only of these kinds, separated by commas"),
+    OpenApiParameter("request", str, description="only of the request of this name"),
+)
+
+
+class EventsView(ApiView):
+    """What has happened, in order; by long poll."""
+
+    serializer_class = EventsSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset({"after", "kind", "request", "limit", "wait"})
+
+    @extend_schema(
+        parameters=[
+            *_FILTERS,
+            whole_number_parameter("limit", MOST, MOST),
+            OpenApiParameter("wait", {"type": "integer", "minimum": 1, "maximum": MOST_WAIT_SECONDS}, description="seconds"),
+        ]
+    )
+    def get(self, request: HttpRequest) -> Response:
+        """Events behind `after` or, without it, all that are kept; if there are none, wait for some at most `wait` seconds."""
+        wanted, after = _wanted(request), _after(request.query_params.get("after"), "after")
+        until = time.monotonic() + (whole_number(request, "wait", 1, MOST_WAIT_SECONDS) if "wait" in request.query_params else 0)
+        page = read(wanted, after)
+        if not page.events and time.monotonic() < until:
+            with listening() as wait:
+                page = read(wanted, page.last_id)
+                while not page.events and (left := until - time.monotonic()) > 0:
+                    wait(left)
+                    page = read(wanted, page.last_id)
+        return Response({"events": [_shown(row) for row in page.events], "last_id": page.last_id, "oldest_id": page.oldest_id})
+
+
+class EventStreamView(ApiView):
+    """What happens, as it happens: server-sent events."""
+
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+    query_params: ClassVar[frozenset[str]] = frozenset({"after", "kind", "request"})
+
+    @extend_schema(
+        parameters=[*_FILTERS, OpenApiParameter("Last-Event-ID", {"type": "integer"}, OpenApiParameter.HEADER)],
+        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+    )
+    def get(self, request: HttpRequest) -> StreamingHttpResponse:
+        """Events behind `Last-Event-ID`, else behind `after`, else from now on. Ends after ten minutes; resume by the id."""
+        wanted, last = _wanted(request), request.headers.get("Last-Event-ID")
+        after = _after(request.query_params.get("after"), "after") if last is None else _after(last, "Last-Event-ID")
+        page = read(wanted, newest() if after is None else after)
+        waiting = ExitStack()
+        lines = _lines(wanted, page, waiting.enter_context(listening()))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        response = StreamingHttpResponse(lines, content_type="text/event-stream; charset=utf-8", headers=headers)
+        response._resource_closers.append(waiting.close)  # type: ignore[attr-defined]  # also of a stream that never began
+        return response
+
+
+def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Iterator[bytes]:
+    """A line with nothing but an id tells the reader where to go on, if nothing that it wants has come for some time."""
+    began, told = time.monotonic(), 0.0
+    yield b"retry: 2000\n"
+    while (now := time.monotonic()) - began < STREAM_SECONDS:
+        for row in page.events:
+            yield b"id: %d\ndata: %s\n\n" % (row[0], JSONRenderer().render(_shown(row)))
+        if page.events:
+            told = now
+        elif now - told >= HEARTBEAT_SECONDS:
+            told = now
+            yield b": nothing new\nid: %d\n\n" % page.last_id
+        if len(page.events) < wanted.limit:
+            wait(HEARTBEAT_SECONDS)
+        page = read(wanted, page.last_id)
+
+
+def _shown(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("id", "at", "kind", "request", "data"), row, strict=True))
+
+
+def _wanted(request: HttpRequest) -> Wanted:
+    asked = request.query_params
+    kinds = tuple(asked["kind"].split(",")) if "kind" in asked else ()
+    if not all(re.fullmatch(r"[a-z_.]{1,60}", kind) for kind in kinds):
+        raise bad_field("kind", "kinds of events, separated by commas, e.g. request.status,alert")
+    row = get_object_or_404(Request, request_name=asked["request"]) if "request" in asked else None
+    return Wanted(kinds, row, whole_number(request, "limit", MOST, MOST))
+
+
+def _after(raw: str | None, field: str) -> int | None:
+    if raw is None:
+        return None
+    if not raw.isascii() or not raw.isdigit() or int(raw[:20]) > _MAX_ID:
+        raise bad_field(field, "must be an id that the feed has given")
+    return int(raw)
