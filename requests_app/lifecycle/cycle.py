@@ -22,6 +22,7 @@ from dags_app.services.moved import Moves
 from requests_app.admission import admit
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
+from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.retention import rows_expire
@@ -111,6 +112,8 @@ def _cycle(leadership: Leadership) -> None:
     schedds_watch(leadership)
     with unless_locked("units at once"):
         dags_follow(leadership)
+    with unless_locked("drains of schedds"):
+        drains_go_on(leadership.fenced)
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)
     ended = clock.now()
