@@ -18,6 +18,7 @@ from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup
 from requests_app.placement import slots_used
+from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
@@ -45,6 +46,7 @@ from requests_app.services.verbs import (
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import PINS, Overrides, read_layouts
+from sites_app.models import Schedd
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -395,6 +397,13 @@ extend(
         case_remove, removal_told, refused=remove_refused, path="remove", dangerous=True,
     ),
 )  # fmt: skip
+
+
+def _drains(schedd: Schedd) -> list[str]:
+    return drain_progress(schedd).words()
+
+
+extend(Schedd, told=_drains, of=("enable", "disable"), standing=_drains)
 
 
 def _restore(file: InputFile, actor: str, reason: str) -> None:
