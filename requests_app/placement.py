@@ -24,6 +24,7 @@ from dags_app.planning.throttles import Throttles
 from requests_app.fair_share import Running, Share, share_of
 from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
+from requests_app.moves import Move, move_of
 from requests_app.work.overrides import throttles_of
 from sites_app.models import Schedd, ScheddState
 from wms2.locks import Fenced, LockKey, transaction_lock
@@ -81,6 +82,7 @@ class Wanted:
     jobs_per_unit: int
     throttles: Throttles
     share: Share
+    move: Move | None = None
 
     @classmethod
     def of(cls, request: Request, dag: DAG | None, limits: Limits, share: Share) -> Wanted:
@@ -88,7 +90,7 @@ class Wanted:
         jobs = _jobs_per_unit(dag, limits)
         left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
         throttles = throttles_of(request, limits.merge_groups)
-        return cls(share.units(throttles, jobs, left), jobs, throttles, share)
+        return cls(share.units(throttles, jobs, left), jobs, throttles, share, move_of(request))
 
     @property
     def evidence(self) -> dict[str, object]:
@@ -178,8 +180,9 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
 
 
 def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
-    """A rescue whose schedd is taken out of service moves to one that sees the same directories, if there is
-    one. Where not all units that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
+    """A rescue that is to be moved, or whose schedd is taken out of service, goes to one that sees the same directories, if one
+    is in service; what operators move, or drain so, else leaves its round and is planned anew for another. Where not all units
+    that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
     """
     share = wanted.share
     if share.spent:
@@ -193,21 +196,60 @@ def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | No
 def _placed(rescued: DAG | None, room: Room, wanted: Wanted, reserved: int | None, promised: int) -> Decision:
     half = 1 + math.ceil(wanted.units / 2)
     needed = _Needed(min(half, promised or half), 1 + wanted.units)
-    if rescued is None or rescued.schedd is None:
-        return _emptiest(room, room.schedds, needed, reserved)
-    schedd = rescued.schedd
+    schedd = rescued.schedd if rescued is not None else None
+    move = _leaving(schedd, wanted.move, room)
+    allowed = [each for each in room.schedds if move is None or move.allows(each)]
+    if rescued is None or schedd is None:
+        return _moved(_emptiest(room, allowed, needed, reserved), move, room)
     if not rescued.throttles:
         needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups)  # as it was rendered
-    if schedd.state != ScheddState.ENABLED:
-        others = [s for s in room.schedds if s.directories == schedd.directories and s.pk != schedd.pk]
-        moved = _emptiest(room, others, needed, reserved)
-        if moved.schedd is not None:
-            return moved
+    if move is not None:
+        far = allowed if move is wanted.move or schedd.drain_at_once else []  # where what is left is planned anew
+        there = usable(room, [each for each in allowed if each.directories == schedd.directories]) or usable(room, far)
+        if there or not move.drain:
+            return _moved(_emptiest(room, there or allowed, needed, reserved), move, room)
     # alone, a draining schedd keeps what it has until it is done
     why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED, ScheddState.DRAINING))
     if why:
         return Decision(None, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
     return Decision(schedd, "", room.given(schedd, needed), {"chosen": schedd.name, "why": "its directory lies there"})
+
+
+def usable(room: Room, schedds: Iterable[Schedd]) -> list[Schedd]:
+    """Those that take DAGs, whether they have room now or not."""
+    return [schedd for schedd in schedds if not room.obstacle(schedd, 0, (ScheddState.ENABLED,))]
+
+
+def nowhere_else(here: Schedd, to: Schedd | None = None) -> str:
+    """Why no other schedd, or not that one, could take what is here; empty if one could, now or when it has room."""
+    room = Room.now()
+    others = [each for each in room.schedds if (each == to if to is not None else each.pk != here.pk)]
+    if usable(room, others):
+        return ""
+    whys = "; ".join(f"{each.name}: {room.obstacle(each, 0, (ScheddState.ENABLED,))}" for each in others)
+    return f"No other schedd can take it: {whys or 'there is none'}."
+
+
+def _leaving(schedd: Schedd | None, wanted: Move | None, room: Room) -> Move | None:
+    """What operators want, or their drain as long as it lasts; else what the state of the rescue's schedd asks for."""
+    draining = {each.pk for each in room.schedds if each.state == ScheddState.DRAINING}
+    if wanted is not None and (not wanted.drain or wanted.away in draining):
+        return wanted
+    if schedd is None or schedd.state == ScheddState.ENABLED:
+        return None
+    why = schedd.drain_reason or f"it is {schedd.get_state_display().lower()}"
+    return Move(schedd.pk, None, schedd.drain_actor or "lifecycle", why, drain=True)
+
+
+def _moved(decision: Decision, move: Move | None, room: Room) -> Decision:
+    """With who has it moved, from where and why, in the record."""
+    if move is None:
+        return decision
+    home = next((schedd.name for schedd in room.schedds if schedd.pk == move.away), "")
+    if decision.schedd is None:
+        return replace(decision, waits_for=f"{decision.waits_for} (it is moved away from {home} by {move.actor}: {move.reason})")
+    told = {"from": home, "to": decision.schedd.name, "by": move.actor, "why": move.reason}
+    return replace(decision, placement={**(decision.placement or {}), "moved": told})
 
 
 def dag_to_rescue(request: Request) -> DAG | None:

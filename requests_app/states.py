@@ -60,7 +60,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.PARTIAL: "DAG proved gone, final sweep done, some unit not done",
         S.QUEUED: "round closed, work left",
         S.VALIDATING_OUTPUTS: "no work left, blocks ARCHIVED, no effect pending or dead",
-        S.STOPPING: "stop, hold, step, fail, restart, abort, clean, ledger violation",
+        S.STOPPING: "stop, hold, step, move, fail, restart, abort, clean, ledger violation",
         S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
     },
     S.PARTIAL: {
@@ -70,7 +70,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.ABORTED: "operator",
     },
     S.STOPPING: {
-        S.RESUBMITTING: "resume, step; DAG gone, rescue file there",
+        S.RESUBMITTING: "resume, step, move; DAG gone, rescue file there",
         S.QUEUED: "the DAG had finished by itself, work left",
         S.VALIDATING_OUTPUTS: "the DAG had finished by itself, nothing left, everything registered",
         S.HELD: "intent hold",
@@ -142,6 +142,7 @@ _MAY_CHANGE = frozenset(
         "production_steps",
         "reserved_schedd",
         "reserved_slots",
+        "moving",
     }
 )
 

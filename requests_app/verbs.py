@@ -18,17 +18,19 @@ from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup, ServiceLevel
 from requests_app.placement import slots_used
+from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
-from requests_app.services.dags import dag_remove, dag_rescue, rescue_refused
+from requests_app.services.dags import dag_move, dag_remove, dag_rescue, rescue_refused
 from requests_app.services.derive import derive_preview, derive_refused, flush_preview, flush_refused
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
+from requests_app.services.moving import move_refused, schedd_named
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, stop_refused
@@ -45,6 +47,7 @@ from requests_app.services.verbs import (
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import PINS, Overrides, read_layouts
+from sites_app.models import Schedd
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -97,6 +100,19 @@ def _with_clone(given: dict[str, Any]) -> dict[str, Any]:
         raise FieldRefused("request_name", f"ReqMgr2 has no request {name}; leave it out to have the name made") from error
 
 
+#: Where to, and how what runs ends.
+_MOVE = (
+    Field(
+        "to", help="the schedd, `name` or `name in pool`; without it the emptiest other one", length=400, convert=schedd_named
+    ),
+    Field(
+        "mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW,
+        choices=(
+            (StopMode.NOW, "Now: the DAG is removed, jobs that run are lost"),
+            (StopMode.DRAIN, "Drain: work units that run finish first"),
+        ),
+    ),
+)  # fmt: skip
 _VALIDATED = "Compare registered files again with DBS, Rucio and, if it is looked at, the storage itself."
 VALIDATED_AGAIN = "What was found so far does not count any more. What is wrong is a case. Nothing is changed outside."
 _CHECKSUMS = (Field("every_checksum", Kind.FLAG, "read every file whole at its site, not a sample of them", blank=False),)
@@ -149,16 +165,13 @@ declare(
         "stop", "Stop", "Stop the running DAG cleanly; the request queues again and goes on from the rescue file. Between DAGs"
         " nothing has to be stopped, and nothing is.",
         _stop, preview.stop,
-        (
-            Field(
-                "mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW,
-                choices=(
-                    (StopMode.NOW, "Now: the DAG is removed, jobs that run are lost"),
-                    (StopMode.DRAIN, "Drain: work units that run finish first"),
-                ),
-            ),
-        ),
-        stop_refused, path="stop",
+        _MOVE[1:], stop_refused, path="stop",
+    ),
+    Verb(
+        "move", "Move",
+        "Have the work go on at another schedd. A running DAG is stopped cleanly first; its rescue goes on where its directory is"
+        " seen, elsewhere what is not done is planned anew.",
+        services.request_move, preview.move, _MOVE, move_refused, path="move",
     ),
     Verb(
         "hold", "Hold", "Put a request aside; a running DAG is stopped first. Completed work stays.", services.request_hold,
@@ -355,6 +368,11 @@ def _rescue(dag: DAG) -> list[str]:
     ]
 
 
+def _move_dag(dags: Sequence[DAG]) -> Told:
+    told = preview.move([dag.workflow.request for dag in dags])
+    return {dag.pk: [f"{dag.workflow.request_id}:", *told[dag.workflow.request.pk]] for dag in dags}
+
+
 extend(
     DAG,
     Verb(
@@ -364,6 +382,10 @@ extend(
     Verb(
         "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, told_of_each(_rescue),
         refused=rescue_refused, path="rescue",
+    ),
+    Verb(
+        "move", "Move", "Have the DAG's request go on at another schedd.", dag_move, _move_dag, _MOVE,
+        refused=lambda dag: steer_refused(dag) or move_refused(dag.workflow.request), path="move",
     ),
 )  # fmt: skip
 
@@ -376,6 +398,13 @@ extend(
         case_remove, removal_told, refused=remove_refused, path="remove", dangerous=True,
     ),
 )  # fmt: skip
+
+
+def _drains(schedd: Schedd) -> list[str]:
+    return drain_progress(schedd).words()
+
+
+extend(Schedd, told=_drains, of=("enable", "disable"), standing=_drains)
 
 
 def _restore(file: InputFile, actor: str, reason: str) -> None:

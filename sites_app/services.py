@@ -132,8 +132,17 @@ def site_bans_expire(fenced: Fenced) -> int:
     return len(ended)
 
 
-def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reason: str) -> None:
-    """Enable, drain or disable a schedd. DAGs at it are neither stopped nor moved.
+def schedd_drain(*, schedd: Schedd, actor: str, reason: str, move: bool = False, at_once: int = 1) -> None:
+    """Drain a schedd: no new DAG goes there; what is there runs to its end, or is moved, so many DAGs ``at_once``.
+
+    Raises: as ``schedd_change_state``; also when it drains in the same way already.
+    """
+    schedd_change_state(schedd=schedd, state=ScheddState.DRAINING, actor=actor, reason=reason, at_once=at_once if move else 0)
+
+
+def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reason: str, at_once: int = 0) -> None:
+    """Enable, drain or disable a schedd. Only a drain moves DAGs that are at it, ``at_once`` of them at a time; whatever comes
+    after it takes it back.
 
     Raises:
         InvalidTransition: it is so already, or would become DISCOVERED, which only discovery sets.
@@ -141,14 +150,21 @@ def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reaso
     """
     with audited(
         actor=actor, action="schedd_change_state", target=schedd.name, target_type="schedd", reason=reason,
-        old=schedd.state, new=state,
+        old=schedd.state, new=state, **({"at_once": at_once} if at_once else {}),
     ):  # fmt: skip
         old = ScheddState(schedd.state)
-        if why := state_refused(schedd, state):
+        if schedd.drain_at_once == at_once and (why := state_refused(schedd, state)):
             raise InvalidTransition(f"{schedd.name}: {why}")
         if state is ScheddState.DISCOVERED:
             raise InvalidTransition(f"{schedd.name}: only discovery makes a schedd {state.label.lower()}")
-        if Schedd.objects.filter(pk=schedd.pk, state=old).update(state=state, updated_at=timezone.now()) != 1:
+        values: dict[str, Any] = {
+            "state": state, "drain_since": None, "drain_actor": "", "drain_reason": "", "drain_at_once": 0, "drained_at": None,
+        }  # fmt: skip
+        if state is ScheddState.DRAINING:
+            since = schedd.drain_since or clock.now()
+            values |= {"drain_since": since, "drain_actor": actor, "drain_reason": reason, "drain_at_once": at_once}
+        if Schedd.objects.filter(pk=schedd.pk, state=old).update(**values, updated_at=timezone.now()) != 1:
             raise StaleState(f"{schedd.name} is no longer {old.label.lower()}")
-        schedd.state = state
+        for name, value in values.items():
+            setattr(schedd, name, value)
         log.info("schedd state", schedd=schedd.name, old=old.value, new=state.value)

@@ -9,7 +9,14 @@ from typing import Any
 from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
-from sites_app.services import schedd_change_state, site_ban_by_operator, site_change_status, site_note, site_unban_by_operator
+from sites_app.services import (
+    schedd_change_state,
+    schedd_drain,
+    site_ban_by_operator,
+    site_change_status,
+    site_note,
+    site_unban_by_operator,
+)
 from sites_app.statuses import status_refused
 from wms2.conf import conf
 from wms2.errors import FieldRefused
@@ -150,12 +157,30 @@ def _state_verb(name: str, label: str, state: ScheddState, does: str) -> Verb:
     )
 
 
+def _drains_so(schedd: Schedd, actor: str, given: Mapping[str, Any]) -> bool:
+    wanted = given.get("at_once", 1) if given.get("move") else 0
+    return (schedd.state, schedd.drain_at_once) == (ScheddState.DRAINING, wanted)
+
+
+_DRAIN = (
+    "No new DAG goes to it, and what is queued for it goes elsewhere. Those at it run to their end, or are moved to other"
+    " schedds. Asked for again it goes on in the other way; enabling takes it back."
+)
+
+
 declare(
     Noun(
         Schedd, "schedd", "schedd", lambda name: Schedd.objects.filter(name=name),
         lambda schedd: (schedd.state, schedd.get_state_display()), "schedds/<schedd:name>",
     ),
-    _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it."),
-    _state_verb("drain", "Drain", ScheddState.DRAINING, "No new DAG goes to it; those at it run to their end."),
+    _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back."),
+    Verb(
+        "drain", "Drain", _DRAIN, schedd_drain, told_of_each(lambda schedd: [_DRAIN]),
+        (
+            Field("move", Kind.FLAG, "DAGs that run there are stopped one after the other, and go on elsewhere"),
+            Field("at_once", Kind.WHOLE, "how many are moved at a time; without it one", least=1, most=100),
+        ),
+        repeated=_drains_so, path="drain",
+    ),
     _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched."),
 )  # fmt: skip

@@ -156,6 +156,7 @@ class Noun:
         find: rows of a name as people write it.
         seen: (value, label) of where a row stands, usually its status.
         address: REST: of one row, below ``/api/v1/``; empty: none.
+        standing: further sentences on a row's page in the admin.
     """
 
     model: type[Model]
@@ -164,6 +165,7 @@ class Noun:
     find: Callable[[str], QuerySet[Any] | Sequence[Any]]
     seen: Callable[[Any], tuple[str, str]]
     address: str = ""
+    standing: Callable[[Any], Sequence[str]] = lambda row: ()
     verbs: tuple[Verb, ...] = field(default=(), compare=False)
 
 
@@ -176,9 +178,17 @@ def declare(noun: Noun, *verbs: Verb) -> Noun:
     return found
 
 
-def extend(model: type[Model], *verbs: Verb, told: Callable[[Any], Sequence[str]] | None = None, of: Sequence[str] = ()) -> None:
-    """From an app above the model's: further verbs, and further sentences in the previews of those named ``of``."""
+def extend(
+    model: type[Model],
+    *verbs: Verb,
+    told: Callable[[Any], Sequence[str]] | None = None,
+    of: Sequence[str] = (),
+    standing: Callable[[Any], Sequence[str]] | None = None,
+) -> None:
+    """From an app above the model's: further verbs, more sentences in the previews of those named ``of``, and on rows' pages."""
     noun = _NOUNS[model]
+    if standing is not None:
+        noun = replace(noun, standing=standing)
     known = tuple(_telling(verb, told) if told is not None and verb.name in of else verb for verb in noun.verbs)
     _NOUNS[model] = replace(noun, verbs=(*known, *verbs))
 
@@ -199,6 +209,12 @@ def nouns() -> tuple[Noun, ...]:
 def noun_of(model: type[Model]) -> Noun:
     """The declaration of a model, with all that other apps have added."""
     return _NOUNS[model]
+
+
+def standing_of(row: Any) -> Sequence[str]:
+    """Further sentences on a row's page; none where nothing is declared."""
+    noun = _NOUNS.get(type(row))
+    return noun.standing(row) if noun is not None else ()
 
 
 def buttons_of(model: type[Model]) -> tuple[Verb, ...]:

@@ -19,7 +19,7 @@ from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import ApiView
 
-_POOL = OpenApiParameter("pool", str, description="the schedd's pool; needed when schedds of several pools have the name")
+POOL = OpenApiParameter("pool", str, description="the schedd's pool; needed when schedds of several pools have the name")
 
 
 class QueueChangeSerializer(serializers.ModelSerializer):
@@ -76,13 +76,14 @@ class ScheddLossView(ApiView):
     serializer_class = LossesSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({"pool"})
 
-    @extend_schema(parameters=[_POOL])
+    @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As rows and DAG directories have it now; no schedd is asked."""
-        return Response(self.get_serializer(lost_queue_of(_schedd(request, schedds_known(), name))).data)
+        return Response(self.get_serializer(lost_queue_of(schedd_asked(request, schedds_known(), name))).data)
 
 
-def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
+def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
+    """The schedd of this name, in the pool that is asked for if several have one."""
     rows = rows.filter(name=name)
     if "pool" in request.query_params:
         if "\x00" in request.query_params["pool"]:  # PostgreSQL takes it in no text
@@ -93,5 +94,6 @@ def _schedd(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
     return get_object_or_404(rows)
 
 
-SCHEDDS = Resource(Schedd, LossesSerializer, schedds_known, find=_schedd, parameters=(_POOL,))
-VERBS = verb_urls(SCHEDDS, answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses)})
+SCHEDDS = Resource(Schedd, LossesSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
+#: All but the drain, which moves requests.
+VERBS = verb_urls(SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses)})

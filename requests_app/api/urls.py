@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import events, groups, harvests, input_files, leftovers, service, system, verbs, views
+from requests_app.api import drains, events, groups, harvests, input_files, leftovers, service, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -36,6 +36,7 @@ urlpatterns = [
     *rows_urls("workflows", "workflow", views.WorkflowViewSet),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),
     path("workflows/<uuid:pk>/status", views.WorkflowStatusView.as_view(), name="workflow-status"),
+    path("schedds/<schedd:name>/drain", drains.ScheddDrainView.as_view(), name="schedd-drain"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),
     path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),

@@ -23,6 +23,7 @@ from requests_app.admission import admit
 from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
+from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.retention import rows_expire
@@ -122,6 +123,8 @@ def _cycle(leadership: Leadership) -> None:
     schedds_watch(leadership)
     with unless_locked("units at once"):
         dags_follow(leadership)
+    with unless_locked("drains of schedds"):
+        drains_go_on(leadership.fenced)
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)
     ended = clock.now()

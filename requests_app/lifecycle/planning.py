@@ -82,6 +82,7 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
             S.ACTIVE,
             f"DAGMan job {submitted.cluster} at {dag.schedd_name}" + (" adopted" if submitted.adopted else ""),
             {"dag": str(dag.pk), "cluster": submitted.cluster, "attempt": dag.attempt, "fence": dag.fence},
+            moving={},
         )
         if ledger is not None:
             _report_round(evaluation.request, dag, ledger)
@@ -115,10 +116,14 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
 
 def _place(evaluation: Evaluation, dag: DAG) -> None:
     """Where it was admitted to, or, if that is no longer to be had, elsewhere; a rescue has its schedd and only asks for room."""
+    home = evaluation.request.reserved_schedd
+    evaluation.request.refresh_from_db(fields=["moving"])  # that is not fenced: operators say it at any moment
     with transaction_lock(LockKey.ADMISSION):
         decision = schedd_for(evaluation.request, dag)
         if decision.schedd is None or decision.throttles is None:
             raise ServiceUnavailable("htcondor", "place", f"waits for {decision.waits_for}")
+        if home is not None and home.directories != decision.schedd.directories:
+            raise ServiceUnavailable("htcondor", "place", f"{decision.schedd.name} does not see what was written for {home.name}")
         evaluation.note(reserved_schedd=decision.schedd, reserved_slots=decision.slots)
         if dag.schedd is None:
             units, throttles = decision.units, decision.throttles.as_dict()

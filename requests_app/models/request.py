@@ -6,6 +6,7 @@ import uuid
 
 from django.db import models
 from django.db.models import F, Q, Value
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat, Upper
 from django.urls import reverse
 from django.utils import timezone
@@ -69,6 +70,7 @@ class StopIntent(models.TextChoices):
 
     RESUME = "resume", "Stop, then resume"
     STEP = "step", "Production step"
+    MOVE = "move", "Stop, then move"
     HOLD = "hold", "Stop, then hold"
     RESTART = "restart", "Kill and clone"
     FAIL = "fail", "Stop, then fail"
@@ -169,6 +171,10 @@ class Request(models.Model):
     reserved_schedd = models.ForeignKey(
         "sites_app.Schedd", on_delete=models.SET_NULL, null=True, blank=True, related_name="+",
         help_text="where it was admitted to; counts while it plans and its DAG has no schedd yet",
+    )  # fmt: skip
+    moving = models.JSONField(
+        default=dict, db_default=RawSQL("'{}'::jsonb", ()), blank=True,
+        help_text="where its next DAG is to go, as operators or a drain want it: schedds by key, who, why",
     )  # fmt: skip
     reserved_slots = models.PositiveIntegerField(default=0, help_text="DAGMan slots that its DAG will take there")
     epoch = models.BigIntegerField(default=1)

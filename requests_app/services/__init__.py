@@ -7,6 +7,7 @@ from requests_app.services.groups import group_dissolve, request_depend, request
 from requests_app.services.input_files import input_files_restore
 from requests_app.services.intake import Belonging, request_check, request_fetch, request_import
 from requests_app.services.invalidation import request_invalidate, request_invalidate_files
+from requests_app.services.moving import request_move
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.sites import request_set_sites
@@ -47,6 +48,7 @@ __all__ = [
     "request_import",
     "request_invalidate",
     "request_invalidate_files",
+    "request_move",
     "request_note",
     "request_pin",
     "request_release",

@@ -1,7 +1,7 @@
 """Verbs on a DAG that decide on its request (spec 7.1); a DAG alone is only paused, by ``dags_app.services.steer``.
 
-``remove`` is a hold of the request, ``rescue`` its release: a DAG that went away behind its request would be found missing.
-Each is audited on the DAG, refusals too; remove and rescue on the request as well.
+``remove`` is a hold of the request, ``rescue`` its release, ``move`` its move: a DAG that went away behind its request would be
+found missing. Each is audited on the DAG, refusals too, and on the request as well.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager
 
 from dags_app.models import DAG
 from dags_app.services.steer import steer_refused
+from dags_app.services.stop import StopMode
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.requests import release_repeated
+from requests_app.services.moving import request_move
 from requests_app.services.release import ReleaseMode, release_plan, request_release
 from requests_app.services.verbs import request_hold
+from sites_app.models import Schedd
 from wms2.audit import audited
 from wms2.errors import InvalidTransition
 
@@ -43,6 +46,17 @@ def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
     with _told("dag_rescue", dag, actor, reason):
         _refuse(dag, rescue_refused(dag))
         request_release(request=request, actor=actor, reason=reason, mode=ReleaseMode.RESCUE)
+
+
+def dag_move(*, dag: DAG, actor: str, reason: str, to: Schedd | None = None, mode: StopMode = StopMode.NOW) -> None:
+    """Have the request go on at another schedd. Done twice it is done once.
+
+    Raises:
+        InvalidTransition: it is not in a queue, or its request cannot be moved.
+    """
+    with _told("dag_move", dag, actor, reason):
+        _refuse(dag, steer_refused(dag))
+        request_move(request=_request_of(dag), actor=actor, reason=reason, to=to, mode=mode)
 
 
 def rescue_refused(dag: DAG) -> str:

@@ -69,6 +69,16 @@ def _hold(request: Request, facts: Facts) -> list[str]:
     return ["It is held at once.", *_kept(facts)]
 
 
+def _move(request: Request, facts: Facts) -> list[str]:
+    if not (facts.running or request.status in (S.ACTIVE, S.STOPPING)):
+        return ["Its next DAG goes to another schedd; what is not done is planned anew if that does not see its directory."]
+    return [
+        *_dag_removed(facts),
+        "Once that is proved, it is queued again, and goes on at another schedd: from its rescue file where its directory is"
+        " seen, else with what is not done planned anew. While its schedd is silent nothing is proved, and it waits.",
+    ]
+
+
 def _release(request: Request, facts: Facts) -> list[str]:
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
@@ -203,5 +213,6 @@ def priority(request: Request) -> list[str]:
     return [f"Its priority is {request.priority} now.", then]
 
 
-hold, release, stop, abort = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_abort)
+hold, release, stop, move = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_move)
 fail, restart, complete, clean = with_facts(_fail), with_facts(_restart), with_facts(_complete), with_facts(_clean)
+abort = with_facts(_abort)

@@ -95,6 +95,9 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     obstacle = rescue_obstacle(last, rescue_left(last)) if last is not None else "no DAG of the round has run"
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
         obstacle = "no work unit is left"
+    there = evaluation.request.reserved_schedd
+    if last is not None and last.schedd is not None and there is not None and there.directories != last.schedd.directories:
+        obstacle = f"it goes on at {there.name}, which does not see its directory at {last.schedd.name}"
     if evaluation.request.complete_early:
         obstacle = "the request completes early"
     if last is None or obstacle:

@@ -53,6 +53,13 @@ class Schedd(models.Model):
         help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name",
     )
     orphans_asked_at = models.DateTimeField(null=True, blank=True, db_column="strays_asked_at")
+    drain_since = models.DateTimeField(null=True, blank=True, help_text="while it drains")
+    drain_actor = models.CharField(max_length=150, blank=True, default="", db_default="")
+    drain_reason = models.TextField(blank=True, default="", db_default="")
+    drain_at_once = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="so many of its DAGs are moved at a time while it drains; 0: they run to their end"
+    )
+    drained_at = models.DateTimeField(null=True, blank=True, help_text="since when the drain has left nothing there")
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections import Counter
 from itertools import pairwise
@@ -15,8 +16,9 @@ from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
+from sites_app.models import Pool
+from sites_app.schedds import adapter
 from wms2.adapters import factory
-from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.conf import conf
 
 #: HTCondor's job states removed and completed.
@@ -101,7 +103,7 @@ def assert_nothing_runs(request: Request) -> None:
     """No live DAG, no DAGMan job."""
     for dag in DAG.objects.filter(workflow__request=request):
         assert dag.status not in LIVE_DAG
-        found = _condor().find_dag(str(dag.pk))
+        found = adapter(dag.schedd).find_dag(str(dag.pk)) if dag.schedd is not None else None
         assert found is None or found.in_queue == (), f"{dag} runs as {found}"
 
 
@@ -118,14 +120,22 @@ def assert_one_dagman_at_a_time(request: Request) -> None:
 
 
 def dagman_jobs(request: Request) -> list[dict[str, Any]]:
-    """Every outer DAGMan job there ever was of the request, in queue and history, oldest first."""
+    """Every outer DAGMan job there ever was of the request, in the queues and histories of all schedds, oldest first."""
+    pools = [pool.token_dir for pool in Pool.objects.filter(schedds__dags__workflow__request=request).distinct()]
+    configs = [str(Path(tokens).parent / "condor_config") if tokens else os.environ["CONDOR_CONFIG"] for tokens in pools]
+    return sorted((job for config in configs for job in _dagman_jobs(request, config)), key=lambda job: job["QDate"])
+
+
+def _dagman_jobs(request: Request, config: str) -> list[dict[str, Any]]:
     constraint = f'JobUniverse == 7 && DAGManJobId =?= undefined && WMS2_Request == "{request.request_name}"'
     found: dict[int, dict[str, Any]] = {}
     for tool in ("condor_q", "condor_history"):  # in this order: what leaves the one meanwhile is in the other
         everybody = ("-allusers",) if tool == "condor_q" else ()
         attributes = ("-json", "-attributes", "ClusterId,QDate,JobStatus,CompletionDate,EnteredCurrentStatus,WMS2_DagID")
         argv = (tool, *everybody, "-constraint", constraint, *attributes)
-        printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+        printed = subprocess.run(
+            argv, env={**os.environ, "CONDOR_CONFIG": config}, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
         found |= {job["ClusterId"]: job for job in json.loads(printed or "[]")}
     return [{"CompletionDate": 0} | found[cluster] for cluster in sorted(found)]
 
@@ -156,7 +166,3 @@ def _ledger(request: Request) -> Ledger:
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
     return ledger
-
-
-def _condor() -> HtcondorAdapter:
-    return factory.htcondor(conf().schedd_name, conf().collector)

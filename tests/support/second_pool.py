@@ -19,6 +19,7 @@ import pytest
 
 from deploy.stack import process
 from deploy.stack.environment import SECOND_CONFIG
+from sites_app.models import Pool, Schedd, ScheddState
 from tests.support.services import until
 
 _SITES = 4
@@ -122,6 +123,15 @@ def _says(pid: int, file: str) -> str:
         return Path(f"/proc/{pid}/{file}").read_text(errors="replace")
     except OSError:
         return ""
+
+
+def second_schedd(pool: SecondPool) -> Schedd:
+    """Its schedd as a row, in service, where the first pool's directories are seen."""
+    first = Pool.objects.get()
+    place = {"collector": pool.collector, "token_dir": pool.token_dir, "file_system": first.file_system}
+    row = Pool.objects.create(name=pool.name, **place)
+    root = os.environ["WMS2_SUBMIT_ROOT"]
+    return Schedd.objects.create(name=pool.schedd_name, pool=row, state=ScheddState.ENABLED, submit_root=root)
 
 
 def second_pool() -> Iterator[SecondPool]:

@@ -32,7 +32,7 @@ from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
 from wms2.api.permissions import is_operator
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, perform, stands
+from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, perform, standing_of, stands
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
@@ -115,7 +115,11 @@ class VerbsMixin:
         row = None if "\0" in object_id else self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
         if row is None:  # also for keys that PostgreSQL would not take
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
-        own = {"verb_buttons": buttons(row) if is_operator(request.user) else [], "row_links": self.row_links(row)}
+        own = {
+            "verb_buttons": buttons(row) if is_operator(request.user) else [],
+            "row_links": self.row_links(row),
+            "row_standing": standing_of(row),
+        }
         found: HttpResponse = super().change_view(  # type: ignore[misc]
             request, object_id, form_url, {**(extra_context or {}), **own}
         )

@@ -1,0 +1,45 @@
+"""Drains of schedds go on with each cycle: what is to be moved is moved, so many at a time, and the end is told once."""
+
+from __future__ import annotations
+
+import structlog
+
+from dags_app.models import IN_QUEUE
+from requests_app.models import Request, RequestStatus
+from requests_app.placement import nowhere_else
+from requests_app.selectors.drains import drain_moving, drain_progress
+from requests_app.services.moving import request_move
+from sites_app.models import Schedd, ScheddState
+from wms2 import clock
+from wms2.audit import audit
+from wms2.errors import InvalidTransition, StaleState
+from wms2.locks import Fenced
+
+log = structlog.get_logger(__name__)
+
+
+def drains_go_on(fenced: Fenced) -> None:
+    """Stop the next DAGs of each schedd whose drain moves them, the longest running first, while another schedd can take them."""
+    for schedd in Schedd.objects.filter(state=ScheddState.DRAINING):
+        free = schedd.drain_at_once - drain_moving(schedd).count()
+        if free > 0 and not nowhere_else(schedd):
+            there = schedd.dags.filter(status__in=IN_QUEUE, stop_requested_at__isnull=True, lost_confirmed_at__isnull=True)
+            runs = there.filter(workflow__request__status=RequestStatus.ACTIVE).order_by("submitted_at")
+            for pk in runs.values_list("workflow__request__pk", flat=True)[:free]:
+                with fenced():
+                    _move(Request.objects.get(pk=pk), schedd)
+        if schedd.drained_at is None and drain_progress(schedd).drained:
+            with fenced():
+                if Schedd.objects.filter(pk=schedd.pk, drained_at__isnull=True).update(drained_at=clock.now()):
+                    audit(
+                        actor=schedd.drain_actor, action="schedd_drained", target=schedd.name, target_type="schedd",
+                        reason=schedd.drain_reason,
+                    )  # fmt: skip
+
+
+def _move(request: Request, schedd: Schedd) -> None:
+    try:
+        reason = f"{schedd.name} is drained: {schedd.drain_reason}"
+        request_move(request=request, actor=schedd.drain_actor, reason=reason, drain=True)
+    except (InvalidTransition, StaleState) as error:  # it has changed just now; the next cycle looks again
+        log.info("not moved", request_name=request.request_name, why=str(error))

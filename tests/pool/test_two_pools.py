@@ -1,0 +1,158 @@
+"""Two real pools: what befalls one costs the other nothing, full ones are passed over, what is moved is done once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG, IN_QUEUE, WorkUnit, WorkUnitState
+from outputs_app.models import OutputFile
+from requests_app.models import Request, RequestStatus
+from requests_app.selectors.drains import drain_progress
+from requests_app.services import request_import, request_move
+from sites_app.models import Pool, Schedd, ScheddState
+from sites_app.services import schedd_change_state, schedd_drain
+from tests.support.inputs import seeded_input, small_reprocessing
+from tests.support.outcomes import assert_completed, status
+from tests.support.second_pool import SecondPool, second_schedd
+from tests.support.stack import Worker, small_request, worker
+from wms2.errors import InvalidTransition
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
+S = RequestStatus
+BY: dict[str, Any] = {"actor": "tester", "reason": "for the test"}
+#: Units of one job that run one after the other: some are done and some are not whenever a DAG is stopped.
+SLOWLY = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1"}
+QUICKLY = {"WMS2_SERVICE_TIMEOUT_SECONDS": "3"}
+
+
+@pytest.fixture
+def there(ready: None, second_pool: SecondPool) -> Schedd:
+    """The second pool's schedd, in service."""
+    return second_schedd(second_pool)
+
+
+@pytest.fixture
+def here(there: Schedd) -> Schedd:
+    """The stack's own."""
+    return Schedd.objects.exclude(pk=there.pk).get()
+
+
+def given_to(schedd: Schedd, running: Worker, **more: int) -> Request:
+    """A new request whose DAG runs at a schedd."""
+    others = Schedd.objects.exclude(pk=schedd.pk).filter(state=ScheddState.ENABLED)
+    closed = list(others.values_list("pk", flat=True))
+    others.update(state=ScheddState.DISABLED)
+    request = request_import(document=small_request(**more), request_name=None, actor="tester")
+    running.wait(lambda: runs_at(request, schedd), seconds=90)
+    Schedd.objects.filter(pk__in=closed).update(state=ScheddState.ENABLED)
+    return request
+
+
+def runs_at(request: Request, schedd: Schedd) -> bool:
+    return (
+        DAG.objects.filter(workflow__request=request, schedd=schedd, status__in=IN_QUEUE).exclude(dagman_cluster_id="").exists()
+    )
+
+
+def units_done(request: Request) -> int:
+    return WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
+
+
+def all_complete(*requests: Request) -> Callable[[], bool]:
+    return lambda: all(status(request) == S.COMPLETED for request in requests)
+
+
+def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_nothing(
+    second_pool: SecondPool, here: Schedd, there: Schedd
+) -> None:
+    with worker(**SLOWLY, **QUICKLY) as running:
+        waiting = given_to(there, running)
+        for silent in (second_pool.frozen, second_pool.cut_off):
+            with silent():
+                running.wait(lambda: Schedd.objects.filter(pk=there.pk, unreachable_since__isnull=False).exists(), seconds=60)
+                other = request_import(document=small_request(events=20), request_name=None, actor="tester")
+                running.wait(all_complete(other), seconds=120)
+                assert set(DAG.objects.filter(workflow__request=other).values_list("schedd", flat=True)) == {here.pk}
+                assert status(waiting) == S.ACTIVE, "silence proves nothing"
+            running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)
+            assert_completed(other)
+            if status(waiting) != S.ACTIVE:  # it was done as soon as it was seen again
+                break
+        second_pool.kill()
+        other = request_import(document=small_request(events=20), request_name=None, actor="tester")
+        running.wait(all_complete(other), seconds=120)
+        second_pool.start()
+        running.wait(all_complete(waiting), seconds=240)
+    assert_completed(waiting)
+    assert DAG.objects.get(workflow__request=waiting).schedd == there, "it went on where it was"
+
+
+def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_runs(here: Schedd, there: Schedd) -> None:
+    Schedd.objects.filter(pk=here.pk).update(max_dagman_slots=2)  # room for one DAG with one unit at once
+    Schedd.objects.filter(pk=there.pk).update(max_dagman_slots=5)
+    with worker(**SLOWLY) as running:
+        requests = [request_import(document=small_request(), request_name=None, actor="tester") for _ in range(4)]
+        running.wait(lambda: sum(runs_at(request, there) for request in requests) == 2, seconds=120)
+        running.wait(lambda: sum(runs_at(request, here) for request in requests) == 1, seconds=60)
+        (queued,) = [request for request in requests if status(request) == S.QUEUED]
+        queued.refresh_from_db()
+        assert f"{here.name}: 1 DAGs with 2 of 2" in queued.waiting_for
+        there.refresh_from_db()
+        schedd_drain(schedd=there, move=True, at_once=1, **BY)
+        progress = drain_progress(there)
+        assert (progress.left, progress.moved, progress.drained) == (2, 0, False)
+        Schedd.objects.filter(pk=here.pk).update(max_dagman_slots=500)
+        running.wait(lambda: drain_progress(Schedd.objects.get(pk=there.pk)).drained, seconds=180)
+        running.wait(lambda: Schedd.objects.get(pk=there.pk).drained_at is not None, seconds=30)
+        moved = [request for request in requests if DAG.objects.filter(workflow__request=request, schedd=there).exists()]
+        assert drain_progress(Schedd.objects.get(pk=there.pk)).words()[0].startswith("Drained since")
+        running.wait(all_complete(*requests), seconds=240)
+    for request in requests:
+        assert_completed(request)
+    for request in moved:
+        last = DAG.objects.filter(workflow__request=request).latest("fence")
+        assert last.schedd == here
+        assert (last.placement["moved"]["from"], last.placement["moved"]["by"]) == (there.name, "tester")
+    there.refresh_from_db()
+    schedd_change_state(schedd=there, state=ScheddState.ENABLED, **BY)
+    assert not drain_progress(there).words(), "taken back"
+
+
+def test_a_running_dag_that_is_moved_goes_on_elsewhere_and_each_event_is_registered_once(
+    here: Schedd, there: Schedd, tmp_path: Path
+) -> None:
+    with worker(**SLOWLY) as running:
+        near = given_to(there, running, events=60)
+        running.wait(lambda: units_done(near) > 0, seconds=120)
+        request_move(request=near, to=here, **BY)
+        with pytest.raises(InvalidTransition, match="It is at"):
+            request_move(request=near, to=there, **BY)
+        running.wait(lambda: runs_at(near, here) or all_complete(near)(), seconds=120)
+        first, second = DAG.objects.filter(workflow__request=near).order_by("fence")
+        assert (first.schedd, second.schedd, second.kind) == (there, here, "stop_rescue")
+        assert second.submit_dir == first.submit_dir
+        assert second.placement["moved"] == {"from": there.name, "to": here.name, "by": "tester", "why": "for the test"}
+
+        far = request_import(document=small_reprocessing(seeded_input(tmp_path)), request_name=None, actor="tester")
+        running.wait(lambda: status(far) == S.ACTIVE and units_done(far) > 0, seconds=180)
+        Pool.objects.filter(pk=there.pool_id).update(file_system="its own")
+        was = DAG.objects.get(workflow__request=far).schedd
+        request_move(request=far, **BY)
+        running.wait(all_complete(near, far), seconds=300)
+        Pool.objects.filter(pk=there.pool_id).update(file_system=here.pool.file_system)
+    assert_completed(near)
+    assert_completed(far)
+    first, second = DAG.objects.filter(workflow__request=far).order_by("fence")
+    assert (first.schedd, second.kind) == (was, "fresh")
+    assert second.schedd != was
+    for request in (near, far):
+        for dataset in request.workflow.output_datasets.all():
+            files = OutputFile.objects.filter(dataset=dataset)
+            lumis = Counter((run, lumi) for file in files for run, pairs in file.lumis.items() for lumi, _ in pairs)
+            assert lumis
+            assert set(lumis.values()) == {1}, "each lumi is there once"
