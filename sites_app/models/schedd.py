@@ -53,6 +53,11 @@ class Schedd(models.Model):
         help_text="jobs of ours in its queue that no live DAG knows, by the DAG they name",
     )
     orphans_asked_at = models.DateTimeField(null=True, blank=True, db_column="strays_asked_at")
+    unlisted_since = models.DateTimeField(
+        null=True, blank=True, help_text="its pool's collector answers and names it no more; nothing is concluded from that"
+    )
+    onboarded_at = models.DateTimeField(null=True, blank=True, help_text="its checks passed; without, it cannot be enabled")
+    onboarding = models.TextField(blank=True, db_default="", help_text="why its checks have not passed")
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
