@@ -205,13 +205,13 @@ def row_remove(*, row: Pool | Schedd, actor: str, reason: str) -> None:
     Raises:
         InvalidTransition: it is in service, or DAGs ran there: then it is kept, disabled.
     """
-    kind = row._meta.model_name
+    kind = type(row).__name__.lower()
     with audited(actor=actor, action=f"{kind}_remove", target=row.name, target_type=kind, reason=reason):
         if why := remove_refused(row):
             raise InvalidTransition(f"{row.name}: {why}")
         try:
             with transaction.atomic():
-                row.delete()
+                type(row).objects.filter(pk=row.pk).delete()
         except ProtectedError as error:
             kinds = sorted({str(each._meta.verbose_name_plural) for each in error.protected_objects})
             raise InvalidTransition(f"{row.name} is kept as evidence: it has {', '.join(kinds)}; leave it disabled") from error

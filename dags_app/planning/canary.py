@@ -13,7 +13,9 @@ OUTER, ANSWER = "canary.dag", "canary.out"
 _MINUTES = 10
 
 
-def canary_files(key: str, instance: str, sites: frozenset[str], *, held_seconds: int, accounting: AccountingSpec) -> dict[str, str]:
+def canary_files(
+    key: str, instance: str, sites: frozenset[str], *, held_seconds: int, accounting: AccountingSpec
+) -> dict[str, str]:
     """Its files by name. ``key`` is its DAG id, and what the job says.
 
     Raises:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dags_app.dagman import read_metrics
 from dags_app.payload.contract.files import tail_text
 from dags_app.planning.canary import ANSWER, OUTER, canary_files
 from dags_app.planning.specs import AccountingSpec
+from dags_app.services.site_jobs import proved_absent
 from dags_app.services.submit import credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
@@ -27,8 +29,9 @@ from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.htcondor_ads import OWNER_LIMITS
 from wms2.adapters.htcondor_process import since_boot
-from wms2.adapters.types import FoundDag
+from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -78,11 +81,15 @@ def onboardings_tend() -> None:
 
 def _check(row: Onboarding) -> None:
     """Ask all questions, whatever the first ones answer: an operator is told everything at once."""
-    schedd = row.schedd
+    schedd, facts = row.schedd, cache(adapter(row.schedd).facts)
     checks: dict[str, Callable[[], str]] = {
-        "reachable": lambda: _reachable(schedd), "version": lambda: _version(schedd), "credential": lambda: _credential(schedd),
-        "submit directory": lambda: _directory(schedd), "limits": lambda: _limits(schedd), "sites": lambda: _sites(schedd),
-    }  # fmt: skip
+        "reachable": lambda: _reachable(schedd, facts),
+        "version": lambda: _version(facts()),
+        "credential": lambda: _credential(schedd),
+        "submit directory": lambda: _directory(schedd),
+        "limits": lambda: _limits(schedd, facts()),
+        "sites": lambda: _sites(schedd),
+    }
     told = []
     for name, ask in checks.items():
         try:
@@ -100,19 +107,18 @@ def _told(check: str, passed: bool, told: str) -> dict[str, Any]:
     return {"check": check, "passed": passed, "told": told[:2000], "at": clock.now().isoformat()}
 
 
-def _reachable(schedd: Schedd) -> str:
+def _reachable(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
     if adapter(schedd).collector_ad() is None:
         raise CheckFailed(f"the collector {schedd.pool.collector} has no ad of it")
-    about = adapter(schedd).facts().about
-    birthdate = about.job_queue_birthdate_seconds
+    birthdate = facts().about.job_queue_birthdate_seconds
     same = Schedd.objects.filter(name=schedd.name, job_queue_birthdate=birthdate).exclude(pk=schedd.pk).first()
     if birthdate is not None and same is not None:
         raise CheckFailed(f"its queue is the one of the schedd of this name in pool {same.pool_id}: it would be counted twice")
     return "the collector has its ad, and it answers itself"
 
 
-def _version(schedd: Schedd) -> str:
-    version = adapter(schedd).facts().about.version
+def _version(facts: ScheddFacts) -> str:
+    version = facts.about.version
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < OLDEST_HTCONDOR:
         raise CheckFailed(f"HTCondor {version}; the oldest that is known to do is {'.'.join(map(str, OLDEST_HTCONDOR))}")
@@ -149,12 +155,11 @@ def _directory(schedd: Schedd) -> str:
     return f"{place} can be written to and has {free_mb} MB left"
 
 
-def _limits(schedd: Schedd) -> str:
-    facts = adapter(schedd).facts()
-    told = []
-    for name, most in (("MAX_JOBS_PER_OWNER", facts.jobs_per_owner), ("MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER", facts.dagmans_per_owner)):
-        if most is not None and most < schedd.max_dagman_slots:
-            raise CheckFailed(f"it has {name} = {most}: raise that there, or lower max_dagman_slots ({schedd.max_dagman_slots}) here")
+def _limits(schedd: Schedd, facts: ScheddFacts) -> str:
+    told, wanted = [], schedd.max_dagman_slots
+    for name, most in zip(OWNER_LIMITS, (facts.jobs_per_owner, facts.dagmans_per_owner), strict=True):
+        if most is not None and most < wanted:
+            raise CheckFailed(f"it has {name} = {most}: raise that there, or lower max_dagman_slots ({wanted}) here")
         told.append(f"{name} = {'none' if most is None else most}")
     return ", ".join(told)
 
@@ -180,8 +185,8 @@ def _follow(row: Onboarding) -> None:
     if found is None:
         if row.intent_at is None:
             _submit(condor, row)
-        else:
-            _missing(row)
+        elif proved_absent(row):
+            _end(row, f"neither queue nor history of {row.schedd.name} know it")
     elif found.history is not None:
         _read(row, found)
     elif _over(row):
@@ -217,17 +222,6 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     crash_point("canary.called")
     Onboarding.objects.filter(pk=row.pk, state=S.CANARY).update(cluster=str(cluster))
     log.info("canary submitted", schedd=row.schedd.name, dag_id=str(row.pk), cluster=cluster)
-
-
-def _missing(row: Onboarding) -> None:
-    """Neither in the queue nor in the history. A submission may still turn up, and the history may be late, for a while."""
-    now, settings = clock.now(), conf()
-    if row.missing_since is None:
-        Onboarding.objects.filter(pk=row.pk).update(missing_since=now)
-        row.missing_since = now
-    arrives_by = (row.intent_at or now) + timedelta(seconds=settings.submit_timeout_seconds)
-    if now > max(arrives_by, row.missing_since) + timedelta(seconds=settings.submit_unknown_grace_seconds):
-        _end(row, f"neither queue nor history of {row.schedd.name} know it")
 
 
 def _read(row: Onboarding, found: FoundDag) -> None:

@@ -1,8 +1,9 @@
 """Checks that a schedd must pass before it is enabled; those in use so far are taken as checked. Slots by pool and site."""
 
+import uuid
+
 import django.db.models.deletion
 import django.utils.timezone
-import uuid
 from django.db import migrations, models
 
 
