@@ -21,6 +21,7 @@ from dags_app.services.failure_rules import (
     take_back_refused,
 )
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
+from dags_app.services.onboarding import schedd_check
 from dags_app.services.steer import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
 from wms2.adapters.types import JobStatus
@@ -64,6 +65,12 @@ extend(
         " requests are held; answers with what was confirmed.",
         schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
         path="confirm-lost", dangerous=True,
+    ),
+    Verb(
+        "check", "Check", "Have its checks and a canary DAG run; they must pass before it is enabled. Repeatable.",
+        schedd_check,
+        told_of_each(lambda schedd: ["A small DAG is submitted there if what can be asked is right; it makes no output."]),
+        refused=lambda s: "It is being checked." if s.onboardings.filter(ended_at=None).exists() else "", path="check",
     ),
     told=_live_there, of=("enable", "drain", "disable"),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
 from requests_app.moves import Move, move_of
 from requests_app.work.overrides import throttles_of
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import PoolState, Schedd, ScheddState
 from wms2.locks import Fenced, LockKey, transaction_lock
 
 log = structlog.get_logger(__name__)
@@ -320,6 +320,8 @@ class Room:
         """Why no DAG of this many slots may go to a schedd; "" when it may."""
         if schedd.state not in usable:
             return f"state {schedd.state}"
+        if schedd.pool.state != PoolState.ENABLED:
+            return f"pool {schedd.pool.name} is disabled"
         if schedd.unreachable_since is not None:
             return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
         used = self.used[schedd.pk]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sites_app.models import Pool, QueueChange, Schedd, Site, SiteBan, SiteRse
+from sites_app.models import Onboarding, Pool, PoolSite, QueueChange, Schedd, Site, SiteBan, SiteRse
 from wms2.admin import rows_admin, since_column
 
 rows_admin(
@@ -16,14 +16,26 @@ rows_admin(SiteBan, "id", "site", "workflow", "reason", "expires_at", "=removed_
 
 
 rows_admin(
-    Pool, "name", "state", "collector", "file_system", "token_dir", filters=("state",), parts=("name", "collector"),
-    order=("name",), links=(("Schedds", Schedd, "pool"),),
+    Pool, "name", "state", "collector", "file_system", "jobs_running", "jobs_idle", "answered_at", "silent_since", "last_error",
+    filters=("state",), parts=("name", "collector"), order=("name",),
+    links=(("Schedds", Schedd, "pool"), ("Sites", PoolSite, "pool")),
 )  # fmt: skip
 
 rows_admin(
-    Schedd, "name", "pool", "state", "dagmans_running", "max_dagman_slots", "last_answer_at",
-    since_column("unreachable_since", "silent since"), "last_error", filters=("state",), parts=("name", "pool__name"),
-    order=("pool_id", "name"), links=(("Queue changes", QueueChange, "schedd"),),
+    PoolSite, "pool", "site", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held", "seen_at",
+    filters=("pool",), parts=("site__name",), order=("pool_id", "site_id"),
+)  # fmt: skip
+
+rows_admin(
+    Onboarding, "schedd", "state", "actor", "reason", "cluster", "created_at", "ended_at", filters=("state",),
+    parts=("schedd__name",), order=("-created_at",),
+)  # fmt: skip
+
+rows_admin(
+    Schedd, "name", "pool", "state", "onboarding", "dagmans_running", "max_dagman_slots", "last_answer_at",
+    since_column("unreachable_since", "silent since"), since_column("unlisted_since", "not in the collector since"), "last_error",
+    filters=("state", "pool"), parts=("name", "pool__name"),
+    order=("pool_id", "name"), links=(("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd")),
 )  # fmt: skip
 
 rows_admin(

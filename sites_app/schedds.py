@@ -22,7 +22,11 @@ def adapter(schedd: Schedd) -> HtcondorAdapter:
 
 def state_refused(schedd: Schedd, state: ScheddState) -> str:
     """Why the schedd cannot be given this state; empty if it can."""
-    return f"It is {state.label.lower()} already." if schedd.state == state else ""
+    if schedd.state == state:
+        return f"It is {state.label.lower()} already."
+    if state is ScheddState.ENABLED and schedd.onboarded_at is None:
+        return f"Its checks have not passed ({schedd.onboarding or 'nobody has asked for them'}); ask for them with Check."
+    return ""
 
 
 def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: datetime) -> QueueChange | None:

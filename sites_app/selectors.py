@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
-from sites_app.models import Schedd, Site, SiteRse
+from sites_app.models import Pool, PoolState, Schedd, Site, SiteRse
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -55,6 +55,11 @@ def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
 def bans_of(sites: Collection[str]) -> Mapping[str, int]:
     """Site -> how many bans are in force, one query for all."""
     return Counter(bans_active().filter(site__in=sites).values_list("site_id", flat=True))
+
+
+def token_dirs() -> list[str]:
+    """Where pools that are in use have tokens of their own."""
+    return list(Pool.objects.filter(state=PoolState.ENABLED).exclude(token_dir="").values_list("token_dir", flat=True))
 
 
 def schedds_known() -> QuerySet[Schedd]:

@@ -1,16 +1,13 @@
-"""Whether new work may go to a site, and its slots. An operator's decision outlives every sync (spec 4.9)."""
+"""Whether new work may go to a site. An operator's decision outlives every sync (spec 4.9)."""
 
 from __future__ import annotations
 
 import structlog
-from django.db import transaction
 from django.db.models import Q
 
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
 from wms2 import clock
-from wms2.adapters import factory
-from wms2.conf import conf
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -42,20 +39,3 @@ def sites_avoided(workflow_id: object) -> dict[str, str]:
         scope = "banned for all" if ban.workflow_id is None else "banned for this request"
         found[ban.site_id] = f"{scope} until {ban.expires_at:%Y-%m-%d %H:%M} UTC: {ban.reason}"
     return found
-
-
-def slots_refresh() -> int:
-    """Slots of the known sites, from the collector; returns the number of sites that have some.
-
-    Raises:
-        ServiceUnavailable: the collector did not answer; what was seen last stays, with its time.
-    """
-    settings = conf()
-    seen = {row.site: row for row in factory.htcondor(settings.schedd_name, settings.collector).slots()}
-    now = clock.now()
-    with transaction.atomic():
-        for site in Site.objects.filter(Q(name__in=seen) | Q(total_slots__gt=0)):
-            row = seen.get(site.name)
-            total, running = (row.cpus, row.cpus - row.free_cpus) if row else (0, 0)
-            Site.objects.filter(pk=site.pk).update(total_slots=total, running_slots=running, slots_seen_at=now)
-    return len(seen)

@@ -54,6 +54,7 @@ def schedd_ensure_configured() -> Schedd:
         name=settings.schedd_name,
         defaults={
             "state": ScheddState.ENABLED,
+            "onboarded_at": timezone.now(),  # whoever installs it vouches for it
             "max_dagman_slots": settings.max_dagman_slots_per_schedd,
             "submit_root": str(settings.submit_root),
         },

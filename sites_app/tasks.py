@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from sites_app.statuses import slots_refresh
+from sites_app.pools import pools_refresh
 from sites_app.sync import sites_sync
 from wms2.errors import ServiceError
 
@@ -23,8 +23,5 @@ def sync_sites() -> None:
 
 @shared_task(name="sites_app.tasks.refresh_slots", ignore_result=True)
 def refresh_slots() -> None:
-    """Slots from the collector; when it is silent, the figures stay and show their age."""
-    try:
-        slots_refresh()
-    except ServiceError as error:
-        log.warning("slots not refreshed", error=str(error))
+    """Schedds and slots from the collectors; of one that is silent, the figures stay and show their age."""
+    pools_refresh()

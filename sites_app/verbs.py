@@ -1,4 +1,4 @@
-"""Verbs on sites, bans and schedds. How many DAGs run there is told by ``dags_app.verbs``."""
+"""Verbs on sites, bans, pools and schedds. How many DAGs run there is told by ``dags_app.verbs``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from sites_app import pools
 from sites_app.bans import bans_active
-from sites_app.models import Schedd, ScheddState, Site, SiteBan, SiteStatus
+from sites_app.models import Pool, PoolState, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.services import (
     schedd_change_state,
@@ -154,6 +155,8 @@ def _state_verb(name: str, label: str, state: ScheddState, does: str) -> Verb:
         partial(schedd_change_state, state=state),
         told_of_each(lambda schedd: [does]),
         refused=partial(state_refused, state=state),
+        repeated=lambda schedd, actor, given: schedd.state == state,
+        path=name,
     )
 
 
@@ -166,6 +169,68 @@ _DRAIN = (
     "No new DAG goes to it, and what is queued for it goes elsewhere. Those at it run to their end, or are moved to other"
     " schedds. Asked for again it goes on in the other way; enabling takes it back."
 )
+
+
+def _remove_verb(service: Any) -> Verb:
+    told = told_of_each(lambda row: [_FORGET])
+    return Verb("remove", "Remove", _FORGET, service, told, refused=pools.remove_refused, path="remove")
+
+
+def _pool_add(pool: Pool | None, actor: str, reason: str, **values: str) -> Pool:
+    return pools.pool_add(actor=actor, reason=reason, **values)
+
+
+_FORGET = "Forget it; refused where DAGs ran: then it is kept, disabled. A schedd that a collector names is discovered again."
+_LIMITS = (
+    Field("submit_root", help="where its DAG directories lie, by its path; another one has to be checked", length=1000),
+    Field("max_dagman_slots", Kind.WHOLE, "DAGMan processes it may run: outer and inner ones together", least=2, most=1_000_000),
+)
+_PLACE = (
+    Field("collector", help="host:port", required=True, length=255),
+    Field("file_system", help="schedds of pools with the same name see the same DAG directories", required=True, length=100),
+    Field("token_dir", help="directory of its IDTOKENs, by its path; empty: the configured one", length=1000, blank=""),
+)
+POOL_ADD = Verb(
+    "copy", "Add one like it", "A new pool with the values below; its collector is asked for schedds, and none gets a DAG yet.",
+    _pool_add, told_of_each(lambda pool: ["The new pool's schedds are found, disabled; each is checked before it is enabled."]),
+    (Field("name", help="of the new pool", required=True, length=100), *_PLACE),
+    initial=lambda pool: {one.name: getattr(pool, one.name) for one in _PLACE}, single=True,
+)  # fmt: skip
+
+
+def _pool_state_verb(name: str, label: str, state: PoolState, does: str) -> Verb:
+    return Verb(
+        name, label, does, partial(pools.pool_change_state, state=state), told_of_each(lambda pool: [does]),
+        refused=partial(pools.state_refused, state=state), repeated=lambda pool, actor, given: pool.state == state, path=name,
+    )  # fmt: skip
+
+
+declare(
+    Noun(
+        Pool, "pool", "pool", lambda name: Pool.objects.filter(pk=name), lambda pool: (pool.state, pool.get_state_display()),
+        "pools/<pool:pk>",
+    ),
+    _pool_state_verb("enable", "Enable", PoolState.ENABLED, "Its collector is asked; new DAGs may go to its enabled schedds."),
+    _pool_state_verb(
+        "disable", "Disable", PoolState.DISABLED, "No new DAG goes to its schedds; those at them run on and are still watched."
+    ),
+    Verb(
+        "ask", "Ask now", "Ask its collector now for schedds and slots. Schedds that are new are written down, disabled.",
+        pools.pool_ask, told_of_each(lambda pool: [f"{pool.collector} is asked; nothing else changes."]), path="ask",
+    ),
+    Verb(
+        "add-schedd", "Add a schedd", "Write down a schedd that its collector has not named yet; disabled until it is checked.",
+        pools.schedd_add, told_of_each(lambda pool: [f"A schedd of {pool.name}, disabled."]),
+        (Field("name", help="its name in the collector", required=True, length=255), *_LIMITS), path="schedds", single=True,
+    ),
+    POOL_ADD,
+    Verb(
+        "change", "Change", "Where and how the pool is asked, from the next question on.", pools.pool_change,
+        told_of_each(lambda pool: ["Its schedds, and DAGs that run there, are asked by the values below from now on."]), _PLACE,
+        initial=POOL_ADD.initial, path="change", single=True,
+    ),
+    _remove_verb(lambda pool, **told: pools.row_remove(row=pool, **told)),
+)  # fmt: skip
 
 
 declare(
@@ -183,4 +248,10 @@ declare(
         repeated=_drains_so, path="drain",
     ),
     _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched."),
+    Verb(
+        "change", "Change", "Other limits of a schedd, for DAGs that are placed from now on.", pools.schedd_change,
+        told_of_each(lambda schedd: ["DAGs that are there keep what they have."]), _LIMITS,
+        initial=lambda schedd: {one.name: getattr(schedd, one.name) for one in _LIMITS}, path="change", single=True,
+    ),
+    _remove_verb(lambda schedd, **told: pools.row_remove(row=schedd, **told)),
 )  # fmt: skip

@@ -80,6 +80,11 @@ app.conf.beat_schedule = {
         "schedule": _REQMGR2_SECONDS,
         "options": {"expires": _REQMGR2_SECONDS},
     },
+    "onboardings": {
+        "task": "dags_app.tasks.tend_onboardings",
+        "schedule": _SITE_SECONDS,
+        "options": {"expires": _SITE_SECONDS},
+    },
     "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
 }

@@ -131,6 +131,8 @@ class Conf(BaseModel):
     # --- admission (spec 4.4)
     max_active_dags: int = Field(300, ge=1, le=100_000, description="DAGs that may be live at the same time, in all")
     max_dagman_slots_per_schedd: int = Field(3100, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
+    canary_seconds: float = Field(3600.0, ge=1, description="a canary DAG that has not ended by then failed its schedd's checks")
+    submit_root_free_mb: int = Field(1024, ge=0, description="a schedd whose submit directory has less left is not enabled")
     idle_job_budget: int = Field(
         1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, over all DAGs; each DAG has a share"
     )

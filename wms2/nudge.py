@@ -17,6 +17,7 @@ EVALUATE_DUE = "requests_app.tasks.evaluate_due"
 EVALUATE_REQUEST = "requests_app.tasks.evaluate_request"
 RUN_EFFECTS = "outputs_app.tasks.run_effects"
 RECONCILE = "outputs_app.tasks.reconcile"
+TEND_ONBOARDINGS = "dags_app.tasks.tend_onboardings"
 REMOVE_LEFTOVERS = "requests_app.tasks.remove_leftovers"
 #: A hint that nobody took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.
 HINT_SECONDS = 60

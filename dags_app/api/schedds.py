@@ -1,4 +1,4 @@
-"""A schedd whose queue may be lost: the evidence, and an operator's confirmation (spec 6.3; spec 15, question 9)."""
+"""One schedd, its verbs, and the evidence that its queue may be lost (spec 6.3; spec 15, question 9)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from rest_framework.response import Response
 
 import dags_app.verbs  # noqa: F401  declares them
 from dags_app.services.lost_queue import lost_queue_of
+from sites_app.api.serializers import ScheddSerializer
+from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
 from sites_app.selectors import schedds_known
 from wms2.api.problems import bad_field
@@ -70,6 +72,18 @@ class LossesSerializer(serializers.Serializer):
     refusal = serializers.CharField(allow_blank=True, help_text="why a loss cannot be confirmed now; empty when it can")
 
 
+class ScheddView(ApiView):
+    """One schedd."""
+
+    serializer_class = ScheddSerializer
+    query_params: ClassVar[frozenset[str]] = frozenset({"pool"})
+
+    @extend_schema(parameters=[POOL])
+    def get(self, request: HttpRequest, name: str) -> Response:
+        """With its checks, newest first."""
+        return Response(self.get_serializer(schedd_asked(request, schedds_known(), name)).data)
+
+
 class ScheddLossView(ApiView):
     """The evidence on a schedd's queue."""
 
@@ -94,6 +108,8 @@ def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any
     return get_object_or_404(rows)
 
 
-SCHEDDS = Resource(Schedd, LossesSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
+SCHEDDS = Resource(Schedd, ScheddSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
 #: All but the drain, which moves requests.
-VERBS = verb_urls(SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses)})
+VERBS = verb_urls(
+    SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses), "remove": REMOVED_SCHEDD}
+)

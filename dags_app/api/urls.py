@@ -13,7 +13,7 @@ from dags_app.api.attempts import (
     DagKeptLogsView,
     NodeAttemptsView,
 )
-from dags_app.api.schedds import VERBS, ScheddLossView
+from dags_app.api.schedds import VERBS, ScheddLossView, ScheddView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.verbs import verb_urls
@@ -34,6 +34,7 @@ urlpatterns = [
     path(f"{JOB}/logs/<int:number>", AttemptLogView.as_view(), name="attempt-log"),
     path(f"{JOB}/logs.tar.gz", AttemptArchiveView.as_view(), name="attempt-archive"),
     path("dags/<uuid:pk>/kept-logs", DagKeptLogsView.as_view(), name="dag-kept-logs"),
+    path("schedds/<schedd:name>", ScheddView.as_view(), name="schedd-detail"),
     path("schedds/<schedd:name>/loss", ScheddLossView.as_view(), name="schedd-loss"),
     *verb_urls(DAGS),
     *VERBS,

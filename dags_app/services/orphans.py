@@ -80,12 +80,13 @@ def orphans_due(schedd: Schedd, now: datetime) -> bool:
 
 
 def orphans_known(schedd: Schedd, now: datetime) -> set[str]:
-    """The ids that jobs of live DAGs and at sites name, read before the schedd is asked."""
+    """The ids that jobs of live DAGs, at sites, and of canaries name, read before the schedd is asked."""
     suspicious = now - timedelta(seconds=conf().schedd_suspicion_seconds)
     live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).exclude(missing_since__lt=suspicious)
     # the outer job's ad has the row's own id, all others that of the first submission of the directory
     at_sites = SiteJob.objects.filter(schedd=schedd, state__in=LIVE_SITE_JOB).values_list("pk")
-    return {str(key) for keys in (*live.values_list("pk", "directory_id"), *at_sites) for key in keys}
+    canaries = schedd.onboardings.filter(ended_at=None).values_list("pk")
+    return {str(key) for keys in (*live.values_list("pk", "directory_id"), *at_sites, *canaries) for key in keys}
 
 
 def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | None:

@@ -29,7 +29,7 @@ from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from dags_app.services.submit import credential_obstacle
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import Onboarding, Schedd, ScheddState
 from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters import factory
@@ -99,7 +99,8 @@ def _tend(job: SiteJob, work: Work) -> None:
         return
     found = condor.find_job(str(job.pk), job.created_at)
     if found is None:
-        _missing(job, work)
+        if proved_absent(job):
+            _end(job, work, S.FAILED, None, f"neither queue nor history of {job.schedd.name} know it")
     elif found.history is not None:
         _read(job, work, found.history)
     else:
@@ -151,15 +152,14 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     log.info("site job submitted", site=job.site, job=str(job.pk), purpose=job.purpose, cluster=cluster, items=job.items)
 
 
-def _missing(job: SiteJob, work: Work) -> None:
-    """Neither in the queue nor in the history. A submission may still turn up, and the history may be late, for a while."""
+def proved_absent(row: SiteJob | Onboarding) -> bool:
+    """Whether what queue and history do not know will not turn up: a submission may, and the history may be late, for a while."""
     now, settings = clock.now(), conf()
-    if job.missing_since is None:
-        SiteJob.objects.filter(pk=job.pk).update(missing_since=now)
-        job.missing_since = now
-    arrives_by = (job.intent_at or now) + timedelta(seconds=settings.submit_timeout_seconds)
-    if now > max(arrives_by, job.missing_since) + timedelta(seconds=settings.submit_unknown_grace_seconds):
-        _end(job, work, S.FAILED, None, f"neither queue nor history of {job.schedd.name} know it")
+    if row.missing_since is None:
+        type(row).objects.filter(pk=row.pk).update(missing_since=now)
+        row.missing_since = now
+    arrives_by = (row.intent_at or now) + timedelta(seconds=settings.submit_timeout_seconds)
+    return now > max(arrives_by, row.missing_since) + timedelta(seconds=settings.submit_unknown_grace_seconds)
 
 
 def _read(job: SiteJob, work: Work, history: HistoryAd) -> None:

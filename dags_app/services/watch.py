@@ -270,20 +270,28 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
 #: Sites that CRIC does not know are told with the DAGs alone.
 _COUNT_SITES = """
 WITH live AS (
-    SELECT dags.jobs, schedds.last_answer_at FROM dags JOIN schedds ON schedds.id = dags.schedd_id WHERE dags.status = ANY(%s)
+    SELECT dags.jobs, schedds.last_answer_at, schedds.pool FROM dags JOIN schedds ON schedds.id = dags.schedd_id
+    WHERE dags.status = ANY(%s)
 ), counted AS (
-    SELECT site.key AS name, sum((site.value->>'idle')::int) AS idle, sum((site.value->>'running')::int) AS running,
+    SELECT live.pool, site.key AS name, sum((site.value->>'idle')::int) AS idle, sum((site.value->>'running')::int) AS running,
         sum((site.value->>'held')::int) AS held
-    FROM live, jsonb_each(live.jobs->'sites') AS site GROUP BY site.key
+    FROM live, jsonb_each(live.jobs->'sites') AS site GROUP BY live.pool, site.key
+), by_pool AS (
+    UPDATE pool_sites SET jobs_idle = coalesce(counted.idle, 0), jobs_running = coalesce(counted.running, 0),
+        jobs_held = coalesce(counted.held, 0)
+    FROM pool_sites AS known LEFT JOIN counted ON (counted.pool, counted.name) = (known.pool_id, known.site_id)
+    WHERE pool_sites.id = known.id
 )
 UPDATE sites SET jobs_idle = coalesce(counted.idle, 0), jobs_running = coalesce(counted.running, 0),
     jobs_held = coalesce(counted.held, 0), jobs_counted_at = coalesce((SELECT min(last_answer_at) FROM live), %s)
-FROM sites AS known LEFT JOIN counted ON counted.name = known.name WHERE sites.name = known.name
+FROM sites AS known LEFT JOIN (
+    SELECT name, sum(idle) AS idle, sum(running) AS running, sum(held) AS held FROM counted GROUP BY name
+) AS counted ON counted.name = known.name WHERE sites.name = known.name
 """
 
 
 def sites_count(now: datetime) -> None:
-    """Each site's node jobs, over the last answers of all schedds; in the caller's transaction."""
+    """Each site's node jobs, in all and by pool, over the last answers of all schedds; in the caller's transaction."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT_SITES, [list(IN_QUEUE), now])
 

@@ -122,6 +122,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "max_active_dags": limit("max_active_dags"),
         "max_dagman_slots_per_schedd": "DAGMan processes, outer and inner ones together, that a schedd may run; taken over when"
         " the schedd is first added, then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows.",
+        "canary_seconds": "A schedd that is added runs a small DAG before it may be enabled; one that has not ended by then"
+        " failed.",
+        "submit_root_free_mb": "What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.",
         "idle_job_budget": limit("idle_job_budget"),
     },
     "Planning": {

@@ -7,6 +7,7 @@ from dags_app.services.stop import dag_request_stop
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.leader import Leadership
 from requests_app.models import Request, RequestStatus, StopIntent
+from sites_app.selectors import token_dirs
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.credentials import CredentialUnusable, see
@@ -17,7 +18,7 @@ ACTOR = "credentials"
 
 def credentials_watch(leadership: Leadership) -> None:
     """Tell with the lease when each ends, for pages and metrics; have running requests evaluated when their jobs' one does."""
-    leadership.renew(credentials=[each.as_dict() for each in see(factory.all_credentials())])
+    leadership.renew(credentials=[each.as_dict() for each in see(factory.all_credentials(token_dirs()))])
     if _ends():
         with leadership.fenced():
             running = Request.objects.filter(status=RequestStatus.ACTIVE, workflow__dags__status__in=IN_QUEUE)

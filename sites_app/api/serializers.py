@@ -1,4 +1,4 @@
-"""Sites as JSON. Spec 3.1.5."""
+"""Sites, pools and schedds as JSON. Spec 3.1.5."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from sites_app.models import Site, SiteBan
+from sites_app.models import Onboarding, Pool, PoolSite, Schedd, Site, SiteBan
 
 
 class SiteBanSerializer(serializers.ModelSerializer):
@@ -51,3 +51,61 @@ class SiteSerializer(SiteListSerializer):
 
     class Meta(SiteListSerializer.Meta):
         fields: tuple[str, ...] = (*SiteListSerializer.Meta.fields, "active_bans", "config_data")
+
+
+class PoolSiteSerializer(serializers.ModelSerializer):
+    """A site in a pool."""
+
+    class Meta:
+        model = PoolSite
+        fields: tuple[str, ...] = (
+            "pool", "site", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held", "seen_at",
+        )  # fmt: skip
+
+
+class PoolListSerializer(serializers.ModelSerializer):
+    """One line of the list; jobs are those of all owners."""
+
+    class Meta:
+        model = Pool
+        fields: tuple[str, ...] = (
+            "name", "state", "collector", "token_dir", "file_system", "jobs_idle", "jobs_running", "answered_at", "silent_since",
+            "last_error",
+        )  # fmt: skip
+
+
+class PoolSerializer(PoolListSerializer):
+    """One pool with what it has at each site."""
+
+    sites = PoolSiteSerializer(many=True)
+
+    class Meta(PoolListSerializer.Meta):
+        fields: tuple[str, ...] = (*PoolListSerializer.Meta.fields, "sites")
+
+
+class OnboardingSerializer(serializers.ModelSerializer):
+    """One time that a schedd was checked."""
+
+    class Meta:
+        model = Onboarding
+        fields: tuple[str, ...] = ("id", "state", "checks", "cluster", "actor", "reason", "created_at", "ended_at")
+
+
+class ScheddListSerializer(serializers.ModelSerializer):
+    """One line of the list."""
+
+    class Meta:
+        model = Schedd
+        fields: tuple[str, ...] = (
+            "pool", "name", "state", "max_dagman_slots", "dagmans_running", "submit_root", "version", "onboarded_at",
+            "onboarding", "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
+        )  # fmt: skip
+
+
+class ScheddSerializer(ScheddListSerializer):
+    """One schedd, and each time that it was checked."""
+
+    onboardings = OnboardingSerializer(many=True)
+
+    class Meta(ScheddListSerializer.Meta):
+        fields: tuple[str, ...] = (*ScheddListSerializer.Meta.fields, "onboardings")

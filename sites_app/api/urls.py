@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 import sites_app.verbs  # noqa: F401  declares them
-from sites_app.api.views import SITES, SiteView, SiteViewSet
+from sites_app.api.views import POOLS, REMOVED_POOL, SITES, PoolViewSet, ScheddViewSet, SiteView, SiteViewSet
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import verb_urls
 
@@ -13,4 +13,8 @@ urlpatterns = [
     path("sites", SiteViewSet.as_view({"get": "list"}), name="site-list"),
     path("sites/<name:pk>", SiteView.as_view(), name="site-detail"),
     *verb_urls(SITES),
+    path("pools", PoolViewSet.as_view({"get": "list", "post": "create"}), name="pool-list"),
+    path("pools/<pool:pk>", PoolViewSet.as_view({"get": "retrieve"}), name="pool-detail"),
+    *verb_urls(POOLS, answers={"remove": REMOVED_POOL}),
+    path("schedds", ScheddViewSet.as_view({"get": "list"}), name="schedd-list"),
 ]

@@ -1,4 +1,4 @@
-"""Site endpoints; the verbs are made from ``sites_app.verbs``."""
+"""Endpoints of sites, pools and schedds; the verbs are made from ``sites_app.verbs``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from sites_app.api.filters import SiteFilters
-from sites_app.api.serializers import SiteListSerializer, SiteSerializer
-from sites_app.models import Site, SiteStatus
-from sites_app.selectors import bans_of, rses_of, sites_shown, sites_stored
+from sites_app.api.filters import PoolFilters, ScheddFilters, SiteFilters
+from sites_app.api.serializers import (
+    PoolListSerializer,
+    PoolSerializer,
+    ScheddListSerializer,
+    ScheddSerializer,
+    SiteListSerializer,
+    SiteSerializer,
+)
+from sites_app.models import Pool, Site, SiteStatus
+from sites_app.selectors import bans_of, rses_of, schedds_known, sites_shown, sites_stored
 from sites_app.services import site_change_status, site_note
+from sites_app.verbs import POOL_ADD
 from wms2.api.preconditions import etag_of
 from wms2.api.serializers import ReasonSerializer
-from wms2.api.verbs import Resource, actor_of
+from wms2.api.verbs import Resource, actor_of, input_serializer
 from wms2.api.views import ApiView, RowsViewSet
+from wms2.verbs import arguments
 
 
 def site_etag(site: Any) -> str:
@@ -92,3 +101,40 @@ def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
         site_change_status(site=site, status=SiteStatus(asked["status"]), drain_until=until, **told)
     if "config_data" in asked:
         site_note(site=site, notes=asked["config_data"], **told)
+
+
+class PoolViewSet(RowsViewSet):
+    """Pools that WMS2 submits to."""
+
+    queryset = Pool.objects.all()
+    serializer_class = PoolSerializer
+    list_serializer_class = PoolListSerializer
+    filterset_class = PoolFilters
+    ordering = ("name",)
+    ordering_fields = ("name", "state")
+
+    @extend_schema(request=input_serializer(POOL_ADD), responses={201: PoolSerializer})
+    def create(self, request: Request) -> Response:
+        """Add a pool: its collector is asked from now on, and its schedds are found, disabled."""
+        serializer = input_serializer(POOL_ADD)(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        given = arguments(POOL_ADD, serializer.validated_data)
+        pool = POOL_ADD.service(pool=None, actor=actor_of(request), **given)
+        return Response(PoolSerializer(pool).data, status=status.HTTP_201_CREATED)
+
+
+class ScheddViewSet(RowsViewSet):
+    """Schedds of all pools, those that were only discovered too."""
+
+    queryset = schedds_known()
+    serializer_class = ScheddSerializer
+    list_serializer_class = ScheddListSerializer
+    filterset_class = ScheddFilters
+    ordering = ("pool_id", "name")
+    ordering_fields = ("name", "state")
+
+
+POOLS = Resource(Pool, PoolSerializer, Pool.objects.all)
+#: What was removed, as it was.
+REMOVED_POOL = (PoolListSerializer, lambda pool, made, given: pool)
+REMOVED_SCHEDD = (ScheddListSerializer, lambda schedd, made, given: schedd)

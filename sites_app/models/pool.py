@@ -23,6 +23,13 @@ class Pool(models.Model):
         max_length=100, help_text="the shared file system of its schedds: those of one name see the same DAG directories"
     )
     state = models.CharField(max_length=20, choices=PoolState.choices, default=PoolState.ENABLED)
+    answered_at = models.DateTimeField(null=True, blank=True, help_text="its collector, last")
+    silent_since = models.DateTimeField(null=True, blank=True)
+    last_error = models.TextField(blank=True, db_default="")
+    jobs_idle = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="of all owners, over its schedds, as they tell the collector"
+    )
+    jobs_running = models.PositiveIntegerField(default=0, db_default=0)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

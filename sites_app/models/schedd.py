@@ -60,6 +60,11 @@ class Schedd(models.Model):
         default=0, db_default=0, help_text="so many of its DAGs are moved at a time while it drains; 0: they run to their end"
     )
     drained_at = models.DateTimeField(null=True, blank=True, help_text="since when the drain has left nothing there")
+    unlisted_since = models.DateTimeField(
+        null=True, blank=True, help_text="its pool's collector answers and names it no more; nothing is concluded from that"
+    )
+    onboarded_at = models.DateTimeField(null=True, blank=True, help_text="its checks passed; without, it cannot be enabled")
+    onboarding = models.TextField(blank=True, db_default="", help_text="why its checks have not passed")
     dagmans_running = models.PositiveIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -5,6 +5,7 @@ There is no switch to a fake: another service is chosen by its URL. ``reset`` is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -94,15 +95,23 @@ def job_credential() -> Credential | None:
     return Credential(name, "WMS2_JOB_CREDENTIAL_PATH", settings.job_credential_path, is_token=is_token)
 
 
-def all_credentials() -> list[Credential]:
-    """Every file that says who this installation is to somebody outside. Wrong configuration of Rucio its own calls tell."""
+def pool_credentials(token_dir: str) -> list[Credential]:
+    """Tokens of a pool; of the configured directory where it has none of its own."""
+    directory = token_dir or conf().condor_token_dir
+    paths = sorted(Path(directory).glob("*")) if directory else []
+    setting = "a pool's token_dir" if token_dir else "WMS2_CONDOR_TOKEN_DIR"
+    return [Credential(f"htcondor_{path if token_dir else path.name}", setting, str(path), is_token=True) for path in paths]
+
+
+def all_credentials(token_dirs: Iterable[str] = ()) -> list[Credential]:
+    """Every file that says who this installation is to somebody outside, also in the ``token_dirs`` of pools. Wrong configuration
+    of Rucio its own calls tell."""
     settings = conf()
     found = [_credentials().certificate, _credentials().token, job_credential()]
     with suppress(ConfigurationError):
         found.append(read_config(settings.rucio_home, settings.rucio_account).certificate)
-    if directory := settings.condor_token_dir:
-        paths = sorted(Path(directory).glob("*"))
-        found += [Credential(f"htcondor_{path.name}", "WMS2_CONDOR_TOKEN_DIR", str(path), is_token=True) for path in paths]
+    for directory in ("", *sorted(set(token_dirs) - {"", settings.condor_token_dir})):
+        found += pool_credentials(directory)
     return [each for each in found if each is not None]
 
 

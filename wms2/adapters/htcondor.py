@@ -17,7 +17,7 @@ from typing import Any
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
-from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, ScheddAd, SiteSlots, Watched
+from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, PoolAnswer, ScheddAd, ScheddFacts, Watched
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
 
@@ -32,7 +32,7 @@ class HtcondorAdapter:
     """One schedd.
 
     Args:
-        schedd_name: its name in the collector.
+        schedd_name: its name in the collector; "": only the collector is asked.
         collector: ``host:port``.
         instance: our instance id, ``WMS2_Instance`` of all our jobs.
         token_dir: directory of IDTOKENs; "" for the configuration's own methods.
@@ -55,7 +55,7 @@ class HtcondorAdapter:
         self._place = Place(schedd_name, collector, token_dir)
         self._instance = instance
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
-        self._caller = Caller(SERVICE, f"{schedd_name} via {collector}", sleep)
+        self._caller = Caller(SERVICE, f"{schedd_name or 'the pool'} via {collector}", sleep)
 
     # --- submission
 
@@ -195,10 +195,16 @@ class HtcondorAdapter:
             (rows,) = ask(self._place, [call], operation="collector_ad", limit_seconds=limit)
         return ads.schedd_ad(rows[0]) if rows else None
 
-    def slots(self) -> list[SiteSlots]:
-        """The pool's slots per site, from the collector."""
-        (rows,) = self._ask([{"op": "slots", "projection": ads.SLOT_PROJECTION}], "slots")
-        return ads.site_slots(rows)
+    def pool(self) -> PoolAnswer:
+        """What the collector says of its schedds, and of the slots per site; no schedd need be named for it."""
+        schedds = {"op": "collector_ad", "constraint": "true", "projection": ads.SCHEDD_PROJECTION}
+        found, slots = self._ask([schedds, {"op": "slots", "projection": ads.SLOT_PROJECTION}], "pool")
+        return PoolAnswer(tuple(ads.schedd_ad(ad) for ad in found), tuple(ads.site_slots(slots)))
+
+    def facts(self) -> ScheddFacts:
+        """What the schedd itself says, its limits for one owner among it."""
+        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, {"op": "config", "names": ads.OWNER_LIMITS}]
+        return ads.schedd_facts(*self._ask(calls, "facts"))
 
     # --- steering
 

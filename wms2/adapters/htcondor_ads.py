@@ -22,6 +22,7 @@ from wms2.adapters.types import (
     JobStatus,
     OrphanJobs,
     ScheddAd,
+    ScheddFacts,
     SiteSlots,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -52,7 +53,9 @@ _COUNTED_AS = {
     JobStatus.SUSPENDED: JOB_RUNNING,
     JobStatus.HELD: JOB_HELD,
 }
-SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom"]
+SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom", "TotalIdleJobs", "TotalRunningJobs"]
+#: The schedd's own bounds for one owner: all jobs, and DAGMans that run.
+OWNER_LIMITS = ("MAX_JOBS_PER_OWNER", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER")
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
 
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
@@ -254,7 +257,15 @@ def schedd_ad(ad: Ad) -> ScheddAd:
         version=version_of(str(ad.get("CondorVersion") or "")),
         job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
         heard_at_seconds=_number(ad.get("LastHeardFrom")),
+        jobs_idle=_number(ad.get("TotalIdleJobs")) or 0,
+        jobs_running=_number(ad.get("TotalRunningJobs")) or 0,
     )
+
+
+def schedd_facts(ad: Ad, config: Ad) -> ScheddFacts:
+    """Its own ad, and its settings as text; 0 is no bound, as is what is no number."""
+    bounds = [str(config.get(name) or "").strip() for name in OWNER_LIMITS]
+    return ScheddFacts(schedd_ad(ad), *((int(text) or None) if text.isdigit() else None for text in bounds))
 
 
 def version_of(text: str) -> str:

@@ -46,11 +46,19 @@ class Client:
 
     def _schedd(self) -> Any:
         """The schedd, by its address in the collector."""
+        return htcondor2.Schedd(self._located())
+
+    def _located(self) -> Any:
         if self._location is None:
             self._location = self._collector.locate(htcondor2.DaemonType.Schedd, self._schedd_name)
             if self._location is None:
                 raise htcondor2.HTCondorException(f"the collector knows no schedd {self._schedd_name!r}")
-        return htcondor2.Schedd(self._location)
+        return self._location
+
+    def config(self, call: Call) -> dict[str, str | None]:
+        """The schedd's own settings of these names."""
+        remote = htcondor2.RemoteParam(self._located())
+        return {name: remote.get(name) for name in call["names"]}
 
     def query(self, call: Call) -> list[dict[str, Any]]:
         """Job ads in the queue."""

@@ -288,6 +288,8 @@ class ScheddAd:
     version: str
     job_queue_birthdate_seconds: int | None
     heard_at_seconds: int | None = None
+    jobs_idle: int = 0
+    jobs_running: int = 0
 
 
 #: States of a node job, as they are counted: waiting for a slot, in one, on hold.
@@ -334,3 +336,20 @@ class SiteSlots:
     site: str
     cpus: int
     free_cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAnswer:
+    """What a pool's collector says: its schedds' ads, with the jobs of all owners, and slots by site."""
+
+    schedds: tuple[ScheddAd, ...]
+    slots: tuple[SiteSlots, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheddFacts:
+    """What a schedd itself says of itself, and how many jobs, and DAGMans, it lets one owner have; None: it sets no bound."""
+
+    about: ScheddAd
+    jobs_per_owner: int | None
+    dagmans_per_owner: int | None

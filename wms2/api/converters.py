@@ -18,5 +18,12 @@ class ScheddConverter(NameConverter):
     regex = "[A-Za-z0-9][A-Za-z0-9._@-]{0,254}"
 
 
+class PoolConverter(NameConverter):
+    """Names of pools, which may be their collectors' addresses."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}"
+
+
 register_converter(NameConverter, "name")
+register_converter(PoolConverter, "pool")
 register_converter(ScheddConverter, "schedd")

@@ -1,0 +1,36 @@
+"""The canary: a small real DAG that shows whether a schedd runs ours, at both levels and at a site (ADR 0090). Pure.
+
+It has no physics output: one ``SUBDAG EXTERNAL`` with one short job, which says its word at whichever of the sites has a slot.
+"""
+
+from __future__ import annotations
+
+from dags_app.planning.quoting import plain, site_list
+from dags_app.planning.specs import AccountingSpec
+from dags_app.planning.submitfiles import SiteSlot, site_job_submit
+
+OUTER, ANSWER = "canary.dag", "canary.out"
+_MINUTES = 10
+
+
+def canary_files(
+    key: str, instance: str, sites: frozenset[str], *, held_seconds: int, accounting: AccountingSpec
+) -> dict[str, str]:
+    """Its files by name. ``key`` is its DAG id, and what the job says.
+
+    Raises:
+        ValueError: no site, or a name that cannot stand in such files.
+    """
+    stamps = {"WMS2_Instance": plain(instance, "instance"), "WMS2_DagID": plain(key, "key"), "WMS2_Request": ""}
+    of_dag = "".join(f'SET_JOB_ATTR {name} = "{value}"\n' for name, value in stamps.items())
+    job = site_job_submit(site_list(sites), SiteSlot(_MINUTES), held_seconds=held_seconds, accounting=accounting)
+    own = {"executable": "canary.sh", "arguments": f'"{key}"', "output": ANSWER, "transfer_input_files": None}
+    lines = [line for line in job.splitlines() if line.partition(" = ")[0] not in own]
+    lines += [f"{name} = {value}" for name, value in own.items() if value]
+    lines += [f'My.{name} = "{value}"' for name, value in stamps.items()]
+    return {
+        OUTER: f"{of_dag}SUBDAG EXTERNAL canary inner.dag\n",
+        "inner.dag": f"{of_dag}JOB job canary.sub\n",
+        "canary.sub": "\n".join([*lines, "queue", ""]),
+        "canary.sh": '#!/bin/sh\necho "$1"\n',
+    }

@@ -1,0 +1,259 @@
+"""Checks of a schedd before DAGs may go to it: questions first, then a canary DAG, submitted at most once (ADR 0090).
+
+A row is tended from any process until it ends. The canary follows the protocol of DAGs (ADR 0004), simpler because one is
+submitted once or never: queue and history are searched, the intent is committed, it is submitted, and its outcome is read. A
+schedd that is silent meanwhile changes nothing until the time is over.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.db import IntegrityError, transaction
+
+from dags_app.dagman import read_metrics
+from dags_app.payload.contract.files import tail_text
+from dags_app.planning.canary import ANSWER, OUTER, canary_files
+from dags_app.planning.specs import AccountingSpec
+from dags_app.services.site_jobs import proved_absent
+from dags_app.services.submit import credential_obstacle
+from sites_app.bans import AUTOMATIC
+from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
+from sites_app.schedds import adapter
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.htcondor import HtcondorAdapter
+from wms2.adapters.htcondor_ads import OWNER_LIMITS
+from wms2.adapters.htcondor_process import since_boot
+from wms2.adapters.types import FoundDag, ScheddFacts
+from wms2.audit import audit, audited
+from wms2.conf import conf
+from wms2.crash import crash_point
+from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable, Wms2Error
+from wms2.nudge import TEND_ONBOARDINGS, nudge
+
+log = structlog.get_logger(__name__)
+S = OnboardingState
+#: What the files of DAGs and the ads are known to be right for (docs/design/htcondor.md).
+OLDEST_HTCONDOR = (23, 9)
+_CANARY = "canary DAG"
+
+
+class CheckFailed(Wms2Error):
+    """What a check found wrong, and what to do."""
+
+
+def schedd_check(*, schedd: Schedd, actor: str, reason: str) -> Onboarding:
+    """Have the schedd checked; it is carried out by ``onboardings_tend``.
+
+    Raises:
+        InvalidTransition: it is being checked already.
+    """
+    with audited(actor=actor, action="schedd_check", target=schedd.name, target_type="schedd", reason=reason):
+        try:
+            with transaction.atomic():
+                row = Onboarding.objects.create(schedd=schedd, actor=actor, reason=reason)
+        except IntegrityError as error:
+            raise InvalidTransition(f"{schedd.name} is being checked already") from error
+        nudge(TEND_ONBOARDINGS)
+        return row
+
+
+def onboardings_tend() -> None:
+    """Carry on with all that have not ended."""
+    for row in Onboarding.objects.filter(ended_at=None).select_related("schedd__pool").order_by("created_at"):
+        try:
+            if row.state == S.CHECKING:
+                _check(row)
+            if row.state == S.CANARY:
+                _follow(row)
+        except (ServiceUnavailable, OSError) as error:
+            log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
+            if _over(row):
+                _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
+
+
+def _check(row: Onboarding) -> None:
+    """Ask all questions, whatever the first ones answer: an operator is told everything at once."""
+    schedd, facts = row.schedd, cache(adapter(row.schedd).facts)
+    checks: dict[str, Callable[[], str]] = {
+        "reachable": lambda: _reachable(schedd, facts),
+        "version": lambda: _version(facts()),
+        "credential": lambda: _credential(schedd),
+        "submit directory": lambda: _directory(schedd),
+        "limits": lambda: _limits(schedd, facts()),
+        "sites": lambda: _sites(schedd),
+    }
+    told = []
+    for name, ask in checks.items():
+        try:
+            told.append(_told(name, True, ask()))
+        except (Wms2Error, OSError) as error:
+            told.append(_told(name, False, str(error)))
+    row.checks, wrong = told, [f"{each['check']}: {each['told']}" for each in told if not each["passed"]]
+    if wrong:
+        _end(row, "; ".join(wrong), told)
+    elif Onboarding.objects.filter(pk=row.pk, state=S.CHECKING).update(state=S.CANARY, checks=told):
+        row.state = S.CANARY
+
+
+def _told(check: str, passed: bool, told: str) -> dict[str, Any]:
+    return {"check": check, "passed": passed, "told": told[:2000], "at": clock.now().isoformat()}
+
+
+def _reachable(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
+    if adapter(schedd).collector_ad() is None:
+        raise CheckFailed(f"the collector {schedd.pool.collector} has no ad of it")
+    birthdate = facts().about.job_queue_birthdate_seconds
+    same = Schedd.objects.filter(name=schedd.name, job_queue_birthdate=birthdate).exclude(pk=schedd.pk).first()
+    if birthdate is not None and same is not None:
+        raise CheckFailed(f"its queue is the one of the schedd of this name in pool {same.pool_id}: it would be counted twice")
+    return "the collector has its ad, and it answers itself"
+
+
+def _version(facts: ScheddFacts) -> str:
+    version = facts.about.version
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST_HTCONDOR:
+        raise CheckFailed(f"HTCondor {version}; the oldest that is known to do is {'.'.join(map(str, OLDEST_HTCONDOR))}")
+    return f"HTCondor {version}"
+
+
+def _credential(schedd: Schedd) -> str:
+    """Of the pool's tokens one must last; which of them the schedd takes, the other checks show."""
+    found = factory.pool_credentials(schedd.pool.token_dir)
+    wrong = []
+    for each in found:
+        try:
+            each.require(conf().credential_alert_seconds)
+        except Wms2Error as error:
+            wrong.append(str(error))
+    if wrong and len(wrong) == len(found):
+        raise CheckFailed("; ".join(wrong))
+    if schedd.pool.token_dir and not found:
+        raise CheckFailed(f"there is no token in {schedd.pool.token_dir}")
+    if why := credential_obstacle():
+        raise CheckFailed(why)
+    return f"{len(found) - len(wrong)} of {len(found)} tokens are good for long" if found else "by HTCondor's own configuration"
+
+
+def _directory(schedd: Schedd) -> str:
+    """That the schedd sees it too, the canary shows."""
+    place = Path(schedd.submit_root)
+    probe = place / f".wms2-{schedd.pk}"
+    probe.write_text("")
+    probe.unlink()
+    free_mb = shutil.disk_usage(place).free >> 20
+    if free_mb < conf().submit_root_free_mb:
+        raise CheckFailed(f"{place} has {free_mb} MB left; {conf().submit_root_free_mb} are needed")
+    return f"{place} can be written to and has {free_mb} MB left"
+
+
+def _limits(schedd: Schedd, facts: ScheddFacts) -> str:
+    told, wanted = [], schedd.max_dagman_slots
+    for name, most in zip(OWNER_LIMITS, (facts.jobs_per_owner, facts.dagmans_per_owner), strict=True):
+        if most is not None and most < wanted:
+            raise CheckFailed(f"it has {name} = {most}: raise that there, or lower max_dagman_slots ({wanted}) here")
+        told.append(f"{name} = {'none' if most is None else most}")
+    return ", ".join(told)
+
+
+def _sites(schedd: Schedd) -> str:
+    names = _sites_of(schedd)
+    if not names:
+        raise CheckFailed(f"no enabled site has slots in pool {schedd.pool_id}, as its collector told last")
+    return f"{len(names)} enabled sites have slots in its pool"
+
+
+def _sites_of(schedd: Schedd) -> frozenset[str]:
+    rows = PoolSite.objects.filter(pool=schedd.pool, total_slots__gt=0, site__status=SiteStatus.ENABLED)
+    return frozenset(rows.values_list("site_id", flat=True))
+
+
+# --- the canary
+
+
+def _follow(row: Onboarding) -> None:
+    condor = adapter(row.schedd)
+    found = condor.find_dag(str(row.pk), row.created_at)
+    if found is None:
+        if row.intent_at is None:
+            _submit(condor, row)
+        elif proved_absent(row):
+            _end(row, f"neither queue nor history of {row.schedd.name} know it")
+    elif found.history is not None:
+        _read(row, found)
+    elif _over(row):
+        condor.remove(found.cluster, "the canary has had its time", str(row.pk))
+    else:
+        Onboarding.objects.filter(pk=row.pk, state=S.CANARY).update(cluster=str(found.cluster), missing_since=None)
+
+
+def _over(row: Onboarding) -> bool:
+    return clock.now() > (row.intent_at or row.created_at) + timedelta(seconds=conf().canary_seconds)
+
+
+def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
+    settings, place = conf(), Path(row.schedd.submit_root) / "canaries" / str(row.pk)
+    place.mkdir(parents=True, exist_ok=True)
+    group, user = settings.accounting_group, settings.accounting_group_user
+    accounting = AccountingSpec(group, user, settings.environment == "production")
+    for name, text in canary_files(
+        str(row.pk), settings.instance, _sites_of(row.schedd), held_seconds=settings.job_held_seconds, accounting=accounting
+    ).items():
+        (place / name).write_text(text)
+    begun = since_boot()  # before the intent: who is paused in between has no time left to submit
+    mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
+    if mine.update(intent_at=clock.now(), directory=str(place)) != 1:
+        return  # somebody else submits it
+    crash_point("canary.claimed")
+    stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(row.pk), "WMS2_Canary": row.schedd.name}
+    try:
+        cluster = condor.submit_dag(place, OUTER, stamps, 0, begun)
+    except ServiceRejected as error:
+        _end(row, str(error))
+        return
+    crash_point("canary.called")
+    Onboarding.objects.filter(pk=row.pk, state=S.CANARY).update(cluster=str(cluster))
+    log.info("canary submitted", schedd=row.schedd.name, dag_id=str(row.pk), cluster=cluster)
+
+
+def _read(row: Onboarding, found: FoundDag) -> None:
+    """It counts when DAGMan has ended well, its files are here, and the job's answer came back through them."""
+    place, history = Path(row.directory), found.history
+    metrics, answer = read_metrics(place / f"{OUTER}.metrics"), tail_text(place / ANSWER, 1).strip()
+    if history is not None and history.exit_code == 0 and answer == str(row.pk) and metrics is not None:
+        _end(row, "")
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    why = f"its DAGMan ended with {history.exit_code if history else None}"
+    if history is not None and history.remove_reason:
+        why = f"removed: {history.remove_reason}"
+    elif metrics is None:
+        why += ", and what it wrote is not to be seen here: is the directory on a file system that the schedd shares?"
+    _end(row, f"{why}; {place} is kept")
+
+
+def _end(row: Onboarding, problem: str, checks: list[dict[str, Any]] | None = None) -> None:
+    """``problem``: what failed it, "" when it passed. What is known of the schedd goes with it, in one transaction."""
+    state, now = (S.FAILED if problem else S.PASSED), clock.now()
+    if checks is None:
+        checks = [*row.checks, _told(_CANARY, not problem, problem or "it ran at a site and ended well")]
+    with transaction.atomic():
+        if Onboarding.objects.filter(pk=row.pk, ended_at=None).update(state=state, checks=checks, ended_at=now) != 1:
+            return
+        said = problem if checks[-1]["check"] != _CANARY or not problem else f"{_CANARY}: {problem}"
+        Schedd.objects.filter(pk=row.schedd_id).update(onboarded_at=None if problem else now, onboarding=said[:4000])
+        audit(
+            actor=AUTOMATIC, action="schedd_checked", target=row.schedd.name, target_type="schedd", refused=bool(problem),
+            reason=said or "all checks passed", checks=checks,
+        )  # fmt: skip
+    row.state = state
+    crash_point("canary.recorded")
+    (log.error if problem else log.info)("schedd checked", schedd=row.schedd.name, passed=not problem, problem=said)
