@@ -73,14 +73,15 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
 def due_effects() -> QuerySet[Effect]:
     """Pending and due, or claimed by somebody who went silent; of the request's present epoch, with every dependency settled.
 
-    One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``).
+    One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``). Kinds of a later release are left to its
+    workers.
     """
     now = clock.in_sql()
     free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
     busy = Effect.objects.filter(block=OuterRef("block"), state=EffectState.CLAIMED, claim_expires_at__gte=now)
     first = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk"))
     waiting = first.exclude(to_effect__state__in=SETTLED_EFFECT)
-    return Effect.objects.filter(free, ~Exists(waiting), ~Exists(busy), epoch=F("request__epoch"))
+    return Effect.objects.filter(free, ~Exists(waiting), ~Exists(busy), epoch=F("request__epoch"), kind__in=list(HANDLERS))
 
 
 def effects_claim(*, owner: str, most: int) -> list[Effect]:

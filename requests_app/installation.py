@@ -1,11 +1,17 @@
-"""Whose database this is, and by whose clock (docs/design/control.md, Instance isolation). Each process asks before it acts."""
+"""Whose database this is, whether its tables are this release's, and by whose clock (docs/design/control.md, Instance isolation).
+
+Each process asks before it acts.
+"""
 
 from __future__ import annotations
 
 import time
+from functools import cache
 
 import structlog
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connection, connections
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from requests_app.models import Installation
 from wms2 import clock
@@ -21,6 +27,10 @@ _TOLD_SECONDS = 2.0
 
 class ForeignDatabase(ConfigurationError):
     """The database belongs to another instance or environment."""
+
+
+class TablesOlder(ConfigurationError):
+    """Migrations of this release are still to come."""
 
 
 def installation_claim() -> Installation:
@@ -48,6 +58,23 @@ def installation_verify() -> None:
         )
 
 
+def tables_verify() -> None:
+    """Newer tables are fine, those of the next release: a release only adds what the one before it can leave alone (ADR 0097).
+
+    Raises:
+        TablesOlder: this release reads what is not there yet.
+    """
+    if lacking := _newest_migrations() - MigrationRecorder(connection).applied_migrations().keys():
+        names = ", ".join(sorted(f"{app} {name}" for app, name in lacking))
+        raise TablesOlder(f"the database's tables are older than this release (without {names}); run: manage.py migrate")
+
+
+@cache
+def _newest_migrations() -> frozenset[tuple[str, str]]:
+    """Of each app, as this release has them."""
+    return frozenset(MigrationLoader(None).graph.leaf_nodes())
+
+
 def clock_verify() -> None:
     """Tell of a host's clock that is not the database's.
 
@@ -64,8 +91,8 @@ def clock_verify() -> None:
 
 
 def process_begin() -> None:
-    """Before a process acts: this is our database, and nearly our clock. Waits for a database that does not answer yet: to act
-    unchecked would be worse.
+    """Before a process acts: this is our database, with our tables, and nearly our clock. Waits for a database that does not
+    answer yet or is yet to be migrated: to act unchecked would be worse.
 
     Raises:
         ConfigurationError: not to be started like this; says why.
@@ -73,9 +100,11 @@ def process_begin() -> None:
     while True:
         try:
             installation_verify()
+            tables_verify()
             clock_verify()
-        except DatabaseError as error:
-            log.warning("the database does not answer, waiting for it", error=str(error).partition("\n")[0])
+        except (DatabaseError, TablesOlder) as error:
+            what = "is yet to be migrated" if isinstance(error, TablesOlder) else "does not answer"
+            log.warning(f"the database {what}, waiting for it", error=str(error).partition("\n")[0])
             connections.close_all()
             time.sleep(_PAUSE_SECONDS)
         else:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar, cast
 
+from django.db.models import TextChoices
 from django.utils import timezone
 
+_Words = TypeVar("_Words", bound=TextChoices)
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+class LaterWord(str):
+    """One that only a later release knows (ADR 0097): it is shown as it is."""
+
+    __slots__ = ()
+    label = value = property(str)
+
+
+def word(words: type[_Words], text: str) -> _Words:
+    """The member, to be shown; ``LaterWord`` where there is none."""
+    return words(text) if text in words.values else cast(_Words, LaterWord(text))
 
 
 def duration(seconds: float) -> str:

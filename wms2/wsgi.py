@@ -7,8 +7,9 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 _django = get_wsgi_application()
 
-from requests_app.monitoring.instance_gate import InstanceGate  # noqa: E402  (models are there only now)
+from requests_app.installation import ForeignDatabase  # noqa: E402  (models are there only now)
+from requests_app.monitoring.instance_gate import InstanceGate  # noqa: E402
 
 application = InstanceGate(_django)
-if _why := application.foreign():
+if isinstance(_why := application.refusal(), ForeignDatabase):
     raise SystemExit(f"not started: {_why}")

@@ -10,18 +10,19 @@ from requests_app.models import Event, EventFeed, RequestGroup, RequestStatus, R
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
+from wms2.words import word
 
 
 @admin.display(description="from")
 def from_badge(row: RequestTransition) -> str:
     """The former status."""
-    return badge(row.from_status, RequestStatus(row.from_status).label) if row.from_status else EMPTY
+    return badge(row.from_status, word(RequestStatus, row.from_status).label) if row.from_status else EMPTY
 
 
 @admin.display(description="to")
 def to_badge(row: RequestTransition) -> str:
     """The new status."""
-    return badge(row.to_status, RequestStatus(row.to_status).label)
+    return badge(row.to_status, word(RequestStatus, row.to_status).label)
 
 
 rows_admin(RequestTransition, "=at", "request", from_badge, to_badge, "actor", "reason", search=BY_REQUEST)

@@ -11,6 +11,8 @@ from django.db.models.functions import Concat, Upper
 from django.urls import reverse
 from django.utils import timezone
 
+from wms2.words import word
+
 
 class RequestStatus(models.TextChoices):
     """Where a request stands. ``requests_app.states.TRANSITIONS`` has the edges; nothing else writes a status."""
@@ -51,7 +53,7 @@ EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus
 
 def status_shown(status: str, derived_by: str) -> RequestStatus | ShownStatus:
     """As people are to see it."""
-    return ShownStatus.COMPLETING if derived_by and status in _AT_WORK else RequestStatus(status)
+    return ShownStatus.COMPLETING if derived_by and status in _AT_WORK else word(RequestStatus, status)
 
 
 #: After the last job: nothing runs and nothing is planned. What is held of these comes back to the first.

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from requests_app.installation import installation_verify
+from requests_app.installation import TablesOlder, installation_verify, tables_verify
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2 import clock
 from wms2.api.views import METHODS
@@ -106,6 +106,9 @@ def _database() -> str:
 def _instance() -> str:
     try:
         installation_verify()
+        tables_verify()
+    except TablesOlder as error:
+        return str(error)
     except ConfigurationError as error:
         log.warning("not ready", part="instance", error=str(error))
         return "the database belongs to another instance or environment, or to nobody yet"

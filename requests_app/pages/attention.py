@@ -19,6 +19,7 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
 from sites_app.models import Schedd
+from wms2.words import word
 
 #: Requests that are shown as needing an operator; with more, something larger is wrong.
 MOST = 50
@@ -41,7 +42,7 @@ class Line:
     @property
     def held_for(self) -> str:
         """What it is held for; empty while it is not."""
-        return str(HoldCode(self.request.hold_code).label) if self.request.status == RequestStatus.HELD else ""
+        return str(word(HoldCode, self.request.hold_code).label) if self.request.status == RequestStatus.HELD else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _done(group: FailureGroup) -> Iterable[str]:
 
 def _todo(group: FailureGroup) -> str:
     named = group.category != FailureCategory.DATA or any(sample.bad_files for sample in group.samples.all())
-    return _ADVICE[group.category] if named else _NO_FILE
+    return _ADVICE.get(group.category, "") if named else _NO_FILE
 
 
 def _files(workflow: Workflow, files: Iterable[FailedInputFile]) -> Iterable[BadFile]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
-from wms2.words import ago
+from wms2.words import ago, word
 
 S = RequestStatus
 H = HoldCode
@@ -125,7 +125,7 @@ class Explanation:
 
 def explain(request: Request, now: datetime | None = None, dag: DAG | None = None) -> Explanation:
     """Sentences about one request, each may be empty; ``dag`` is its live one, where what happens next is told."""
-    status = S(request.status)
+    status = word(S, request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),
         alert=alert_words(request.alert_code) if request.alert_code else "",
@@ -143,7 +143,7 @@ def alert_words(code: str) -> str:
 
 def _why(request: Request, status: RequestStatus, now: datetime) -> str:
     if status is S.HELD:
-        return f"{HoldCode(request.hold_code).label}: {request.hold_reason}"
+        return f"{word(HoldCode, request.hold_code).label}: {request.hold_reason}"
     if request.next_attempt_at and request.next_attempt_at > now:
         again = f"next attempt {ago(request.next_attempt_at, now)}"
         return f"{request.last_error or request.waiting_for} ({again})" if request.last_error or request.waiting_for else again
@@ -152,19 +152,21 @@ def _why(request: Request, status: RequestStatus, now: datetime) -> str:
 
 def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
     if status is S.STOPPING:
-        intent = StopIntent(request.stop_intent)
-        after = _AFTER_STOP[intent]
+        intent = word(StopIntent, request.stop_intent)
+        after = _AFTER_STOP.get(intent)
+        if after is None:
+            return ""
         if dag is not None and dag.stop_mode == StopMode.DRAIN and intent.goes_on:
             return f"Work units that run finish first, no other starts; once queue and history prove its DAG gone, {after}."
         return f"Its DAG is being removed; once queue and history prove it gone, {after}."
     if request.status_shown == ShownStatus.COMPLETING:
         return f"It ends what it has; {request.derived_by} does what it has not used. {_NEXT[status]}"
-    return _NEXT[status]
+    return _NEXT.get(status, "")
 
 
 def _todo(request: Request, status: RequestStatus) -> str:
     if status is S.HELD:
-        return _ADVICE[HoldCode(request.hold_code)]
+        return _ADVICE.get(word(HoldCode, request.hold_code), "")
     if request.alert_code:
         return _ALERTS.get(request.alert_code, ("", "See its last error."))[1]
     return ""

@@ -38,7 +38,7 @@ from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
 from requests_app.selectors.requests import names_of, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
-from wms2.words import duration
+from wms2.words import duration, word
 
 #: Work units drawn one by one; the others are counted.
 MOST_UNITS = 1_000
@@ -295,7 +295,7 @@ def _steps(request: Request) -> tuple[Step, ...]:
     rows = list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
     later = [None, *rows]
     return tuple(
-        Step(row, RequestStatus(row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
+        Step(row, word(RequestStatus, row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
         for row, after in zip(rows, later, strict=False)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import structlog
@@ -36,6 +37,7 @@ RETRY_AFTER_SECONDS = 30
 RETRY_AFTER_CIRCUIT_SECONDS = 10
 RETRY_AFTER_DATABASE_SECONDS = 5
 
+_INTERNAL = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
 _SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
 
 
@@ -135,8 +137,16 @@ def _headers(error: Exception) -> dict[str, str]:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler500: a problem below /api/, the usual page elsewhere. The traceback is in the log."""
-    if not request.path.startswith("/api/"):
-        return html_server_error(request)
-    problem = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
-    return JsonResponse(problem.body(), status=500, content_type=MEDIA_TYPE)
+    """Django's handler500: a problem below /api/, a page elsewhere; 503 while the database does not answer. The log has the
+    traceback."""
+    error = sys.exc_info()[1]  # Django calls this while it handles it
+    away = error if isinstance(error, OperationalError | InterfaceError) else None
+    problem = (problem_of(away) if away else None) or _INTERNAL
+    if request.path.startswith("/api/"):
+        answer: HttpResponse = JsonResponse(problem.body(), status=problem.status, content_type=MEDIA_TYPE)
+    else:
+        answer = html_server_error(request, f"{problem.status}.html")
+        answer.status_code = problem.status
+    for name, value in (_headers(away) if away else {}).items():
+        answer[name] = value
+    return answer

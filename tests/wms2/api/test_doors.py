@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import Client, RequestFactory
 from rest_framework.test import APIClient
 
@@ -35,6 +35,20 @@ def test_nobody_reads_anything_but_health(nobody: APIClient, path: str) -> None:
 @pytest.mark.parametrize("path", READABLE)
 def test_everybody_who_is_signed_in_reads(reader: APIClient, path: str) -> None:
     assert reader.get(f"/api/v1/{path}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/admin/", "/api/v1/requests", "/api/v1/requests?status=held"])
+def test_while_the_database_is_away_everything_answers_503_with_a_time_to_come_back(path: str) -> None:
+    client = Client(raise_request_exception=False)
+    client.force_login(User.objects.create_user("anybody"))
+    with connection.execute_wrapper(_away):
+        answer = client.get(path)
+    assert (answer.status_code, int(answer["Retry-After"]) > 0) == (503, True)
+    assert b"database does not answer" in answer.content
+
+
+def _away(execute: Any, sql: str, *rest: Any) -> Any:
+    raise OperationalError("connection to the server was lost")
 
 
 def test_a_wrong_token_is_told_apart_from_none(nobody: APIClient) -> None:
