@@ -191,7 +191,7 @@ _PLACE = (
     Field("token_dir", help="directory of its IDTOKENs, by its path; empty: the configured one", length=1000, blank=""),
 )
 POOL_ADD = Verb(
-    "copy", "Add one like it", "A new pool with the values below; its collector is asked for schedds, and none gets a DAG yet.",
+    "add-pool", "Add one like it", "A new pool with the values below; its collector is asked for schedds, and none gets a DAG yet.",
     _pool_add, told_of_each(lambda pool: ["The new pool's schedds are found, disabled; each is checked before it is enabled."]),
     (Field("name", help="of the new pool", required=True, length=100), *_PLACE),
     initial=lambda pool: {one.name: getattr(pool, one.name) for one in _PLACE}, single=True,
@@ -225,7 +225,7 @@ declare(
     ),
     POOL_ADD,
     Verb(
-        "change", "Change", "Where and how the pool is asked, from the next question on.", pools.pool_change,
+        "change-pool", "Change", "Where and how the pool is asked, from the next question on.", pools.pool_change,
         told_of_each(lambda pool: ["Its schedds, and DAGs that run there, are asked by the values below from now on."]), _PLACE,
         initial=POOL_ADD.initial, path="change", single=True,
     ),
@@ -249,7 +249,7 @@ declare(
     ),
     _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched."),
     Verb(
-        "change", "Change", "Other limits of a schedd, for DAGs that are placed from now on.", pools.schedd_change,
+        "change-schedd", "Change", "Other limits of a schedd, for DAGs that are placed from now on.", pools.schedd_change,
         told_of_each(lambda schedd: ["DAGs that are there keep what they have."]), _LIMITS,
         initial=lambda schedd: {one.name: getattr(schedd, one.name) for one in _LIMITS}, path="change", single=True,
     ),

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 import dags_app.verbs  # noqa: F401  declares them
 from dags_app.services.lost_queue import lost_queue_of
-from sites_app.api.serializers import ScheddSerializer
+from sites_app.api.serializers import ScheddRowSerializer
 from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
 from sites_app.selectors import schedds_known
@@ -75,7 +75,7 @@ class LossesSerializer(serializers.Serializer):
 class ScheddView(ApiView):
     """One schedd."""
 
-    serializer_class = ScheddSerializer
+    serializer_class = ScheddRowSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({"pool"})
 
     @extend_schema(parameters=[POOL])
@@ -108,7 +108,7 @@ def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any
     return get_object_or_404(rows)
 
 
-SCHEDDS = Resource(Schedd, ScheddSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
+SCHEDDS = Resource(Schedd, ScheddRowSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
 #: All but the drain, which moves requests.
 VERBS = verb_urls(
     SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses), "remove": REMOVED_SCHEDD}

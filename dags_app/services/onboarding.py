@@ -17,7 +17,6 @@ from typing import Any
 import structlog
 from django.db import IntegrityError, transaction
 
-from dags_app.dagman import read_metrics
 from dags_app.payload.contract.files import tail_text
 from dags_app.planning.canary import ANSWER, OUTER, canary_files
 from dags_app.planning.specs import AccountingSpec
@@ -35,7 +34,7 @@ from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable, Wms2Error
+from wms2.errors import InvalidTransition, ServiceError, ServiceRejected, Wms2Error
 from wms2.nudge import TEND_ONBOARDINGS, nudge
 
 log = structlog.get_logger(__name__)
@@ -73,7 +72,7 @@ def onboardings_tend() -> None:
                 _check(row)
             if row.state == S.CANARY:
                 _follow(row)
-        except (ServiceUnavailable, OSError) as error:
+        except (ServiceError, OSError) as error:
             log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
             if _over(row):
                 _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
@@ -227,15 +226,15 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
 def _read(row: Onboarding, found: FoundDag) -> None:
     """It counts when DAGMan has ended well, its files are here, and the job's answer came back through them."""
     place, history = Path(row.directory), found.history
-    metrics, answer = read_metrics(place / f"{OUTER}.metrics"), tail_text(place / ANSWER, 1).strip()
-    if history is not None and history.exit_code == 0 and answer == str(row.pk) and metrics is not None:
+    seen_here = (place / f"{OUTER}.metrics").is_file()
+    if history is not None and history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
         _end(row, "")
         shutil.rmtree(place, ignore_errors=True)
         return
     why = f"its DAGMan ended with {history.exit_code if history else None}"
     if history is not None and history.remove_reason:
         why = f"removed: {history.remove_reason}"
-    elif metrics is None:
+    elif not seen_here:
         why += ", and what it wrote is not to be seen here: is the directory on a file system that the schedd shares?"
     _end(row, f"{why}; {place} is kept")
 

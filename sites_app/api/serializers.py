@@ -91,7 +91,7 @@ class OnboardingSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = ("id", "state", "checks", "cluster", "actor", "reason", "created_at", "ended_at")
 
 
-class ScheddListSerializer(serializers.ModelSerializer):
+class ScheddLineSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
     class Meta:
@@ -102,10 +102,10 @@ class ScheddListSerializer(serializers.ModelSerializer):
         )  # fmt: skip
 
 
-class ScheddSerializer(ScheddListSerializer):
+class ScheddRowSerializer(ScheddLineSerializer):
     """One schedd, and each time that it was checked."""
 
     onboardings = OnboardingSerializer(many=True)
 
-    class Meta(ScheddListSerializer.Meta):
-        fields: tuple[str, ...] = (*ScheddListSerializer.Meta.fields, "onboardings")
+    class Meta(ScheddLineSerializer.Meta):
+        fields: tuple[str, ...] = (*ScheddLineSerializer.Meta.fields, "onboardings")

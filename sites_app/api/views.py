@@ -15,8 +15,8 @@ from sites_app.api.filters import PoolFilters, ScheddFilters, SiteFilters
 from sites_app.api.serializers import (
     PoolListSerializer,
     PoolSerializer,
-    ScheddListSerializer,
-    ScheddSerializer,
+    ScheddLineSerializer,
+    ScheddRowSerializer,
     SiteListSerializer,
     SiteSerializer,
 )
@@ -127,8 +127,8 @@ class ScheddViewSet(RowsViewSet):
     """Schedds of all pools, those that were only discovered too."""
 
     queryset = schedds_known()
-    serializer_class = ScheddSerializer
-    list_serializer_class = ScheddListSerializer
+    serializer_class = ScheddRowSerializer
+    list_serializer_class = ScheddLineSerializer
     filterset_class = ScheddFilters
     ordering = ("pool_id", "name")
     ordering_fields = ("name", "state")
@@ -137,4 +137,4 @@ class ScheddViewSet(RowsViewSet):
 POOLS = Resource(Pool, PoolSerializer, Pool.objects.all)
 #: What was removed, as it was.
 REMOVED_POOL = (PoolListSerializer, lambda pool, made, given: pool)
-REMOVED_SCHEDD = (ScheddListSerializer, lambda schedd, made, given: schedd)
+REMOVED_SCHEDD = (ScheddLineSerializer, lambda schedd, made, given: schedd)

@@ -152,8 +152,10 @@ def pool_row(name: str = "pool", **fields: Any) -> Pool:
 
 
 def schedd_row(name: str = "schedd@test", *, pool: str = "pool", **fields: Any) -> Schedd:
-    """An enabled schedd, and its pool."""
-    values: dict[str, Any] = {"pool": pool_row(pool), "state": ScheddState.ENABLED, "submit_root": "/nowhere"}
+    """An enabled schedd that was checked, and its pool."""
+    values: dict[str, Any] = {
+        "pool": pool_row(pool), "state": ScheddState.ENABLED, "submit_root": "/nowhere", "onboarded_at": timezone.now(),
+    }  # fmt: skip
     return Schedd.objects.create(name=name, **values | fields)
 
 

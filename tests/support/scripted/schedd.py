@@ -30,8 +30,8 @@ from wms2.adapters.types import (
     JobGroup,
     JobStatus,
     OrphanJobs,
+    PoolAnswer,
     ScheddAd,
-    SiteSlots,
     Watched,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -251,8 +251,8 @@ class ScriptedSchedd:
     def ping(self) -> ScheddAd:
         return self._ask("ping", self._about)
 
-    def slots(self) -> list[SiteSlots]:
-        return self._ask("slots", list)
+    def pool(self) -> PoolAnswer:
+        return self._ask("pool", lambda: PoolAnswer((self._about(),), ()))
 
     # --- what happens at the schedd
 

@@ -229,9 +229,16 @@ def test_the_schedd_and_the_sites_are_described(adapter: HtcondorAdapter, pool: 
     schedd = adapter.watch(pool.instance).about
     assert schedd.name == pool.schedd_name
     assert schedd.version.count(".") == 2 and schedd.job_queue_birthdate_seconds
-    slots = {row.site: row for row in adapter.slots()}
+    said = HtcondorAdapter("", pool.collector, instance="", token_dir=pool.token_dir).pool()
+    assert schedd.name in {each.name for each in said.schedds}
+    slots = {row.site: row for row in said.slots}
     assert {"T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"} <= set(slots)
     assert all(row.cpus >= row.free_cpus >= 0 and row.cpus > 0 for row in slots.values())
+
+
+def test_a_schedd_tells_how_many_jobs_and_dagmans_one_owner_may_have(adapter: HtcondorAdapter) -> None:
+    facts = adapter.facts()
+    assert (facts.jobs_per_owner, facts.dagmans_per_owner) == (100_000, 500)
 
 
 def test_a_schedd_the_collector_does_not_know_is_unavailable_not_empty(pool: Pool) -> None:

@@ -59,7 +59,7 @@ from requests_app.models import (
     ServiceLevel,
     Workflow,
 )
-from sites_app.models import Schedd, SiteBan, SiteRse
+from sites_app.models import Onboarding, PoolSite, Schedd, SiteBan, SiteRse
 from tests.support import former_release, many
 from tests.support.html import links, text
 from tests.support.next_release import a_row_has_a_later_word, worded
@@ -156,6 +156,8 @@ def some(built: Scene) -> Scene:
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
     PileupBlock.objects.create(dataset=pileup, reading=pileup.reading, name="/PU/Premix-v1/PREMIX#1", events=1)
     job = SiteJob.objects.create(site="T1_US_FNAL", purpose=SiteJobPurpose.REMOVE, schedd=Schedd.objects.first())
+    Onboarding.objects.create(schedd=job.schedd, actor="olga", reason="new")
+    PoolSite.objects.create(pool=job.schedd.pool, site_id="T1_US_FNAL", total_slots=9, seen_at=dag.created_at)
     Leftover.objects.create(unit=unit, site=job.site, job=job, next_try_at=job.created_at)
     validation = BlockValidation.objects.create(block=block, asked_at=job.created_at)
     place = {"rse": "T1_US_FNAL_Disk", "site": "T1_US_FNAL", "files": 1, "next_try_at": job.created_at}

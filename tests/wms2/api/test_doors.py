@@ -21,8 +21,8 @@ from wms2.api.permissions import OPERATORS
 
 pytestmark = pytest.mark.django_db
 READABLE = (
-    "requests", "workflows", "dags", "blocks", "effects", "sites", "admission/queue", "admission/config", "lifecycle/status",
-    "status", "metrics", "events", "schema/",
+    "requests", "workflows", "dags", "blocks", "effects", "sites", "pools", "schedds", "admission/queue", "admission/config",
+    "lifecycle/status", "status", "metrics", "events", "schema/",
 )  # fmt: skip
 
 

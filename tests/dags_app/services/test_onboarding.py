@@ -1,0 +1,228 @@
+"""The checks of a schedd: everything that is wrong is told at once, one canary at most, whatever dies or is silent meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dags_app.planning.canary import ANSWER, OUTER
+from dags_app.services import onboarding
+from dags_app.services.onboarding import onboardings_tend, schedd_check
+from dags_app.services.orphans import orphans_known
+from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
+from tests.support.rows import schedd_row
+from wms2.adapters import factory
+from wms2.adapters.types import FoundDag, HistoryAd, JobStatus, ScheddAd, ScheddFacts
+from wms2.conf import conf
+from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
+from wms2.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+WHO = {"actor": "olga", "reason": "new"}
+S = OnboardingState
+
+
+class Killed(BaseException):
+    """A worker dies there."""
+
+
+FACTS = ScheddFacts(ScheddAd("schedd@new", "25.14.1", 5), 100_000, 500)
+
+
+@dataclass
+class Queue:
+    """Takes the place of the HTCondor adapter: one schedd, and what became of the canary."""
+
+    facts_: ScheddFacts = FACTS
+    listed: bool = True
+    silent: bool = False
+    refuses: str = ""
+    submitted: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    found: FoundDag | None = None
+
+    def collector_ad(self) -> ScheddAd | None:
+        return self._said(self.facts_.about if self.listed else None)
+
+    def facts(self) -> ScheddFacts:
+        return self._said(self.facts_)
+
+    def find_dag(self, dag_id: str, since: datetime) -> FoundDag | None:
+        return self._said(self.found)
+
+    def submit_dag(self, place: Path, dag: str, stamps: dict[str, str], priority: int, begun: float) -> int:
+        assert (place / dag).is_file() and stamps["WMS2_Instance"] == conf().instance
+        if self.refuses:
+            raise ServiceRejected("htcondor", "submit_dag", self.refuses)
+        self.submitted.append(stamps["WMS2_DagID"])
+        self.found = FoundDag(7, None, JobStatus.RUNNING, (7,), None)
+        return 7
+
+    def remove(self, cluster: int, reason: str, dag_id: str) -> int:
+        self.removed.append(reason)
+        self.end(None, reason)
+        return 1
+
+    def end(self, exit_code: int | None, why: str = "") -> None:
+        about: dict[str, Any] = {"cluster": 7, "dag_id": "", "request_name": "", "fence": None, "job_status": JobStatus.COMPLETED}
+        about |= {"queued_at_seconds": 1, "in_recovery": False, "exit_code": exit_code, "remove_reason": why}
+        self.found = FoundDag(7, None, JobStatus.COMPLETED, (), HistoryAd(**about))
+
+    def _said(self, what: Any) -> Any:
+        if self.silent:
+            raise ServiceUnavailable("htcondor", "ask", "scripted: silent", "timeout")
+        return what
+
+
+@pytest.fixture(name="queue")
+def _queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    queue = Queue()
+    monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
+    return queue
+
+
+@pytest.fixture(name="schedd")
+def _schedd(tmp_path: Path) -> Schedd:
+    schedd = schedd_row("schedd@new", state=ScheddState.DISCOVERED, onboarded_at=None, submit_root=str(tmp_path))
+    site = Site.objects.create(name="T2_CH_CERN")
+    PoolSite.objects.create(pool=schedd.pool, site=site, total_slots=8, seen_at=timezone.now())
+    return schedd
+
+
+def tended(schedd: Schedd) -> Onboarding:
+    onboardings_tend()
+    schedd.refresh_from_db()
+    return schedd.onboardings.first()
+
+
+def answered(row: Onboarding) -> None:
+    """What DAGMan and the job leave."""
+    place = Path(row.directory)
+    (place / ANSWER).write_text(f"{row.pk}\n")
+    (place / f"{OUTER}.metrics").write_text("{}")
+
+
+def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, schedd: Schedd) -> None:
+    schedd_check(schedd=schedd, **WHO)
+    with pytest.raises(InvalidTransition, match="being checked already"):
+        schedd_check(schedd=schedd, **WHO)
+    row = tended(schedd)
+    assert (row.state, [each["passed"] for each in row.checks]) == (S.CANARY, [True] * 6)
+    assert queue.submitted == [str(row.pk)]
+    assert str(row.pk) in orphans_known(schedd, timezone.now()), "no orphan while it runs"
+    assert tended(schedd).state == S.CANARY
+    answered(row)
+    queue.end(0)
+    row = tended(schedd)
+    assert (row.state, row.checks[-1]["check"], schedd.onboarding) == (S.PASSED, "canary DAG", "")
+    assert schedd.onboarded_at is not None and not Path(row.directory).exists()
+    onboardings_tend()
+    assert len(queue.submitted) == 1
+
+
+def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
+    queue.facts_ = ScheddFacts(ScheddAd("schedd@new", "9.0.20", 5), 100, None)
+    queue.listed = False
+    Schedd.objects.update(submit_root=str(tmp_path / "absent"))
+    PoolSite.objects.update(total_slots=0)
+    schedd_check(schedd=schedd, **WHO)
+    row = tended(schedd)
+    wrong = {each["check"]: each["told"] for each in row.checks if not each["passed"]}
+    assert row.state == S.FAILED and not queue.submitted
+    assert wrong.keys() == {"reachable", "version", "submit directory", "limits", "sites"}
+    assert "has no ad of it" in wrong["reachable"] and "HTCondor 9.0.20" in wrong["version"]
+    assert "MAX_JOBS_PER_OWNER = 100" in wrong["limits"]
+    assert all(told in schedd.onboarding for told in wrong.values())
+    assert AuditEntry.objects.get(action="schedd_checked").outcome == "refused"
+    schedd_check(schedd=schedd, **WHO)
+
+
+def test_a_credential_that_is_missing_or_ends_soon_is_told(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
+    schedd.pool.token_dir = str(tmp_path / "tokens")
+    schedd.pool.save()
+    for text, told in ((None, "there is no token in"), ("no.token", "no JSON web token")):
+        if text:
+            (tmp_path / "tokens").mkdir()
+            (tmp_path / "tokens/one").write_text(text)
+        schedd_check(schedd=schedd, **WHO)
+        tended(schedd)
+        assert told in schedd.onboarding
+
+
+def test_the_same_queue_is_not_added_twice(queue: Queue, schedd: Schedd) -> None:
+    schedd_row("schedd@new", pool="another", job_queue_birthdate=5)
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    assert "the one of the schedd of this name in pool another" in schedd.onboarding
+
+
+@pytest.mark.parametrize("point", ["canary.claimed", "canary.called", "canary.recorded"])
+def test_a_worker_that_is_killed_leaves_one_canary_at_most(
+    point: str, queue: Queue, schedd: Schedd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(name: str) -> None:
+        if name == point:
+            raise Killed(name)
+
+    schedd_check(schedd=schedd, **WHO)
+    with monkeypatch.context() as dying:
+        dying.setattr(onboarding, "crash_point", kill)
+        if point == "canary.recorded":
+            queue.refuses = "no such file"
+        with pytest.raises(Killed):
+            onboardings_tend()
+    row = tended(schedd)
+    if point == "canary.claimed":  # nobody knows whether it was sent: for a while it is looked for
+        assert (row.state, queue.submitted) == (S.CANARY, [])
+        long_ago = timezone.now() - timedelta(days=1)
+        Onboarding.objects.update(intent_at=long_ago, missing_since=long_ago)
+        assert tended(schedd).state == S.FAILED
+        assert "neither queue nor history" in schedd.onboarding
+    elif point == "canary.called":
+        assert (row.state, row.cluster) == (S.CANARY, "7")
+    else:
+        assert (row.state, schedd.onboarding) == (S.FAILED, "canary DAG: htcondor submit_dag: no such file")
+    assert len(queue.submitted) == (point == "canary.called")
+
+
+def test_a_canary_that_is_not_seen_here_or_has_no_answer_does_not_count(queue: Queue, schedd: Schedd) -> None:
+    schedd_check(schedd=schedd, **WHO)
+    row = tended(schedd)
+    queue.end(0)
+    row = tended(schedd)
+    assert row.state == S.FAILED and "a file system that the schedd shares" in schedd.onboarding
+    assert Path(row.directory).exists(), "kept for a look"
+
+
+def test_a_canary_that_takes_too_long_is_removed_and_a_silent_schedd_fails_at_the_end(queue: Queue, schedd: Schedd) -> None:
+    long_ago = timezone.now() - timedelta(days=1)
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    Onboarding.objects.update(intent_at=long_ago)
+    tended(schedd)
+    assert len(queue.removed) == 1
+    assert tended(schedd).state == S.FAILED
+    assert "has had its time" in schedd.onboarding
+
+    queue.found = None
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    queue.silent = True
+    assert tended(schedd).state == S.CANARY, "silence proves nothing"
+    Onboarding.objects.filter(ended_at=None).update(intent_at=long_ago)
+    assert tended(schedd).state == S.FAILED
+    assert "was silent at the end" in schedd.onboarding
+    assert len(queue.submitted) == 2
+
+
+def test_a_schedd_in_service_that_fails_stays_and_is_not_enabled_again(queue: Queue, schedd: Schedd) -> None:
+    Schedd.objects.update(state=ScheddState.ENABLED, onboarded_at=timezone.now())
+    queue.listed = False
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    assert (schedd.state, schedd.onboarded_at) == (ScheddState.ENABLED, None)
