@@ -191,7 +191,7 @@ _PLACE = (
     Field("token_dir", help="directory of its IDTOKENs, by its path; empty: the configured one", length=1000, blank=""),
 )
 POOL_ADD = Verb(
-    "add-pool", "Add one like it", "A new pool with the values below; its collector is asked for schedds, and none gets a DAG yet.",
+    "add-pool", "Add one like it", "A new pool with the values below; its collector is asked for schedds, none gets a DAG yet.",
     _pool_add, told_of_each(lambda pool: ["The new pool's schedds are found, disabled; each is checked before it is enabled."]),
     (Field("name", help="of the new pool", required=True, length=100), *_PLACE),
     initial=lambda pool: {one.name: getattr(pool, one.name) for one in _PLACE}, single=True,

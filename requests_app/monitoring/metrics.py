@@ -1,6 +1,7 @@
 """Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
 
-Labels are bounded: status, kind, prognosis, state, schedd, site, circuit (service and place). No request, DAG or dataset is one.
+Labels are bounded: status, kind, prognosis, state, pool, schedd, site, circuit (service and place). No request, DAG or dataset
+is one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
+from sites_app.models import Pool, PoolState
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
@@ -49,6 +51,7 @@ class RowsCollector(Collector):
         yield _by_status("wms2_blocks", "Processing blocks by status", kept.blocks)
         yield from _admission(kept.requests[RequestStatus.QUEUED])
         yield from _dags()
+        yield from _pools()
         yield from _effects()
         yield from _drift()
         yield from _cases()
@@ -115,6 +118,23 @@ def _dags() -> Iterator[Metric]:
     now = timezone.now()
     ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
+
+
+def _pools() -> Iterator[Metric]:
+    pools = list(
+        Pool.objects.filter(state=PoolState.ENABLED).annotate(total=Sum("sites__total_slots"), used=Sum("sites__running_slots"))
+    )
+    slots = GaugeMetricFamily("wms2_pool_slots", "Slots at known sites, as collectors told last", labels=["pool", "state"])
+    jobs = GaugeMetricFamily("wms2_pool_jobs", "Jobs of all owners, as collectors told last", labels=["pool", "state"])
+    for pool in pools:
+        used = pool.used or 0
+        slots.add_metric([pool.name, "running"], used)
+        slots.add_metric([pool.name, "free"], (pool.total or 0) - used)
+        jobs.add_metric([pool.name, "idle"], pool.jobs_idle)
+        jobs.add_metric([pool.name, "running"], pool.jobs_running)
+    yield from (slots, jobs)
+    up = ((pool.name, 0.0 if pool.silent_since else 1.0) for pool in pools)
+    yield _family("wms2_pool_up", "Whether the pool's collector answered when it was last asked", "pool", up)
 
 
 def _effects() -> Iterator[Metric]:
