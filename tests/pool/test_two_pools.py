@@ -87,6 +87,7 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
         other = request_import(document=small_request(events=20), request_name=None, actor="tester")
         running.wait(all_complete(other), seconds=120)
         second_pool.start()
+        second_pool.jobs_begin_again()
         running.wait(all_complete(waiting), seconds=240)
     assert_completed(waiting)
     assert DAG.objects.get(workflow__request=waiting).schedd == there, "it went on where it was"

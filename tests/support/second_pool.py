@@ -93,6 +93,11 @@ class SecondPool:
         self._signal(signal.SIGKILL)
         self.master.wait(10)
 
+    def jobs_begin_again(self) -> None:
+        """Jobs that died with their slot do so now; HTCondor looks for their starters for 40 minutes."""
+        for what in ("condor_hold", "condor_release"):
+            self.run(what, "-constraint", f"JobUniverse == 5 && JobStatus == {2 if what == 'condor_hold' else 5}")
+
     @contextmanager
     def _stopped(self, program: str) -> Iterator[None]:
         self._signal(signal.SIGSTOP, program)
