@@ -89,14 +89,11 @@ class SecondPool:
     def kill(self) -> None:
         """All its processes die at once, jobs too, as with their host; nobody starts them again before ``start``."""
         assert self.master is not None
+        # jobs whose slot died with them: their schedd would look for them for 40 minutes
+        self.run("condor_qedit", "-constraint", "JobUniverse == 5", "JobLeaseDuration", "5")
         self._signal(signal.SIGSTOP)  # so that none begins another meanwhile
         self._signal(signal.SIGKILL)
         self.master.wait(10)
-
-    def jobs_begin_again(self) -> None:
-        """Jobs that died with their slot do so now; HTCondor looks for their starters for 40 minutes."""
-        for what in ("condor_hold", "condor_release"):
-            self.run(what, "-constraint", f"JobUniverse == 5 && JobStatus == {2 if what == 'condor_hold' else 5}")
 
     @contextmanager
     def _stopped(self, program: str) -> Iterator[None]:
