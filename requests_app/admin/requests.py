@@ -69,8 +69,9 @@ class RequestAdmin(ReadOnlyAdmin):
             "Where it stands",
             {
                 "fields": (
-                    "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
-                    "failed_attempts", "last_error", "alert_code", "alerted_at", "queued_at", "completed_at", "updated_at",
+                    "status", "status_since", "stop_intent", "moving", "hold_code", "hold_reason", "waiting_for",
+                    "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "queued_at",
+                    "completed_at", "updated_at",
                 )
             },
         ),

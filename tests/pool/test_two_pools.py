@@ -11,7 +11,7 @@ import pytest
 
 from dags_app.models import DAG, IN_QUEUE, WorkUnit, WorkUnitState
 from outputs_app.models import OutputFile
-from requests_app.models import Request, RequestStatus
+from requests_app.models import AFTER_WORK, Request, RequestStatus
 from requests_app.selectors.drains import drain_progress
 from requests_app.services import request_import, request_move
 from sites_app.models import Pool, Schedd, ScheddState
@@ -59,6 +59,11 @@ def runs_at(request: Request, schedd: Schedd) -> bool:
     )
 
 
+def left_active(request: Request) -> bool:
+    """Whether all its work is done and registered."""
+    return status(request) in (*AFTER_WORK, S.COMPLETED)
+
+
 def units_done(request: Request) -> int:
     return WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
 
@@ -71,24 +76,25 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
     second_pool: SecondPool, here: Schedd, there: Schedd
 ) -> None:
     with worker(**SLOWLY, **QUICKLY) as running:
-        waiting = given_to(there, running)
+        waiting, others = given_to(there, running), list[Request]()
         for silent in (second_pool.frozen, second_pool.cut_off):
             with silent():
                 running.wait(lambda: Schedd.objects.filter(pk=there.pk, unreachable_since__isnull=False).exists(), seconds=60)
                 other = request_import(document=small_request(events=20), request_name=None, actor="tester")
-                running.wait(all_complete(other), seconds=120)
+                running.wait(lambda: left_active(other), seconds=120)
                 assert set(DAG.objects.filter(workflow__request=other).values_list("schedd", flat=True)) == {here.pk}
                 assert status(waiting) == S.ACTIVE, "silence proves nothing"
             running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)
-            assert_completed(other)
+            others.append(other)
             if status(waiting) != S.ACTIVE:  # it was done as soon as it was seen again
                 break
         second_pool.kill()
-        other = request_import(document=small_request(events=20), request_name=None, actor="tester")
-        running.wait(all_complete(other), seconds=120)
+        others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+        running.wait(lambda: left_active(others[-1]), seconds=120)
         second_pool.start()
-        running.wait(all_complete(waiting), seconds=240)
-    assert_completed(waiting)
+        running.wait(all_complete(waiting, *others), seconds=240)
+    for request in (waiting, *others):
+        assert_completed(request)
     assert DAG.objects.get(workflow__request=waiting).schedd == there, "it went on where it was"
 
 

@@ -89,6 +89,8 @@ class SecondPool:
     def kill(self) -> None:
         """All its processes die at once, jobs too, as with their host; nobody starts them again before ``start``."""
         assert self.master is not None
+        # jobs whose slot died with them: their schedd would look for them for 40 minutes
+        self.run("condor_qedit", "-constraint", "JobUniverse == 5", "JobLeaseDuration", "5")
         self._signal(signal.SIGSTOP)  # so that none begins another meanwhile
         self._signal(signal.SIGKILL)
         self.master.wait(10)

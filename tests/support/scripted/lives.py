@@ -54,6 +54,7 @@ class Lives(RuleBasedStateMachine):
         wipe()
         self.world.reset()
         self.world.furnish()
+        self.world.furnish_another()
 
     @initialize(scene=st.sampled_from(sorted(SCENES)), words=words)
     def begin(self, scene: str, words: list[tuple[int, str, bool, bool]]) -> None:
@@ -117,9 +118,9 @@ class Lives(RuleBasedStateMachine):
             if done and verb == "site ban" and kept:
                 assert aftermath.guard_kept(), "more than half of the sites were banned and nobody insisted"
 
-    @rule(verb=st.sampled_from(["schedd drain", "schedd disable", "schedd enable", "schedd enable"]), twice=twice)
-    def say_of_the_schedd(self, verb: str, twice: bool) -> None:
-        self._ask(verbs.ON_SCHEDDS[verb], verbs.schedd_of_the_world(), twice)
+    @rule(verb=st.sampled_from([*sorted(verbs.ON_SCHEDDS), "schedd enable", "schedd enable"]), other=st.booleans(), twice=twice)
+    def say_of_a_schedd(self, verb: str, other: bool, twice: bool) -> None:
+        self._ask(verbs.ON_SCHEDDS[verb], verbs.other_schedd() if other else verbs.schedd_of_the_world(), twice)
 
     @precondition(lambda self: self.world.schedd.jobs)
     @rule(writes=st.sampled_from([False, False, True]), twice=twice)

@@ -11,7 +11,7 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import SETTLED_EFFECT, Effect, EffectState
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
 from requests_app.work.ledger import ledger_of
-from sites_app.models import ScheddState, Site, SiteStatus
+from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from tests.support.scripted import aftermath, invariants, losses, verbs
 from tests.support.scripted.asking import ask
 from tests.support.scripted.schedd import End
@@ -77,8 +77,7 @@ def _open_all(world: World) -> None:
         ask(world.tally, verbs.ON_SITES["site unban"], site)
         if site.status != SiteStatus.ENABLED:
             assert ask(world.tally, verbs.ON_SITES["site enable"], site), f"{site} stays {site.status}"
-    schedd = verbs.schedd_of_the_world()
-    if schedd.state != ScheddState.ENABLED:
+    for schedd in Schedd.objects.exclude(state=ScheddState.ENABLED):
         assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], schedd), f"{schedd} stays {schedd.state}"
 
 

@@ -36,6 +36,8 @@ from wms2.adapters.types import (
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
+#: A second schedd, where there is one.
+OTHER = "other@test"
 #: When jobs at sites ran, as they say.
 AT = "2026-11-22T10:00:00Z"
 T = TypeVar("T")
@@ -85,6 +87,8 @@ class Job:
     history: HistoryAd | None = None
     #: its queue was lost and put back
     put_back: bool = False
+    #: the schedd that has it
+    at: str = ""
 
     def count(self, state: NodeState) -> int:
         """Nodes in a state."""
@@ -134,6 +138,8 @@ class ScriptedSchedd:
     #: jobs at sites, and what they have removed
     site_jobs: dict[str, tuple[int, Path]] = field(default_factory=dict)
     removed_files: list[str] = field(default_factory=list)
+    #: which of several schedds is asked; they fail together, and have queues of their own
+    asked: str = ""
     #: jobs of the queue that was lost last
     lost: list[Job] = field(default_factory=list)
 
@@ -153,7 +159,7 @@ class ScriptedSchedd:
 
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
         def act() -> FoundDag | None:
-            mine = [job for job in self.jobs if job.dag_id == dag_id]
+            mine = [job for job in self._there if job.dag_id == dag_id]
             live = [job for job in mine if job.live]
             if live:
                 last = live[-1]
@@ -196,7 +202,7 @@ class ScriptedSchedd:
         """Each unit that is open has one processing job in a slot."""
 
         def act() -> Watched:
-            live = [job for job in self.jobs if job.live]
+            live = [job for job in self._there if job.live]
             units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
             return Watched(self._about(), [self._ad(job) for job in live], running)
@@ -210,21 +216,21 @@ class ScriptedSchedd:
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         def act() -> HistoryAd | None:
-            gone = [job for job in self.jobs if job.cluster == cluster and job.dag_id == dag_id and not job.live]
+            gone = [job for job in self._there if job.cluster == cluster and job.dag_id == dag_id and not job.live]
             return self._shown(gone[-1]) if gone else None  # numbers begin again in a queue that was lost
 
         return self._ask("history", act)
 
     def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         def act() -> list[OrphanJobs]:
-            live = Counter(job.dag_id for job in self.jobs if job.live and job.dag_id not in known_dag_ids)
+            live = Counter(job.dag_id for job in self._there if job.live and job.dag_id not in known_dag_ids)
             return [OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()]
 
         return self._ask("strays", act)
 
     def remove(self, cluster: int, reason: str, dag_id: str = "") -> int:
         def act() -> int:
-            matching = [job for job in self.jobs if job.live and job.cluster == cluster and job.dag_id == dag_id]
+            matching = [job for job in self._there if job.live and job.cluster == cluster and job.dag_id == dag_id]
             for job in matching:
                 job.remove_reason = job.remove_reason or reason
                 if not self.removes_late:
@@ -255,6 +261,15 @@ class ScriptedSchedd:
         return self._ask("pool", lambda: PoolAnswer((self._about(),), ()))
 
     # --- what happens at the schedd
+
+    def named(self, name: str) -> ScriptedSchedd:
+        """The one of this name, for the next questions."""
+        self.asked = name
+        return self
+
+    @property
+    def _there(self) -> list[Job]:
+        return [job for job in self.jobs if not self.asked or job.at == self.asked]
 
     @property
     def live(self) -> list[Job]:
@@ -344,7 +359,7 @@ class ScriptedSchedd:
             (job.directory / layout.OUTER_STATUS).unlink()
 
     def _pause(self, cluster: int, dag_id: str, reason: str) -> int:
-        mine = [job for job in self.live if (job.cluster, job.directory.name) == (cluster, dag_id)]
+        mine = [job for job in self._there if job.live and (job.cluster, job.directory.name) == (cluster, dag_id)]
         changed = [job for job in mine if bool(job.held_because) is not bool(reason)]
         for job in changed:
             job.held_because = reason
@@ -395,6 +410,7 @@ class ScriptedSchedd:
         dag_id = str(attributes["WMS2_DagID"])
         self.last_cluster += 1
         job = Job(self.last_cluster, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes, priority)
+        job.at = self.asked
         dagman.write_status(submit_dir, nodes, final=False)
         self.jobs.append(job)
         self.fences.setdefault(job.request_name, []).append(fence)

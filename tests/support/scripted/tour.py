@@ -22,7 +22,7 @@ from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.packing import dags_pack
 from requests_app.models import Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
-from sites_app.models import Site
+from sites_app.models import Schedd, Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
 from tests.support.scripted.catalogues import SourceFile
@@ -212,6 +212,40 @@ def the_schedd_plays_up(world: World) -> None:
     schedd = verbs.schedd_of_the_world()
     for verb in ("schedd drain", "schedd disable", "schedd enable"):
         assert ask(world.tally, verbs.ON_SCHEDDS[verb], schedd, twice=True), verb
+
+
+def dags_are_moved(world: World) -> None:
+    """Moved while it runs and while it waits, where processes die; drained away, and back when the drain is taken back."""
+    world.furnish_another()
+    first, other = verbs.schedd_of_the_world(), verbs.other_schedd()
+    request = small(world, events=250)
+    job = runs(world, request)
+    assert not ask(world.tally, verbs.ON_REQUESTS["move"], request), "there is nowhere to go"
+    assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], other)
+    world.schedd.unit_done(job, job.open_nodes[0])
+    said(world, "move", request, S.STOPPING)
+    for point in ("stop.claimed", "stop.called", "submit.claimed", "submit.called"):
+        world.crash_at = point
+        world.cycle()
+        world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
+    world.cycle()
+    assert runs(world, request).at == other.name
+    on_dag(world, "dag move", request)
+    world.cycle()
+    assert runs(world, request).at == first.name
+    assert not fresh(request).moving, "it has arrived"
+    said(world, "move when its units are done", request, S.STOPPING)
+    world.schedd.end(world.job_of(request), End.DRAINED)
+    world.cycle()
+    assert runs(world, request).at == other.name
+    late = small(world)
+    assert runs(world, late).at == first.name
+    assert ask(world.tally, verbs.ON_SCHEDDS["schedd drain, moving"], other, twice=True)
+    world.cycle()
+    assert runs(world, request).at == first.name
+    world.cycle()
+    assert Schedd.objects.get(pk=other.pk).drained_at is not None
+    assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], other)
 
 
 def sites_come_and_go(world: World) -> None:
@@ -462,9 +496,9 @@ def cleaned(world: World) -> None:
 
 
 LIVES: tuple[Callable[[World], None], ...] = (
-    before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, sites_come_and_go,
-    input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost, a_schedd_is_silent_for_good,
-    given_up_on_the_way, cleaned, divided,
+    before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, dags_are_moved,
+    sites_come_and_go, input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost,
+    a_schedd_is_silent_for_good, given_up_on_the_way, cleaned, divided,
 )  # fmt: skip
 
 

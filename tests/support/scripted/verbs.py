@@ -21,7 +21,7 @@ from outputs_app.models import Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
 from requests_app.models import CleanupPolicy, HarvestState, InputFile, Request, RequestGroup, Workflow
-from requests_app.services import dags, derive, stopping, verbs
+from requests_app.services import dags, derive, moving, stopping, verbs
 from requests_app.services import groups as verbs_of_groups
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.invalidation import invalidation_refused
@@ -33,6 +33,7 @@ from requests_app.work.overrides import Overrides
 from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from tests.support.scripted.asking import Verb
+from tests.support.scripted.schedd import OTHER
 
 BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 #: Services that take an actor and are no verb of their own, or reach outside the scripted world.
@@ -113,6 +114,8 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("hold", services.request_hold, verbs.hold_refused),
         _verb("stop", services.request_stop, stopping.stop_refused),
         _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
+        _verb("move", services.request_move, moving.move_refused),
+        _verb("move when its units are done", services.request_move, moving.move_refused, mode=services.StopMode.DRAIN),
         _verb("fail", services.request_fail, stopping.fail_refused),
         _verb("restart", services.request_restart, restart_refused),
         _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
@@ -162,6 +165,7 @@ ON_DAGS: Mapping[str, Verb] = {
         _dag("dag hold", dag_hold),
         _dag("dag release", dag_release),
         _dag("dag remove", dags.dag_remove),
+        _dag("dag move", dags.dag_move),
         _dag("dag rescue", dags.dag_rescue, dags.rescue_refused),
     )
 }
@@ -216,6 +220,7 @@ ON_SCHEDDS: Mapping[str, Verb] = {
         _schedd("schedd enable", ScheddState.ENABLED),
         _schedd("schedd drain", ScheddState.DRAINING),
         _schedd("schedd disable", ScheddState.DISABLED),
+        Verb("schedd drain, moving", sites.schedd_drain, lambda schedd: sites.schedd_drain(schedd=schedd, move=True, **BY)),
     )
 }
 
@@ -305,5 +310,10 @@ def dags_of(request: Request) -> list[DAG]:
 
 
 def schedd_of_the_world() -> Schedd:
-    """The only one."""
-    return Schedd.objects.get()
+    """The first one."""
+    return Schedd.objects.exclude(name=OTHER).get()
+
+
+def other_schedd() -> Schedd:
+    """The second one."""
+    return Schedd.objects.get(name=OTHER)

@@ -29,10 +29,11 @@ from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator, watching
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.credentials import credentials_watch
+from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import request_import
-from sites_app.models import Schedd, Site, SiteRse
+from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
 from tests.support.rows import schedd_row
@@ -41,7 +42,7 @@ from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, 
 from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
 from tests.support.scripted.faults import PowerCut, Script
-from tests.support.scripted.schedd import Job, ScriptedSchedd
+from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.wakes import wake
@@ -108,7 +109,7 @@ class World:
         self.configcache = ScriptedConfigCache(Script("configcache"))
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(factory, "htcondor", lambda *_: self.schedd)
+        patch.setattr(factory, "htcondor", lambda name, *_: self.schedd.named(name))
         patch.setattr(factory, "dbs", lambda: self.dbs)
         patch.setattr(factory, "rucio", lambda: self.rucio)
         patch.setattr(factory, "configcache", lambda: self.configcache)
@@ -136,6 +137,11 @@ class World:
         schedd_row(pool="scripted", submit_root="/scripted")
         for name, rse in SITES.items():
             SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
+
+    def furnish_another(self) -> None:
+        """A second schedd of the pool, which sees the same directories and is not in service yet."""
+        first = Schedd.objects.get()
+        Schedd.objects.create(name=OTHER, pool=first.pool, state=ScheddState.DISABLED, submit_root=first.submit_root)
 
     def source(self, name: str, *file_events: int) -> str:
         """An input dataset of files with so many events, three to a block, the blocks at the sites in turn."""
@@ -188,6 +194,8 @@ class World:
         sites_drained(transaction.atomic)
         site_bans_expire(transaction.atomic)
         self.observe()
+        with self.process():
+            drains_go_on(transaction.atomic)
         self._poll()
         self._evaluate(self.due())
         if self.undisturbed:
