@@ -15,7 +15,7 @@ from requests_app.models import Installation
 from requests_app.monitoring.instance_gate import InstanceGate
 from requests_app.tasks import refuse_foreign_database
 from tests.support.places import ROOT
-from tests.support.stack import _database_url
+from tests.support.stack import database_url
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +39,7 @@ def test_worker_and_beat_refuse_it(foreign, signal: Any) -> None:
 
 
 def test_the_web_does_not_start_on_it(foreign) -> None:
-    environment = {**os.environ, "WMS2_DATABASE_URL": _database_url()}
+    environment = {**os.environ, "WMS2_DATABASE_URL": database_url()}
     told = subprocess.run(
         [sys.executable, "-c", "import wms2.wsgi"],
         cwd=ROOT,

@@ -86,6 +86,35 @@ def broker_tasks() -> int:
 
 
 @contextmanager
+def valkey_away() -> Iterator[None]:
+    """For the length of the block nobody reaches the broker: who is connected is cut off, nobody else gets in."""
+    path = _state("valkey/valkey.sock")
+    with redis.Redis(unix_socket_path=str(path), single_connection_client=True) as client:
+        aside = path.rename(path.with_suffix(".aside"))
+        try:
+            for kind in ("normal", "pubsub"):
+                client.client_kill_filter(_type=kind, skipme=True)
+            yield
+        finally:
+            aside.rename(path)
+
+
+@contextmanager
+def postgres_away() -> Iterator[None]:
+    """For the length of the block nobody reaches the database: sessions are ended, nobody else gets in."""
+    parameters = connection.get_connection_params()
+    connection.close()
+    path = Path(parameters["host"]) / f".s.PGSQL.{parameters.get('port') or 5432}"
+    with psycopg.connect(host=parameters["host"], user=parameters["user"], dbname="postgres", autocommit=True) as session:
+        aside = path.rename(path.with_suffix(".aside"))
+        try:
+            session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [parameters["dbname"]])
+            yield
+        finally:
+            aside.rename(path)
+
+
+@contextmanager
 def schedd_frozen() -> Iterator[None]:
     """For the length of the block the schedd takes connections but answers nobody."""
     pid = _schedd_pid()

@@ -60,7 +60,7 @@ class Worker:
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.arguments = arguments or ("manage.py", "lifecycle_tick", "--loop")
-        self.environment = {**os.environ, **SETTINGS, **environment, "WMS2_DATABASE_URL": _database_url()}
+        self.environment = {**os.environ, **SETTINGS, "WMS2_DATABASE_URL": database_url(), **environment}
         self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.process: subprocess.Popen[bytes] | None = None
@@ -90,16 +90,20 @@ class Worker:
                 self.process.wait()
 
     def pause(self) -> None:
-        """Let it do nothing, as a machine without time for it would."""
+        """Let it and its children do nothing, as a machine without time for them would."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on; what it held a lease for has run out."""
+        """Let them go on; what they held a lease for has run out."""
         self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """It and its children die at once, as their host would."""
+        self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
-        self.process.send_signal(number)
+        os.killpg(self.process.pid, number)  # it leads a session of its own
 
     @property
     def was_killed(self) -> bool:
@@ -144,13 +148,20 @@ def celery_worker(name: str, **environment: str) -> AbstractContextManager[Worke
     return worker("-m", "celery", "-A", "wms2", *arguments, WMS2_NODE=name, **environment)
 
 
-def celery_beat(directory: Path) -> AbstractContextManager[Worker]:
+def celery_beat(directory: Path, **environment: str) -> AbstractContextManager[Worker]:
     """Celery's clock, with a schedule of its own."""
     arguments = ("beat", "--schedule", str(directory / "beat-schedule"), "--pidfile=", "--loglevel", "INFO")
-    return worker("-m", "celery", "-A", "wms2", *arguments)
+    return worker("-m", "celery", "-A", "wms2", *arguments, **environment)
 
 
-def _database_url() -> str:
-    """The URL of pytest's own database."""
+def web(port: int, **environment: str) -> AbstractContextManager[Worker]:
+    """The web server as in production, at a port of this machine."""
+    arguments = ("--config", "python:deploy.run.web", "wms2.wsgi:application")
+    return worker("-m", "gunicorn", *arguments, PORT=str(port), **environment)
+
+
+def database_url(host: str = "") -> str:
+    """The URL of pytest's own database; ``host``: another directory with its socket."""
     settings = connection.settings_dict
-    return f"postgresql://{settings['USER']}:{settings['PASSWORD']}@/{settings['NAME']}?host={settings['HOST']}&port={settings['PORT']}"
+    at = f"host={host or settings['HOST']}&port={settings['PORT']}"
+    return f"postgresql://{settings['USER']}:{settings['PASSWORD']}@/{settings['NAME']}?{at}"

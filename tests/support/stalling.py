@@ -1,4 +1,4 @@
-"""A way to the database that can be cut without either end being told, and processes that go that way."""
+"""A way to the database or the broker that can be cut without either end being told, and processes that go that way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from django.db import connection
@@ -17,16 +17,14 @@ from tests.support.places import ROOT
 
 
 class Stalling:
-    """Passes bytes between a socket in ``directory`` and the test's PostgreSQL, until ``stall``; after ``go_on`` again."""
+    """Passes bytes between the socket ``here`` and the server's, until ``stall``; after ``go_on`` again."""
 
-    def __init__(self, directory: Path) -> None:
-        parameters = connection.get_connection_params()
-        port = parameters.get("port") or 5432
-        self._server = f"{parameters['host']}/.s.PGSQL.{port}"
+    def __init__(self, here: Path, server: str) -> None:
+        self._server = server
         self._open = threading.Event()
         self._open.set()
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(directory / f".s.PGSQL.{port}"))
+        self._listener.bind(str(here))
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -117,10 +115,17 @@ def other(program: str, *, host: str = "", **environment: str) -> Iterator[Other
         made.close()
 
 
+def stalling(directory: Path) -> AbstractContextManager[Stalling]:
+    """Such a way from a socket in ``directory`` to the test's PostgreSQL, for the length of the block."""
+    parameters = connection.get_connection_params()
+    socket_name = f".s.PGSQL.{parameters.get('port') or 5432}"
+    return stalling_between(directory / socket_name, f"{parameters['host']}/{socket_name}")
+
+
 @contextmanager
-def stalling(directory: Path) -> Iterator[Stalling]:
-    """Such a way for the length of the block."""
-    made = Stalling(directory)
+def stalling_between(here: Path, server: str) -> Iterator[Stalling]:
+    """A way for the length of the block."""
+    made = Stalling(here, server)
     try:
         yield made
     finally:

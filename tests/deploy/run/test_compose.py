@@ -25,6 +25,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if str(service["image"]).startswith("wms2:")}
 PROCESS = (DEPLOY / "process").read_text()
+PROCFILE = (DEPLOY / "Procfile").read_text().splitlines()
+UNIT = DEPLOY / "systemd/wms2@.service"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 KINDS = {first or second for first, second in re.findall(r"^    (\w+)\) exec|^    (prepare)\)$", PROCESS, re.M)}
 KNOWN = {f"WMS2_{name.upper()}" for group in explained.SETTINGS.values() for name in group} | {
@@ -54,6 +56,16 @@ def test_what_is_needed_for_all_of_wms2_is_there() -> None:
     always = {n for n, s in SERVICES.items() if not s.get("profiles")}
     assert {"web", "worker", "verbs", "ticker", "beat", "flower", "postgres", "valkey"} <= always
     assert {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]} == {"prometheus", "grafana"}
+
+
+def test_the_unit_starts_what_the_procfile_has_with_settings_that_wms2_knows() -> None:
+    text = UNIT.read_text()
+    named = re.findall(r"wms2@(\w+)", next(line for line in text.splitlines() if "enable --now" in line))
+    assert set(named) == {line.partition(":")[0] for line in PROCFILE if line[:1].isalpha()} - {"flower"}
+    assert set(re.findall(r"\b(WMS2_\w+)=", text)) <= KNOWN
+    if shutil.which("systemd-analyze"):
+        told = subprocess.run(["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False).stderr
+        assert [line for line in told.splitlines() if "wms2@" in line and "/opt/wms2" not in line] == []
 
 
 def test_every_setting_is_one_that_wms2_knows() -> None:

@@ -1,0 +1,138 @@
+"""Two control hosts, each with a worker and a beat of its own: the one that leads is lost in the middle of the work.
+
+It is killed, paused, or cut off from database and broker while neither end is told. A network namespace of its own would not cut
+it off: the stack's database and broker are reached by sockets of the file system, so its ways to them are stalled instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from os import environ
+from pathlib import Path
+
+import pytest
+
+from dags_app.models import DAG
+from outputs_app.models import Effect, EffectState
+from requests_app.models import LEADER_LEASE, Lease, Request, RequestStatus
+from requests_app.services import request_import
+from tests.support import services
+from tests.support.faults import fault
+from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.side_by_side import PATIENCE
+from tests.support.stack import Worker, celery_beat, celery_worker, database_url, small_request
+from tests.support.stalling import Stalling, stalling, stalling_between
+from wms2 import clock
+from wms2.conf import Conf
+from wms2.models import AuditEntry
+
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.long]
+#: As in production; what others of the stack's settings make quicker stays so.
+DEFAULTS = {f"WMS2_{name.upper()}": str(Conf.model_fields[name].default) for name in ("lease_seconds", "service_timeout_seconds")}
+PROMISED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The processes of one, and its ways to database and broker."""
+
+    name: str
+    processes: tuple[Worker, Worker]
+    ways: tuple[Stalling, Stalling]
+
+    def killed(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+    def paused(self) -> None:
+        for process in self.processes:
+            process.pause()
+
+    def cut_off(self) -> None:
+        for way in self.ways:
+            way.stall()
+
+    def back(self) -> None:
+        """However it was lost; a killed one stays so."""
+        for process in self.processes:
+            if not process.was_killed:
+                process.resume()
+        for way in self.ways:
+            way.go_on()
+
+
+@contextmanager
+def host(name: str, directory: Path) -> Iterator[Host]:
+    """For the length of the block."""
+    broker = environ["WMS2_BROKER_URL"]
+    socket = re.search(r"//(/[^?]*)", broker)
+    assert socket is not None, "the stack's own broker has a socket"
+    directory.mkdir()
+    settings = DEFAULTS | {
+        "WMS2_NODE": name,
+        "WMS2_DATABASE_URL": database_url(str(directory)),
+        "WMS2_BROKER_URL": broker.replace(socket[1], str(directory / "broker")),
+    }
+    with ExitStack() as running:
+        to_database = running.enter_context(stalling(directory))
+        to_broker = running.enter_context(stalling_between(directory / "broker", socket[1]))
+        worker = running.enter_context(
+            celery_worker(name, **{key: value for key, value in settings.items() if key != "WMS2_NODE"})
+        )
+        beat = running.enter_context(celery_beat(directory, **settings))
+        made = Host(name, (worker, beat), (to_database, to_broker))
+        running.callback(made.back)
+        yield made
+
+
+def leader() -> str:
+    return Lease.objects.values_list("owner", flat=True).get(name=LEADER_LEASE)
+
+
+def leads_since() -> datetime:
+    at = Lease.objects.values_list("acquired_at", flat=True).get(name=LEADER_LEASE)
+    assert at is not None
+    return at
+
+
+@fault(
+    "control host lost",
+    done="all of the host that leads is killed, paused, or cut off from database and broker in the middle of a submission",
+    spec="docs/design/control.md, Leader; ADR 0045",
+    afterwards="the other host leads within a minute; whatever the first one still does changes nothing; COMPLETED once",
+)
+@pytest.mark.parametrize("lost", [Host.killed, Host.paused, Host.cut_off], ids=["killed", "paused", "cut-off"])
+def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_nothing_is_done_twice(
+    ready: None, tmp_path_factory: pytest.TempPathFactory, lost: object
+) -> None:
+    place = tmp_path_factory.mktemp("h")  # a socket's path must be short
+    requests = [imported(), imported()]
+    with host("a", place / "a") as a, host("b", place / "b") as b:
+        workers = {each.name: each for each in (a, b)}
+        a.processes[0].wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=180)
+        requests.append(imported())
+        attempts = DAG.objects.filter(workflow__request=requests[-1], submit_intent_at__isnull=False)
+        services.until(attempts.exists, "a submission begins", seconds=120)
+        first = workers.pop(leader())
+        (second,) = workers.values()
+        at, epoch = clock.now(), Lease.objects.get(name=LEADER_LEASE).epoch
+        lost(first)  # type: ignore[operator]
+        second.processes[0].wait(lambda: leader() == second.name, seconds=PROMISED_SECONDS)
+        took = (leads_since() - at).total_seconds()
+        print(f"{first.name} lost, {second.name} leads after {took:.1f} s")
+        assert took <= PROMISED_SECONDS * PATIENCE
+        first.back()
+        second.processes[0].wait(lambda: all(ended(request) for request in requests), seconds=300)
+        assert Lease.objects.get(name=LEADER_LEASE).epoch > epoch
+    assert AuditEntry.objects.filter(action="leader_takeover").exists()
+    for request in requests:
+        assert_completed_once(request)
+        assert not Effect.objects.filter(request=request).exclude(state=EffectState.DONE).exists()
+
+
+def imported() -> Request:
+    return request_import(document=small_request(events=20), request_name=None, actor="tester")
