@@ -47,7 +47,9 @@ rows_admin(
     "dagmans_running", "max_dagman_slots", "last_answer_at", since_column("unreachable_since", "silent since"),
     since_column("unlisted_since", "not in the collector since"), "last_error", filters=("state", "health", "pool"),
     parts=("name", "pool__name"), order=("pool_id", "name"),
-    links=(("Health changes", HealthChange, "schedd"), ("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd")),
+    links=(
+        ("Health changes", HealthChange, "schedd"), ("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd"),
+    ),
 )  # fmt: skip
 
 rows_admin(HealthChange, "=at", "schedd", badge_column("old"), badge_column("new"), "reason", filters=("new",))

@@ -106,7 +106,8 @@ class ScheddListSerializer(serializers.ModelSerializer):
         model = Schedd
         fields: tuple[str, ...] = (
             "pool", "name", "state", "health", "health_reason", "health_since", "max_dagman_slots", "dagmans_running",
-            "dagmans_others", "owner_dagmans", "duty_cycle", "submit_root", "version", "onboarded_at", "onboarding", "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
+            "dagmans_others", "owner_dagmans", "duty_cycle", "submit_root", "version", "onboarded_at", "onboarding",
+            "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
         )  # fmt: skip
 
 

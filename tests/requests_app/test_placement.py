@@ -28,7 +28,7 @@ POOLS["off"].state = PoolState.DISABLED
 
 
 def wanted(units: int, pools: tuple[str, ...] = ()) -> Wanted:
-    return Wanted(units, 8, Throttles(units, 100, None, None), Share(10**6, 0, 1), pools)
+    return Wanted(units, 8, Throttles(units, 100, None, None), Share(10**6, 0, 1), pools=pools)
 
 
 def unsaved(number: int, pool: str = "cern", slots: int = 100, **fields: Any) -> Schedd:
@@ -128,7 +128,7 @@ def test_the_choice_and_why_the_others_were_not_taken_are_in_the_history() -> No
         "heavy": "not the lightest, or not reserved: 1 DAGs with 100 of 1000 DAGMan slots",
         "busy": "busy: its duty cycle is 0.99",
         "ill": "degraded: it has stalled",
-        "elsewhere": "its pool off is disabled",
+        "elsewhere": "pool off is disabled",
     }
 
 
