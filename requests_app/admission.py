@@ -21,6 +21,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.placement import Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now, slots_used
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
+from sites_app.guard import systemic_trouble
 from wms2 import clock
 from wms2.errors import StaleState
 from wms2.locks import Fenced, LockKey, transaction_lock
@@ -52,7 +53,7 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """
     if not eligible().exists():
         return 0
-    without = no_new_work() or credential_obstacle()
+    without = no_new_work() or systemic_trouble() or credential_obstacle()
     with fenced(), transaction_lock(LockKey.ADMISSION):
         if without:
             _tell(eligible(), without)

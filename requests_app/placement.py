@@ -25,8 +25,9 @@ from requests_app.fair_share import Running, Share, share_of
 from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
 from requests_app.moves import Move, move_of
-from requests_app.work.overrides import throttles_of
-from sites_app.models import PoolState, Schedd, ScheddState
+from requests_app.work.overrides import overrides_of, throttles_of
+from sites_app.guard import systemic_trouble
+from sites_app.models import Health, Schedd, ScheddState
 from wms2.locks import Fenced, LockKey, transaction_lock
 
 log = structlog.get_logger(__name__)
@@ -83,6 +84,7 @@ class Wanted:
     throttles: Throttles
     share: Share
     move: Move | None = None
+    pools: tuple[str, ...] = ()  # that it may go to; empty: all
 
     @classmethod
     def of(cls, request: Request, dag: DAG | None, limits: Limits, share: Share) -> Wanted:
@@ -90,7 +92,8 @@ class Wanted:
         jobs = _jobs_per_unit(dag, limits)
         left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
         throttles = throttles_of(request, limits.merge_groups)
-        return cls(share.units(throttles, jobs, left), jobs, throttles, share, move_of(request))
+        pools = overrides_of(request).pools or ()
+        return cls(share.units(throttles, jobs, left), jobs, throttles, share, move_of(request), pools)
 
     @property
     def evidence(self) -> dict[str, object]:
@@ -141,7 +144,7 @@ def units_follow(fenced: Fenced) -> list[DAG]:
             counted, before = _counted(dag, limits), dag.merge_groups
             most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
             schedd: Schedd = dag.schedd  # type: ignore[assignment]  # it runs there
-            free = schedd.max_dagman_slots - room.used[schedd.pk].slots
+            free = room.left(schedd)
             wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
             wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
             if abs(wanted - before) > before * _NOT_WORTH:
@@ -176,7 +179,13 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
     share = share_of(limits.idle_jobs, running_now(limits, apart_from=request), sharers=slots_used())
     wanted = Wanted.of(request, dag, limits, share)
     promised = request.reserved_slots if reserved is not None else 0
-    return place(dag_to_rescue(request), Room.now(apart_from=request), wanted, reserved=reserved, promised=promised)
+    if trouble := systemic_trouble():
+        return Decision(None, trouble)
+    rescued, room = dag_to_rescue(request), Room.now(apart_from=request)
+    if rescued is None:  # it is planned into a directory, which not all see
+        planned_for = next((schedd.directories for schedd in room.schedds if schedd.pk == reserved), None)
+        room.schedds = [schedd for schedd in room.schedds if planned_for in (None, schedd.directories)]
+    return place(rescued, room, wanted, reserved=reserved, promised=promised)
 
 
 def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
@@ -195,29 +204,30 @@ def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | No
 
 def _placed(rescued: DAG | None, room: Room, wanted: Wanted, reserved: int | None, promised: int) -> Decision:
     half = 1 + math.ceil(wanted.units / 2)
-    needed = _Needed(min(half, promised or half), 1 + wanted.units)
+    needed = _Needed(min(half, promised or half), 1 + wanted.units, wanted.pools)
     schedd = rescued.schedd if rescued is not None else None
     move = _leaving(schedd, wanted.move, room)
     allowed = [each for each in room.schedds if move is None or move.allows(each)]
     if rescued is None or schedd is None:
-        return _moved(_emptiest(room, allowed, needed, reserved), move, room)
+        return _moved(_lightest(room, allowed, needed, reserved), move, room)
     if not rescued.throttles:
-        needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups)  # as it was rendered
+        needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups, wanted.pools)  # as it was rendered
     if move is not None:
         far = allowed if move is wanted.move or schedd.drain_at_once else []  # where what is left is planned anew
-        there = usable(room, [each for each in allowed if each.directories == schedd.directories]) or usable(room, far)
+        near = [each for each in allowed if each.directories == schedd.directories]
+        there = usable(room, near, wanted.pools) or usable(room, far, wanted.pools)
         if there or not move.drain:
-            return _moved(_emptiest(room, there or allowed, needed, reserved), move, room)
+            return _moved(_lightest(room, there or allowed, needed, reserved), move, room)
     # alone, a draining schedd keeps what it has until it is done
-    why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED, ScheddState.DRAINING))
+    why = room.obstacle(schedd, needed, (ScheddState.ENABLED, ScheddState.DRAINING))
     if why:
         return Decision(None, f"its schedd, which has its DAG's directory: {schedd.name}: {why}")
     return Decision(schedd, "", room.given(schedd, needed), {"chosen": schedd.name, "why": "its directory lies there"})
 
 
-def usable(room: Room, schedds: Iterable[Schedd]) -> list[Schedd]:
-    """Those that take DAGs, whether they have room now or not."""
-    return [schedd for schedd in schedds if not room.obstacle(schedd, 0, (ScheddState.ENABLED,))]
+def usable(room: Room, schedds: Iterable[Schedd], pools: tuple[str, ...] = ()) -> list[Schedd]:
+    """Those that take DAGs of who may go to these pools, whether they have room now or not."""
+    return [schedd for schedd in schedds if not room.obstacle(schedd, _Needed(0, 0, pools), (ScheddState.ENABLED,))]
 
 
 def nowhere_else(here: Schedd, to: Schedd | None = None) -> str:
@@ -226,7 +236,7 @@ def nowhere_else(here: Schedd, to: Schedd | None = None) -> str:
     others = [each for each in room.schedds if (each == to if to is not None else each.pk != here.pk)]
     if usable(room, others):
         return ""
-    whys = "; ".join(f"{each.name}: {room.obstacle(each, 0, (ScheddState.ENABLED,))}" for each in others)
+    whys = "; ".join(f"{each.name}: {room.obstacle(each, _Needed(0, 0), (ScheddState.ENABLED,))}" for each in others)
     return f"No other schedd can take it: {whys or 'there is none'}."
 
 
@@ -235,9 +245,9 @@ def _leaving(schedd: Schedd | None, wanted: Move | None, room: Room) -> Move | N
     draining = {each.pk for each in room.schedds if each.state == ScheddState.DRAINING}
     if wanted is not None and (not wanted.drain or wanted.away in draining):
         return wanted
-    if schedd is None or schedd.state == ScheddState.ENABLED:
+    if schedd is None or (schedd.state == ScheddState.ENABLED and not schedd.unusable):
         return None
-    why = schedd.drain_reason or f"it is {schedd.get_state_display().lower()}"
+    why = schedd.drain_reason or schedd.unusable or f"it is {schedd.get_state_display().lower()}"
     return Move(schedd.pk, None, schedd.drain_actor or "lifecycle", why, drain=True)
 
 
@@ -268,10 +278,11 @@ def dags_to_rescue(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """DAGMan slots: with fewer than ``least`` it waits, more than ``most`` it does not use."""
+    """DAGMan slots: with fewer than ``least`` it waits, more than ``most`` it does not use; in ``pools``, or in any."""
 
     least: int
     most: int
+    pools: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -312,36 +323,50 @@ class Room:
         self.used[schedd.pk].dags += 1
         self.used[schedd.pk].slots += slots
 
+    def left(self, schedd: Schedd) -> int:
+        """DAGMan slots that are free there for us."""
+        return schedd.dagmans_most - self.used[schedd.pk].slots
+
     def given(self, schedd: Schedd, needed: _Needed) -> int:
         """What a DAG gets of the slots that are left there."""
-        return max(min(needed.most, schedd.max_dagman_slots - self.used[schedd.pk].slots), needed.least)
+        return max(min(needed.most, self.left(schedd)), needed.least)
 
-    def obstacle(self, schedd: Schedd, needed: int, usable: Collection[str]) -> str:
-        """Why no DAG of this many slots may go to a schedd; "" when it may."""
+    def obstacle(self, schedd: Schedd, needed: _Needed, usable: Collection[str]) -> str:
+        """Why a DAG may not go to a schedd; "" when it may."""
+        if needed.pools and schedd.pool_id not in needed.pools:
+            return f"of pool {schedd.pool_id}, not of {' or '.join(needed.pools)}"
         if schedd.state not in usable:
             return f"state {schedd.state}"
-        if schedd.pool.state != PoolState.ENABLED:
-            return f"pool {schedd.pool.name} is disabled"
-        if schedd.unreachable_since is not None:
-            return f"does not answer since {schedd.unreachable_since:%H:%M:%S} UTC"
-        used = self.used[schedd.pk]
-        if used.slots + needed > schedd.max_dagman_slots:
-            return f"{used.dags} DAGs with {used.slots} of {schedd.max_dagman_slots} DAGMan slots, {needed} more are needed"
+        if schedd.unusable:
+            return schedd.unusable
+        if needed.least and self.left(schedd) < needed.least:
+            return f"{self.load(schedd)}, {needed.least} more are needed"
         return ""
 
+    def load(self, schedd: Schedd) -> str:
+        """In words."""
+        used, others = self.used[schedd.pk], f" beside {schedd.dagmans_others} of others" if schedd.dagmans_others else ""
+        return f"{used.dags} DAGs with {used.slots} of {schedd.dagmans_most} DAGMan slots{others}"
 
-def _emptiest(room: Room, schedds: Iterable[Schedd], needed: _Needed, reserved: int | None) -> Decision:
-    """The enabled one with most DAGMan slots left; each rejected one with its reason."""
-    candidates: list[tuple[bool, int, str, Schedd]] = []
+
+def _lightest(room: Room, schedds: Iterable[Schedd], needed: _Needed, reserved: int | None) -> Decision:
+    """Of the enabled ones that are healthy, else of the busy ones, where it has reserved slots, else the one with the smallest
+    part of its DAGMan slots in use; each other one with the reason why not."""
+    candidates: list[tuple[bool, bool, float, int, str, Schedd]] = []
     rejected: dict[str, str] = {}
     for schedd in schedds:
-        why = room.obstacle(schedd, needed.least, (ScheddState.ENABLED,))
-        if why:
+        if why := room.obstacle(schedd, needed, (ScheddState.ENABLED,)):
             rejected[schedd.name] = why
         else:
-            left = schedd.max_dagman_slots - room.used[schedd.pk].slots
-            candidates.append((schedd.pk == reserved, left, schedd.name, schedd))
+            busy, part = schedd.health == Health.BUSY, room.used[schedd.pk].slots / schedd.dagmans_most
+            candidates.append((busy, schedd.pk != reserved, part, -room.left(schedd), schedd.name, schedd))
     if not candidates:
-        return Decision(None, "a schedd with room: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
-    *_, chosen = max(candidates, key=lambda c: c[:3])
-    return Decision(chosen, "", room.given(chosen, needed), {"chosen": chosen.name, "rejected": rejected})
+        where = f"a schedd with room in {' or '.join(needed.pools)}" if needed.pools else "a schedd with room"
+        return Decision(None, f"{where}: " + ("; ".join(f"{n}: {r}" for n, r in rejected.items()) or "none is known"))
+    first, *others = sorted(candidates, key=lambda c: c[:5])
+    chosen = first[-1]
+    for busy, *_, schedd in others:
+        worse = f"busy: {schedd.health_reason}" if busy > first[0] else room.load(schedd)
+        rejected[schedd.name] = f"{'' if busy > first[0] else 'not the lightest, or not reserved: '}{worse}"
+    why = f"{chosen.health}, {room.load(chosen)}" + (", reserved" if chosen.pk == reserved else "")
+    return Decision(chosen, "", room.given(chosen, needed), {"chosen": chosen.name, "why": why, "rejected": rejected})

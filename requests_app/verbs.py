@@ -46,7 +46,7 @@ from requests_app.services.verbs import (
 )
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
-from requests_app.work.overrides import PINS, Overrides, read_layouts
+from requests_app.work.overrides import PINS, Overrides, read_layouts, read_pools
 from sites_app.models import Schedd
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
@@ -82,7 +82,8 @@ def _derive(request: Request, actor: str, reason: str, **given: Any) -> Request:
 
 def _override(name: str) -> Field:
     found = field_of(name, Overrides.model_fields[name])
-    return replace(found, convert=lambda texts: read_layouts(texts) and list(texts)) if name == "layouts" else found
+    converts = {"layouts": lambda texts: read_layouts(texts) and list(texts), "pools": read_pools}
+    return replace(found, convert=converts[name]) if name in converts else found
 
 
 def _release_repeated(request: Request, actor: str, given: Mapping[str, Any]) -> bool:
@@ -220,6 +221,13 @@ declare(
         (_override("effect_max_retry_seconds"),),
         initial=lambda request: {"effect_max_retry_seconds": request.overrides.get("effect_max_retry_seconds")},
         path="retry-time", single=True, seen=lambda request: (f"{request.overrides}", request.get_status_display()),
+    ),
+    Verb(
+        "pools", "Change pools", "Say which HTCondor pools a request's DAGs may go to; none: to all.", services.request_set_pools,
+        told_of_each(lambda request: ["It holds from the next submission on. What runs goes on where it is."]),
+        (_override("pools"),),
+        priority_refused, initial=lambda request: {"pools": request.overrides.get("pools")}, path="pools", single=True,
+        seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
     Verb(
         "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from sites_app.models import Onboarding, Pool, PoolSite, QueueChange, Schedd, Site, SiteBan, SiteRse
-from wms2.admin import rows_admin, since_column
+from sites_app.models import (
+    HealthChange,
+    Onboarding,
+    Pool,
+    PoolSite,
+    QueueChange,
+    Schedd,
+    Site,
+    SiteBan,
+    SiteRse,
+    SystemicAlert,
+)
+from wms2.admin import badge_column, rows_admin, since_column
 
 rows_admin(
     Site, "name", "status", "status_reason", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
@@ -32,11 +43,18 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(
-    Schedd, "name", "pool", "state", "onboarding", "dagmans_running", "max_dagman_slots", "last_answer_at",
-    since_column("unreachable_since", "silent since"), since_column("unlisted_since", "not in the collector since"), "last_error",
-    filters=("state", "pool"), parts=("name", "pool__name"),
-    order=("pool_id", "name"), links=(("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd")),
+    Schedd, "name", "pool", "state", badge_column("health", since="health_since"), "health_reason", "onboarding",
+    "dagmans_running", "max_dagman_slots", "last_answer_at", since_column("unreachable_since", "silent since"),
+    since_column("unlisted_since", "not in the collector since"), "last_error", filters=("state", "health", "pool"),
+    parts=("name", "pool__name"), order=("pool_id", "name"),
+    links=(
+        ("Health changes", HealthChange, "schedd"), ("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd"),
+    ),
 )  # fmt: skip
+
+rows_admin(HealthChange, "=at", "schedd", badge_column("old"), badge_column("new"), "reason", filters=("new",))
+
+rows_admin(SystemicAlert, "began_at", "=ended_at", "holds", "reason", "=calm_since")
 
 rows_admin(
     QueueChange, "=seen_at", "schedd", "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),

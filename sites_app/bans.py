@@ -22,6 +22,8 @@ from wms2.errors import FieldRefused, InvalidTransition
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
+#: In the audit: a site is banned, or would be.
+BAN = "site_ban"
 
 
 @dataclass(frozen=True, slots=True)

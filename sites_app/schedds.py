@@ -1,18 +1,24 @@
-"""Whether a schedd gets new DAGs, and what was last heard of it. Running DAGs are watched in every state."""
+"""Whether a schedd gets new DAGs, what was last heard of it, and its health. Running DAGs are watched in every state."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 from django.db import transaction
+from pydantic import TypeAdapter
 
-from sites_app.models import QueueChange, Schedd, ScheddState
+from sites_app.health import Rules, Signals, Standing, judge
+from sites_app.models import BAD_HEALTH, Health, HealthChange, QueueChange, Schedd, ScheddState
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
+from wms2.conf import conf
 
 log = structlog.get_logger(__name__)
+_STANDING = TypeAdapter(Standing)
 
 
 def adapter(schedd: Schedd) -> HtcondorAdapter:
@@ -29,8 +35,18 @@ def state_refused(schedd: Schedd, state: ScheddState) -> str:
     return ""
 
 
-def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: datetime) -> QueueChange | None:
-    """Write down an answer. Another birthdate of its queue than before becomes a row of evidence, which is returned."""
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What of ours an answer had: DAGMans and node jobs that run; the longest job there should take so long."""
+
+    dagmans: int = 0
+    jobs_running: int = 0
+    longest_seconds: float = 0.0
+
+
+def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) -> QueueChange | None:
+    """Write down an answer, and judge its health. Another birthdate of its queue than before becomes a row of evidence, which is
+    returned."""
     with transaction.atomic():
         row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         old, new = row.job_queue_birthdate, ad.job_queue_birthdate_seconds
@@ -41,6 +57,20 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: 
                 dagmans_before=row.dagmans_running, seen_at=now,
             )  # fmt: skip
             log.error("schedd has another job queue", schedd=row.name, old_birthdate=old, new_birthdate=new)
+        everybodys = max(ours.dagmans, ad.dagmans or 0)
+        signals = Signals(
+            unheard_seconds=None if ad.heard_at_seconds is None else now.timestamp() - ad.heard_at_seconds,
+            accepting=ad.accepting,
+            duty_cycle=ad.duty_cycle,
+            dagmans=everybodys,
+            dagmans_most=row.max_dagman_slots,
+            ours=ours.dagmans,
+            ours_most=ad.owner_dagmans,
+            jobs_running=ours.jobs_running,
+            jobs_ended=ad.jobs_ended,
+            longest_seconds=ours.longest_seconds,
+            new_queue=f"its job queue is another one than before, of {birthdate_text(new)}" if change else "",
+        )
         Schedd.objects.filter(pk=row.pk).update(
             asked_at=now,
             last_answer_at=now,
@@ -49,16 +79,44 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, dagmans_running: int, now: 
             collector_says="",
             version=ad.version,
             job_queue_birthdate=old if new is None else new,
-            dagmans_running=dagmans_running,
+            dagmans_running=ours.dagmans,
+            dagmans_others=everybodys - ours.dagmans,
+            owner_dagmans=ad.owner_dagmans,
+            duty_cycle=ad.duty_cycle,
+            **_judged(row, signals, now),
         )
     return change
 
 
 def schedd_silent(*, schedd: Schedd, error: str, collector_says: str, now: datetime) -> None:
-    """Write down that it did not answer; that concludes nothing."""
-    Schedd.objects.filter(pk=schedd.pk).update(
-        asked_at=now, last_error=error, collector_says=collector_says[:300], unreachable_since=schedd.unreachable_since or now
-    )
+    """Write down that it did not answer; that concludes nothing of what it runs, and several times in a row something of its
+    health."""
+    with transaction.atomic():
+        row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
+        Schedd.objects.filter(pk=row.pk).update(
+            asked_at=now,
+            last_error=error,
+            collector_says=collector_says[:300],
+            unreachable_since=row.unreachable_since or now,
+            **_judged(row, Signals(silent=f"{error}; {collector_says}" if collector_says else error), now),
+        )
+
+
+def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
+    """The columns of its health after this look; a change is a row of its history."""
+    known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word
+    before = _STANDING.validate_python({"health": known, "since": row.health_since, **row.health_memory})
+    settings = conf()
+    rules = Rules(settings.schedd_max_duty_cycle, settings.schedd_suspicion_seconds, settings.schedd_stalled_seconds)
+    after = judge(signals, before, now, rules)
+    if after.health != before.health:
+        HealthChange.objects.create(
+            schedd=row, at=now, old=before.health, new=after.health, reason=after.reason, signals=asdict(signals)
+        )
+        bad = after.health in BAD_HEALTH
+        (log.error if bad else log.info)("schedd health", schedd=row.name, old=before.health, new=after.health, why=after.reason)
+    memory = _STANDING.dump_python(after, mode="json", exclude={"health", "since"})
+    return {"health": after.health, "health_since": after.since, "health_reason": after.told, "health_memory": memory}
 
 
 def birthdate_text(seconds: int | None) -> str:

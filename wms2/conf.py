@@ -115,6 +115,13 @@ class Conf(BaseModel):
         120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
     )
     schedd_suspicion_seconds: int = 900
+    schedd_max_duty_cycle: float = Field(0.98, gt=0, le=1, description="a schedd above it is busy")
+    schedd_stalled_seconds: float = Field(
+        4 * 3600.0, gt=0, description="a schedd where jobs run and none has ended for so long is degraded"
+    )
+    systemic_window_seconds: float = Field(
+        120.0, gt=0, description="more than half of the schedds or sites that turn bad within this are no fault of theirs"
+    )
 
     # --- levels of the service (ADR 0095); at its limit a signal strains it, at five times that it closes for new work
     overload_evaluations_seconds: float = Field(

@@ -25,9 +25,15 @@ _VALUES = {
         *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
         *("ready", "running", "open", "complete", "claimed", "completing"),
     ],
-    GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired"],
-    WAITING: ["queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"],
-    BAD: ["held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled"],
+    GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired", "healthy"],
+    WAITING: [
+        *("queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"),
+        "busy",
+    ],
+    BAD: [
+        *("held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled", "degraded"),
+        "unreachable",
+    ],
     ENDED: [
         *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),
         *("accepted", "gone", "ended"),

@@ -73,11 +73,12 @@ def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob
     Raises:
         django.db.IntegrityError: one of this purpose is at the site already, but of harvesting.
     """
-    schedd = Schedd.objects.filter(state=ScheddState.ENABLED, unreachable_since__isnull=True).order_by("pk").first()
+    enabled = Schedd.objects.filter(state=ScheddState.ENABLED).order_by("pk")
+    schedd = next((schedd for schedd in enabled if not schedd.unusable), None)
     if schedd is None:
         return None
     job = SiteJob(site=site, purpose=purpose, schedd=schedd, items=items)
-    job.directory = str(conf().submit_root / "site_jobs" / str(job.pk))
+    job.directory = str(Path(schedd.submit_root) / "site_jobs" / str(job.pk))
     job.save(force_insert=True)
     return job
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import structlog
 from django.db import connection
-from django.db.models import Case, DateTimeField, F, Value, When
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models import Case, DateTimeField, F, FloatField, Max, Value, When
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, IN_QUEUE, DAGStatus
@@ -26,10 +27,11 @@ from dags_app.selectors import THERE
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
-from sites_app.schedds import adapter, schedd_answered, schedd_silent
+from sites_app.schedds import Ours, adapter, schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
+from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.locks import Fenced
@@ -38,6 +40,8 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 #: What the life cycle acts on, or tells; the other counts move all the time, are shown, and wake nobody.
 _ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running")
+#: In ``Round.sizing``: what the longest of its jobs should take, in seconds; without it, as long as any job may.
+LONGEST_WALL = "longest_wall_seconds"
 #: Of an ad, what changes though nothing has happened.
 _NOT_KEPT = "counted_at_seconds"
 
@@ -63,6 +67,7 @@ class Look:
     schedd: Schedd
     live: tuple[DAG, ...]
     at: datetime
+    longest_seconds: float  # that a job of them should take
 
     def ask(self, instance: str) -> Said:
         """Put the question; may run in any thread, since it touches no row."""
@@ -90,8 +95,10 @@ def looks(schedds: Iterable[Schedd]) -> list[Look]:
     live = defaultdict[int | None, list[DAG]](list)
     for dag in rows.only(*_READ):
         live[dag.schedd_id].append(dag)
+    wall = Coalesce(Cast(KeyTextTransform(LONGEST_WALL, "round__sizing"), FloatField()), float(conf().max_wall_seconds))
+    longest = dict(rows.select_related(None).order_by().values_list("schedd").annotate(longest=Max(wall)))
     now = clock.now()
-    return [Look(schedd, tuple(live[schedd.pk]), now) for schedd in schedds]
+    return [Look(schedd, tuple(live[schedd.pk]), now, longest.get(schedd.pk, 0.0)) for schedd in schedds]
 
 
 #: Of a DAG's row, its workflow's and its request's.
@@ -118,7 +125,11 @@ def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
     counted = _jobs_by_dag(said.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
-    dagmans = sum(ad.job_status == JobStatus.RUNNING for ad in said.ads)
+    ours = Ours(
+        dagmans=sum(ad.job_status == JobStatus.RUNNING for ad in said.ads),
+        jobs_running=sum(group.jobs for group in said.jobs if group.state == JOB_RUNNING),
+        longest_seconds=look.longest_seconds,
+    )
     seen = [
         (dag, Seen(_kept(mine[dag.pk], units[mine[dag.pk].cluster]), counted[str(dag.directory_id)]))
         for dag in look.live
@@ -127,7 +138,7 @@ def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
     changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
     missing = [dag for dag in look.live if dag.pk not in mine and (dag.missing_since is None or dag.unanswered_since)]
     with fenced():
-        change = schedd_answered(schedd=look.schedd, ad=said.about, dagmans_running=dagmans, now=look.at)
+        change = schedd_answered(schedd=look.schedd, ad=said.about, ours=ours, now=look.at)
         free = _free({*changed, *(dag.pk for dag in missing)})
         _miss([dag for dag in missing if dag.pk in free], look)
         _observe([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look.at)

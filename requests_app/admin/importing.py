@@ -44,6 +44,7 @@ class ImportForm(forms.Form):
     family_reason = forms.CharField(required=False, max_length=MAX_REASON, help_text="Why it may; kept in the audit.")
     in_group = forms.CharField(required=False, max_length=150, help_text="A group of requests that it completes together with.")
     depends_on = forms.CharField(required=False, help_text="Requests that complete before it begins, separated by spaces.")
+    pools = forms.CharField(required=False, help_text="HTCondor pools that its DAGs may go to, separated by spaces; none: all.")
     submit = forms.BooleanField(required=False, initial=True, help_text="Off: stored as new, and left alone until submitted.")
 
     def clean(self) -> dict[str, Any]:
@@ -55,8 +56,8 @@ class ImportForm(forms.Form):
         if not text and not given.get("request_name"):
             raise forms.ValidationError("Give a name at ReqMgr2, or a document.")
         data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit", "adaptive")}
-        given["depends_on"] = given.get("depends_on", "").split()
-        named = ("request_name", "priority", "family_of", "family_reason", "in_group", "depends_on")
+        given |= {name: given.get(name, "").split() for name in ("depends_on", "pools")}
+        named = ("request_name", "priority", "family_of", "family_reason", "in_group", "depends_on", "pools")
         data |= {name: given[name] for name in named if given.get(name) not in (None, "", [])}
         if text:
             try:

@@ -62,6 +62,10 @@ class _ImportSerializer(StrictSerializer):
         required=False, min_value=0, max_value=MAX_PRIORITY, help_text="instead of the document's"
     )
     production_steps = StepsField(required=False, help_text="step back in priority when a share of the work is done")
+    pools = serializers.ListField(
+        child=serializers.CharField(max_length=100), required=False, max_length=100,
+        help_text="HTCondor pools that its DAGs may go to; default: all",
+    )  # fmt: skip
     family_of = NameField(required=False, help_text="a request into whose output datasets it may write, e.g. one it recovers")
     family_reason = TextField(required=False, max_length=MAX_REASON, help_text="why it may; needed with family_of")
     in_group = NameField(required=False, help_text="a group that it completes together with; made if there is none")

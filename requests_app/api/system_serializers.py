@@ -9,6 +9,8 @@ from rest_framework import serializers
 
 from requests_app.api.serializers import ReqMgr2Serializer
 from requests_app.api.service import ServiceLevelSerializer
+from sites_app.guard import alert_open
+from sites_app.models import Health, SystemicAlert
 
 
 class NextInQueueSerializer(serializers.Serializer):
@@ -94,11 +96,17 @@ class ScheddSerializer(serializers.Serializer):
     name = serializers.CharField()
     pool = serializers.CharField()
     state = serializers.CharField()
+    health = serializers.ChoiceField(choices=Health.choices, help_text="degraded and unreachable ones get no new DAG")
+    health_reason = serializers.CharField(allow_blank=True)
+    health_since = serializers.DateTimeField(allow_null=True)
     version = serializers.CharField(allow_blank=True)
     live_dags = serializers.IntegerField()
     dagmans_running = serializers.IntegerField()
     strays = OrphanSerializer(source="orphans_told", many=True, help_text="jobs of ours in its queue that no live DAG knows")
     max_dagman_slots = serializers.IntegerField()
+    dagmans_others = serializers.IntegerField(help_text="DAGMans there that are not ours")
+    owner_dagmans = serializers.IntegerField(allow_null=True, help_text="that it runs of one owner at most")
+    duty_cycle = serializers.FloatField(allow_null=True, help_text="0 to 1; near 1 it cannot keep up")
     last_answer_at = serializers.DateTimeField(allow_null=True)
     unreachable_since = serializers.DateTimeField(allow_null=True)
     last_error = serializers.CharField(allow_blank=True)
@@ -136,6 +144,14 @@ class CredentialSerializer(serializers.Serializer):
     problem = serializers.CharField(allow_blank=True)
 
 
+class SystemicAlertSerializer(serializers.ModelSerializer):
+    """Schedds or sites turned bad together."""
+
+    class Meta:
+        model = SystemicAlert
+        fields: tuple[str, ...] = ("holds", "reason", "began_at", "calm_since")
+
+
 class LifecycleSerializer(LifecycleBriefSerializer):
     """Spec 7.1, life cycle health."""
 
@@ -145,6 +161,13 @@ class LifecycleSerializer(LifecycleBriefSerializer):
     last_cycle = LastCycleSerializer(source="*")
     credentials = CredentialSerializer(many=True, help_text="the first to end comes first")
     schedds = serializers.SerializerMethodField()
+    systemic_trouble = serializers.SerializerMethodField(help_text="the alert that goes on; null: none")
+
+    @extend_schema_field(SystemicAlertSerializer(allow_null=True))
+    def get_systemic_trouble(self, standing: Any) -> Any:
+        """At most one goes on."""
+        alert = alert_open()
+        return SystemicAlertSerializer(alert).data if alert is not None else None
 
     @extend_schema_field(ScheddSerializer(many=True))
     def get_schedds(self, standing: Any) -> Any:

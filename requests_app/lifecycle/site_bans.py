@@ -10,7 +10,8 @@ from django.db import transaction
 
 from requests_app.feed import tell
 from requests_app.models import Request
-from sites_app.bans import AUTOMATIC, SiteFailures, problem_sites, site_ban, site_promote
+from sites_app.bans import AUTOMATIC, BAN, SiteFailures, problem_sites, site_ban, site_promote
+from sites_app.guard import ban_objection
 from sites_app.models import Site
 from sites_app.selectors import candidate_sites
 from wms2.audit import audit
@@ -22,25 +23,28 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
 
     In the caller's transaction. What the guard refuses is told in the feed and the audit, and banned by nobody.
     """
-    workflow = request.workflow
-    banned = []
-    for name, seen in problem_sites(failures).items():
+    workflow, problems, banned = request.workflow, problem_sites(failures), []
+    candidates = candidate_sites(workflow) if problems else frozenset[str]()
+    objection = ban_objection(problems, candidates) if problems else ""
+    for name, seen in problems.items():
         site = Site.objects.filter(name=name).first()
         if site is None:
             continue
         why = f"{seen.against_site} of {seen.attempts} attempts of {request.request_name} failed for the site's sake"
 
         def ban(site: Site = site, why: str = why, seen: SiteFailures = seen) -> object:
+            if objection:
+                raise InvalidTransition(objection)
             return site_ban(
                 site=site,
                 workflow_id=workflow.pk,
                 reason=why,
                 created_by=AUTOMATIC,
-                candidates=candidate_sites(workflow),
+                candidates=candidates,
                 failure_data=asdict(seen),
             )
 
-        if _automatic("site_ban", request, site, why, ban):
+        if _automatic(BAN, request, site, why, ban):
             banned.append(name)
             _automatic("site_ban_promote", request, site, "banned by several workflows", partial(site_promote, site))
     return banned

@@ -22,6 +22,7 @@ from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.lifecycle.orphans import orphans_remove
 from requests_app.placement import units_follow
+from sites_app.guard import guard_look
 from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import adapter
 from wms2 import clock
@@ -58,6 +59,8 @@ def schedds_watch(leadership: Leadership) -> None:
             seen[schedd] = _heard(rows[schedd], said, fenced)
     with unless_locked("sites"), fenced():
         sites_count(clock.now())
+    with unless_locked("guard"):
+        guard_look(fenced)
     for schedd, observed in seen.items():
         with unless_locked(f"schedd {schedd.name}"):
             orphans_remove(schedd, observed.orphans, fenced)

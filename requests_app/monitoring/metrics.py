@@ -6,7 +6,8 @@ is one.
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -30,7 +31,8 @@ from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
-from sites_app.models import Pool, PoolState
+from sites_app.guard import alert_open
+from sites_app.models import Health, Pool, PoolState
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
@@ -95,16 +97,26 @@ def _admission(queued: int) -> Iterator[Metric]:
 
 def _dags() -> Iterator[Metric]:
     live, suspected, orphans, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
+    health = defaultdict[str, set[str]](set)
     for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
         orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_told)
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since else 1.0)
+        health[row.name].add(row.health)
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
+    classes = GaugeMetricFamily("wms2_schedd_health", "1 for the class of a schedd's health", labels=["schedd", "health"])
+    for name, health_class in itertools.product(health, Health):
+        classes.add_metric([name, health_class], health_class in health[name])
+    yield classes
+    alert = alert_open()
+    told = "" if alert is None else "new work is held" if alert.holds else "an operator is asked"
+    trouble = [(what, float(what == told)) for what in ("new work is held", "an operator is asked")]
+    yield _family("wms2_systemic_trouble", "Whether schedds or sites turned bad together", "what", trouble)
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))

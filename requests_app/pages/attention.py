@@ -18,7 +18,8 @@ from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Requ
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
-from sites_app.models import Schedd
+from sites_app.guard import alert_open
+from sites_app.models import Health, Schedd, SystemicAlert
 from wms2.words import word
 
 #: Requests that are shown as needing an operator; with more, something larger is wrong.
@@ -76,7 +77,9 @@ class Attention:
     requests: tuple[Needing, ...]
     more: bool
     silent_schedds: tuple[Schedd, ...]
+    degraded_schedds: tuple[Schedd, ...]
     stray_schedds: tuple[Schedd, ...]
+    systemic: SystemicAlert | None
     reqmgr2: ReqMgr2State
 
     @property
@@ -86,7 +89,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Seven queries, whatever there is."""
+    """Eight queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -95,12 +98,15 @@ def attention() -> Attention:
         for rows in (_unsettled(), _undecided())
     )
     units = unit_counts(row.workflow_key for row in shown if row.workflow_key)
-    schedds = Schedd.objects.filter(Q(unreachable_since__isnull=False) | ~Q(orphans=[])).order_by("unreachable_since", "pk")
+    unwell = Q(unreachable_since__isnull=False) | Q(health=Health.DEGRADED) | ~Q(orphans=[])
+    schedds = Schedd.objects.filter(unwell).order_by("unreachable_since", "pk")
     return Attention(
         requests=tuple(_needing(row, effects[row.pk], (drift.get(row.pk, 0), cases.get(row.pk, 0)), units) for row in shown),
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
+        degraded_schedds=tuple(row for row in schedds if row.health == Health.DEGRADED and row.unreachable_since is None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
+        systemic=alert_open(),
         reqmgr2=reqmgr2_state(),
     )
 

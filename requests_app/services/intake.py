@@ -18,14 +18,14 @@ from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import record_creation
-from requests_app.work.overrides import Overrides
+from requests_app.work.overrides import Overrides, read_pools
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
 from requests_app.work.spec import Prepared, prepared_to_json, spec_of
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import DocumentRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
+from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
@@ -84,6 +84,7 @@ def request_import(
     submit: bool = True,
     adaptive: bool | None = None,
     production_steps: Sequence[Mapping[str, Any]] = (),
+    pools: Sequence[str] = (),
     belonging: Belonging | None = None,
     checked: Checked | None = None,
     seen: Seen | None = None,
@@ -92,6 +93,7 @@ def request_import(
 
     Args:
         adaptive: whether it runs in rounds sized by what was measured; None: as ``adaptive_default`` says.
+        pools: HTCondor pools that its DAGs may go to; none: all.
         checked: what ``request_check`` has made of this document: it is not read again, here or by the life cycle, unless it
             stays NEW, maybe for long. Without it the document is parsed, and services are asked in SUBMITTED.
         seen: as which it is in ReqMgr2, under the document's own name, if that is where it comes from.
@@ -101,11 +103,15 @@ def request_import(
         RequestKnown: there is one of this name.
         InvalidTransition: a production step is wrong; nothing stored.
     """
+    try:
+        own = Overrides(pools=tuple(read_pools(pools)) or None)
+    except FieldRefused as error:
+        raise DocumentRefused([Problem(error.field, str(error))]) from error
     if checked is not None and checked.again is not None:
         if not submit or production_steps:
             raise DocumentRefused([Problem("RequestType", "a resubmission begins at once, without production steps")])
         changes: dict[str, Any] = {} if adaptive is None else {"adaptive": adaptive}
-        return _import_again(checked, checked.again, actor, seen, urgent=urgent, **changes)
+        return _import_again(checked, checked.again, own, actor, seen, urgent=urgent, **changes)
     draft = (checked.draft if checked is not None else None) or draft_of(document, request_name)
     identity, belongs = draft.identity, belonging or Belonging()
     outputs = checked.outputs if checked is not None else belongs.outputs
@@ -133,6 +139,7 @@ def request_import(
         urgent=urgent,
         adaptive=conf().adaptive_default if adaptive is None else adaptive,
         production_steps=[step.model_dump() for step in steps],
+        overrides=own.set_fields(),
         status=RequestStatus.SUBMITTED if submit else RequestStatus.NEW,
     )
     try:
@@ -200,7 +207,9 @@ def _check_again(again: intake.Resubmission) -> Checked:
     return Checked(None, Prepared(spec, original.workflow.psets), again)
 
 
-def _import_again(checked: Checked, again: intake.Resubmission, actor: str, seen: Seen | None, **changes: Any) -> Request:
+def _import_again(
+    checked: Checked, again: intake.Resubmission, own: Overrides, actor: str, seen: Seen | None, **changes: Any
+) -> Request:
     """Derived from its original: all that is not done there, also what failed."""
     memory = {"memory_mb": again.memory_mb} if again.memory_mb not in (None, checked.spec.resources.memory_mb) else {}
     try:
@@ -214,7 +223,7 @@ def _import_again(checked: Checked, again: intake.Resubmission, actor: str, seen
                 priority=again.priority,
                 site_whitelist=again.site_whitelist,
                 site_blacklist=again.site_blacklist,
-                overrides=Overrides(**memory),
+                overrides=own.model_copy(update=memory),
                 payload_config={"RequestType": again.identity.request_type, **again.told},
             )
             if seen is not None:
@@ -274,6 +283,7 @@ class Received:
     adaptive: bool | None = None
     priority: int | None = None
     production_steps: Sequence[Mapping[str, Any]] = ()
+    pools: Sequence[str] = ()
     family_of: str = ""
     family_reason: str = ""
     in_group: str = ""
@@ -306,6 +316,7 @@ def request_receive(*, received: Received, actor: str) -> Request:
         submit=received.submit,
         adaptive=received.adaptive,
         production_steps=received.production_steps,
+        pools=received.pools,
         belonging=belonging,
         checked=checked,
         seen=seen,

@@ -67,6 +67,7 @@ def request_restart(
             cleanup_policy=cleanup_policy or request.cleanup_policy,
             urgent=request.urgent,
             adaptive=request.adaptive,
+            overrides={name: value for name, value in request.overrides.items() if name == "pools"},
             **before_steps(request),
         )
         related_move(request, new)

@@ -229,10 +229,19 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list
 
 def request_set_retries(*, request: Request, actor: str, reason: str, effect_max_retry_seconds: int | None = None) -> None:
     """For how long its registrations are tried after their first failure; None: as configured. Also after its end."""
-    told: dict[str, int] = {} if effect_max_retry_seconds is None else {"effect_max_retry_seconds": effect_max_retry_seconds}
-    with acting(request, actor, "request_set_retries", reason, **told):
-        kept = {name: value for name, value in request.overrides.items() if name != "effect_max_retry_seconds"}
-        request.overrides = {**kept, **told}
+    _override(request, actor, "request_set_retries", reason, "effect_max_retry_seconds", effect_max_retry_seconds)
+
+
+def request_set_pools(*, request: Request, actor: str, reason: str, pools: Sequence[str] = ()) -> None:
+    """To which pools its DAGs may go from the next submission on; none: to all. What runs stays where it is."""
+    _override(request, actor, "request_set_pools", reason, "pools", list(pools) or None)
+
+
+def _override(request: Request, actor: str, action: str, reason: str, name: str, value: object) -> None:
+    with acting(request, actor, action, reason, **({} if value is None else {name: value})):
+        request.overrides = {other: kept for other, kept in request.overrides.items() if other != name}
+        if value is not None:
+            request.overrides[name] = value
         Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
 
 

@@ -18,6 +18,7 @@ from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
 from dags_app.planning.throttles import Throttles
 from requests_app.limits import limit_float, limit_int
 from requests_app.models import Request
+from sites_app.models import Pool
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 
@@ -54,6 +55,7 @@ class Overrides(BaseModel):
     max_merge: int | None = Field(None, ge=1, le=1000, description="its merge jobs in the queue at the same time")
     max_cleanup: int | None = Field(None, ge=1, le=1000, description="its cleanup jobs in the queue at the same time")
 
+    pools: tuple[str, ...] | None = Field(None, description="HTCondor pools that its DAGs may go to; without it, all")
     effect_max_retry_seconds: int | None = Field(
         None, ge=0, le=10**8, description="for how long a registration is tried after its first failure"
     )
@@ -104,6 +106,18 @@ def pins_of(request: Request) -> Pins:
     own = overrides_of(request)
     values = {field.name: getattr(own, field.name) for field in fields(Pins)}
     return Pins(**{**values, "layouts": read_layouts(own.layouts or ())})
+
+
+def read_pools(names: Iterable[str]) -> list[str]:
+    """Names of pools, each once.
+
+    Raises:
+        FieldRefused: there is no such pool.
+    """
+    wanted, known = list(dict.fromkeys(names)), set(Pool.objects.values_list("name", flat=True))
+    if strange := [name for name in wanted if name not in known]:
+        raise FieldRefused("pools", f"there is no pool {strange[0]}; known: {', '.join(sorted(known)) or 'none'}")
+    return wanted
 
 
 def read_layouts(texts: Iterable[str]) -> dict[str, tuple[int, int]]:

@@ -30,6 +30,7 @@ from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
+from dags_app.services.watch import LONGEST_WALL
 from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
 from outputs_app.values import Membership
@@ -107,7 +108,7 @@ def round_preview(request: Request) -> Plan | None:
 
 def round_plan_leftovers(dag: DAG) -> None:
     """Take away what other attempts at planning the DAG have left, also those that died: it is recorded, so no other can be."""
-    writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow))
+    writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow.request))
 
 
 # --- gather --------------------------------------------------------------------------------------------------------------
@@ -194,13 +195,15 @@ def _limits() -> DagLimits:
 # --- write ---------------------------------------------------------------------------------------------------------------
 
 
-def _parent(workflow: Workflow) -> Path:
-    return conf().submit_root / workflow.request_id
+def _parent(request: Request) -> Path:
+    """On the file system of the schedd that it was admitted to."""
+    schedd = request.reserved_schedd
+    return Path(schedd.submit_root if schedd is not None else conf().submit_root) / request.request_name
 
 
 def _write(evaluation: Evaluation, spec: DagSpec) -> writer.WrittenDag:
     workflow = evaluation.request.workflow
-    parent = _parent(workflow)
+    parent = _parent(evaluation.request)
     programs = writer.Programs(
         payload=payload_bytes(),
         sandbox=sandbox_pack(workflow=spec.workflow, psets=workflow.psets),
@@ -249,6 +252,7 @@ class _Recorded:
 def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
     planned, workflow, spec = made.planned, evaluation.request.workflow, made.planned.dag
     planned_with = sizing_kept(made.sizing)
+    planned_with[LONGEST_WALL] = max((level.longest_seconds for level in planned.walls), default=0.0)
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
     with transaction.atomic():

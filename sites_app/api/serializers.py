@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from sites_app.models import Onboarding, Pool, PoolSite, Schedd, Site, SiteBan
+from sites_app.models import HealthChange, Onboarding, Pool, PoolSite, Schedd, Site, SiteBan
 
 
 class SiteBanSerializer(serializers.ModelSerializer):
@@ -91,21 +91,36 @@ class OnboardingSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = ("id", "state", "checks", "cluster", "actor", "reason", "created_at", "ended_at")
 
 
+class HealthChangeSerializer(serializers.ModelSerializer):
+    """The health of a schedd has changed."""
+
+    class Meta:
+        model = HealthChange
+        fields: tuple[str, ...] = ("at", "old", "new", "reason", "signals")
+
+
 class ScheddLineSerializer(serializers.ModelSerializer):
     """One line of the list."""
 
     class Meta:
         model = Schedd
         fields: tuple[str, ...] = (
-            "pool", "name", "state", "max_dagman_slots", "dagmans_running", "submit_root", "version", "onboarded_at",
-            "onboarding", "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
+            "pool", "name", "state", "health", "health_reason", "health_since", "max_dagman_slots", "dagmans_running",
+            "dagmans_others", "owner_dagmans", "duty_cycle", "submit_root", "version", "onboarded_at", "onboarding",
+            "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
         )  # fmt: skip
 
 
 class ScheddRowSerializer(ScheddLineSerializer):
-    """One schedd, and each time that it was checked."""
+    """One schedd, each time that it was checked, and the last changes of its health."""
 
     onboardings = OnboardingSerializer(many=True)
+    health_changes = serializers.SerializerMethodField(help_text="the last 50")
 
     class Meta(ScheddLineSerializer.Meta):
-        fields: tuple[str, ...] = (*ScheddLineSerializer.Meta.fields, "onboardings")
+        fields: tuple[str, ...] = (*ScheddLineSerializer.Meta.fields, "onboardings", "health_changes")
+
+    @extend_schema_field(HealthChangeSerializer(many=True))
+    def get_health_changes(self, schedd: Any) -> Any:
+        """The newest first."""
+        return HealthChangeSerializer(schedd.health_changes.all()[:50], many=True).data

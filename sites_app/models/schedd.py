@@ -7,7 +7,8 @@ from typing import Any
 from django.db import models
 from django.db.models import Q, QuerySet
 
-from sites_app.models.pool import Pool
+from sites_app.models.health import BAD_HEALTH, Health
+from sites_app.models.pool import Pool, PoolState
 
 
 class ScheddState(models.TextChoices):
@@ -66,6 +67,17 @@ class Schedd(models.Model):
     onboarded_at = models.DateTimeField(null=True, blank=True, help_text="its checks passed; without, it cannot be enabled")
     onboarding = models.TextField(blank=True, db_default="", help_text="why its checks have not passed")
     dagmans_running = models.PositiveIntegerField(default=0)
+    dagmans_others = models.PositiveIntegerField(default=0, db_default=0, help_text="DAGMans that run and are not ours")
+    owner_dagmans = models.PositiveIntegerField(
+        null=True, blank=True, help_text="DAGMans of one owner that it runs at most, as it says itself"
+    )
+    duty_cycle = models.FloatField(null=True, blank=True, help_text="0 to 1; near 1 it cannot keep up")
+    health = models.CharField(max_length=20, choices=Health.choices, default=Health.HEALTHY, db_default=Health.HEALTHY)
+    health_reason = models.TextField(blank=True, default="", db_default="")
+    health_since = models.DateTimeField(null=True, blank=True)
+    health_memory = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text="what the next look rests on (sites_app.health.Standing)"
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = _WithPools()
@@ -77,6 +89,7 @@ class Schedd(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("pool", "name"), name="schedd_once_per_pool"),
             models.CheckConstraint(condition=Q(state__in=ScheddState.values), name="schedd_state_known"),
+            models.CheckConstraint(condition=Q(health__in=Health.values), name="schedd_health_known"),
         )
 
     def __str__(self) -> str:
@@ -86,6 +99,21 @@ class Schedd(models.Model):
     def directories(self) -> tuple[str, str]:
         """Schedds of which this is the same see the same DAG directories."""
         return self.pool.file_system, self.submit_root
+
+    @property
+    def dagmans_most(self) -> int:
+        """DAGMans that we may have there: by its limits, and beside what others run."""
+        free_of_others = self.max_dagman_slots - self.dagmans_others
+        return free_of_others if self.owner_dagmans is None else min(free_of_others, self.owner_dagmans)
+
+    @property
+    def unusable(self) -> str:
+        """Why no DAG may be given to it now, whatever its state and room; empty when one may."""
+        if self.pool.state != PoolState.ENABLED:
+            return f"pool {self.pool_id} is {self.pool.get_state_display().lower()}"
+        if self.unreachable_since is not None:
+            return f"does not answer since {self.unreachable_since:%H:%M:%S} UTC"
+        return f"{self.health}: {self.health_reason}" if self.health in BAD_HEALTH else ""
 
     @property
     def orphans_told(self) -> list[dict[str, Any]]:

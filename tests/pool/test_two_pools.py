@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
             with silent():
                 running.wait(lambda: Schedd.objects.filter(pk=there.pk, unreachable_since__isnull=False).exists(), seconds=60)
                 other = request_import(document=small_request(events=20), request_name=None, actor="tester")
-                running.wait(lambda: left_active(other), seconds=120)
+                running.wait(partial(left_active, other), seconds=120)
                 assert set(DAG.objects.filter(workflow__request=other).values_list("schedd", flat=True)) == {here.pk}
                 assert status(waiting) == S.ACTIVE, "silence proves nothing"
             running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)

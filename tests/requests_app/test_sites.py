@@ -85,13 +85,25 @@ def test_enough_failures_and_a_large_share_of_them_ban_a_site_for_the_request(se
     assert SiteBan.objects.filter(workflow=request.workflow).count() == banned
 
 
-def test_failures_at_most_sites_ban_the_first_and_are_told_for_the_others() -> None:
+def test_failures_at_most_sites_at_once_ban_none_and_are_told() -> None:
     request, names = _with_sites()
-    bad = SiteFailures(9, 9)
-    assert sites_judge(request=request, failures=dict.fromkeys(names, bad)) == [names[0], names[1]]
+    assert sites_judge(request=request, failures=dict.fromkeys(names[:3], SiteFailures(9, 9))) == []
     refused = Event.objects.filter(request=request, kind="site.ban_refused")
-    assert refused.count() == len(names) - 2
-    assert AuditEntry.objects.filter(action="site_ban", outcome="refused").count() == len(names) - 2
+    assert refused.count() == 3
+    assert "3 of 4 sites fail at once (T2_A, T2_B, T2_C)" in refused.first().data["why"]
+    assert AuditEntry.objects.filter(action="site_ban", outcome="refused").count() == 3
+    other, _ = _with_sites()
+    assert sites_judge(request=other, failures={"T2_D": SiteFailures(9, 9)}) == [], "within the window it is one of four"
+    AuditEntry.objects.update(at=timezone.now() - timedelta(seconds=121))
+    assert sites_judge(request=other, failures={"T2_D": SiteFailures(9, 9)}) == ["T2_D"]
+
+
+def test_of_two_sites_none_is_banned_by_itself() -> None:
+    request, names = _with_sites()
+    request.workflow.spec |= {"site_whitelist": names[:2]}
+    request.workflow.save(update_fields=["spec"])
+    assert sites_judge(request=request, failures={"T2_A": SiteFailures(9, 9)}) == []
+    assert "an operator decides" in Event.objects.get(request=request, kind="site.ban_refused").data["why"]
 
 
 def test_a_site_that_three_requests_ban_is_banned_for_all() -> None:

@@ -36,6 +36,7 @@ from outputs_app.values import DatasetRecord, UnitOutputs
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
 from requests_app.work.spec import spec_to_json
 from sites_app.models import Pool, Schedd, ScheddState
+from wms2.conf import conf
 
 _numbers = itertools.count(1)
 
@@ -154,7 +155,8 @@ def pool_row(name: str = "pool", **fields: Any) -> Pool:
 def schedd_row(name: str = "schedd@test", *, pool: str = "pool", **fields: Any) -> Schedd:
     """An enabled schedd that was checked, and its pool."""
     values: dict[str, Any] = {
-        "pool": pool_row(pool), "state": ScheddState.ENABLED, "submit_root": "/nowhere", "onboarded_at": timezone.now(),
+        "pool": pool_row(pool), "state": ScheddState.ENABLED, "submit_root": str(conf().submit_root),
+        "onboarded_at": timezone.now(),
     }  # fmt: skip
     return Schedd.objects.create(name=name, **values | fields)
 

@@ -154,9 +154,9 @@ class HtcondorAdapter:
         """
         call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
         count = {"op": "groups", "constraint": ads.all_node_jobs(instance), "projection": ads.JOB_GROUPS}
-        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, call, count]
-        schedd, rows, groups = self._ask(calls, "watch", tries=1)
-        return Watched(ads.schedd_ad(schedd), ads.dagman_ads(rows, instance), ads.job_groups(groups))
+        itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
+        schedd, heard, rows, groups = self._ask([itself, self._in_collector(), call, count], "watch", tries=1)
+        return Watched(ads.schedd_ad(schedd, heard), ads.dagman_ads(rows, instance), ads.job_groups(groups))
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
@@ -189,17 +189,19 @@ class HtcondorAdapter:
         Raises:
             ServiceUnavailable: the collector did not answer either.
         """
-        call = {"op": "collector_ad", "constraint": ads.of_schedd(self._place.schedd), "projection": ads.SCHEDD_PROJECTION}
         limit = min(self._timeout_seconds, _COLLECTOR_SECONDS)
         with observed(SERVICE, "collector_ad"):  # not through the breaker: that is the schedd's
-            (rows,) = ask(self._place, [call], operation="collector_ad", limit_seconds=limit)
-        return ads.schedd_ad(rows[0]) if rows else None
+            (rows,) = ask(self._place, [self._in_collector()], operation="collector_ad", limit_seconds=limit)
+        return ads.schedd_ad(rows[0], rows) if rows else None
+
+    def _in_collector(self) -> dict[str, Any]:
+        return {"op": "collector_ad", "constraint": ads.of_schedd(self._place.schedd), "projection": ads.SCHEDD_PROJECTION}
 
     def pool(self) -> PoolAnswer:
         """What the collector says of its schedds, and of the slots per site; no schedd need be named for it."""
         schedds = {"op": "collector_ad", "constraint": "true", "projection": ads.SCHEDD_PROJECTION}
         found, slots = self._ask([schedds, {"op": "slots", "projection": ads.SLOT_PROJECTION}], "pool")
-        return PoolAnswer(tuple(ads.schedd_ad(ad) for ad in found), tuple(ads.site_slots(slots)))
+        return PoolAnswer(tuple(ads.schedd_ad(ad, (ad,)) for ad in found), tuple(ads.site_slots(slots)))
 
     def facts(self) -> ScheddFacts:
         """What the schedd itself says, its limits for one owner among it."""

@@ -53,7 +53,10 @@ _COUNTED_AS = {
     JobStatus.SUSPENDED: JOB_RUNNING,
     JobStatus.HELD: JOB_HELD,
 }
-SCHEDD_PROJECTION = ["Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom", "TotalIdleJobs", "TotalRunningJobs"]
+SCHEDD_PROJECTION = [
+    "Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom", "TotalIdleJobs", "TotalRunningJobs", "StartSchedulerUniverse",
+    "RecentDaemonCoreDutyCycle", "TotalSchedulerJobsRunning", "MaxRunningSchedulerJobsPerOwner", "JobsExited",
+]  # fmt: skip
 #: The schedd's own bounds for one owner: all jobs, and DAGMans that run.
 OWNER_LIMITS = ("MAX_JOBS_PER_OWNER", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER")
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
@@ -250,15 +253,21 @@ def _job(ad: Ad, stamped: Ad) -> dict[str, Any]:
     }
 
 
-def schedd_ad(ad: Ad) -> ScheddAd:
-    """A schedd's own ad."""
+def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
+    """A schedd's own ad; ``heard``: the collector's copies, which tell when it heard of the schedd last."""
+    duty, accepting = ad.get("RecentDaemonCoreDutyCycle"), ad.get("StartSchedulerUniverse")
     return ScheddAd(
         name=str(_needed(ad, "Name")),
         version=version_of(str(ad.get("CondorVersion") or "")),
         job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
-        heard_at_seconds=_number(ad.get("LastHeardFrom")),
         jobs_idle=_number(ad.get("TotalIdleJobs")) or 0,
         jobs_running=_number(ad.get("TotalRunningJobs")) or 0,
+        heard_at_seconds=max((_number(each.get("LastHeardFrom")) or 0 for each in heard), default=None),
+        accepting=bool(accepting) if accepting is not None else None,
+        duty_cycle=float(duty) if duty is not None else None,
+        dagmans=_number(ad.get("TotalSchedulerJobsRunning")),
+        owner_dagmans=_number(ad.get("MaxRunningSchedulerJobsPerOwner")),
+        jobs_ended=_number(ad.get("JobsExited")),
     )
 
 

@@ -85,8 +85,9 @@ class Client:
         return int(self._schedd().edit(call["constraint"], call["attribute"], call["value"]))
 
     def schedd_ad(self, call: Call) -> dict[str, Any]:
-        """The schedd's own ad, asked of the schedd itself: the collector may hold an old one."""
-        return plain(self._collector.directQuery(htcondor2.DaemonType.Schedd, self._schedd_name, call["projection"]))
+        """The schedd's own ad, asked of the schedd itself: the collector may hold an old one. It answers with all it has."""
+        ad = self._collector.directQuery(htcondor2.DaemonType.Schedd, self._schedd_name, call["projection"])
+        return {name: _plain_value(ad.eval(name)) for name in call["projection"] if name in ad}
 
     def collector_ad(self, call: Call) -> list[dict[str, Any]]:
         """The collector's copy of the schedd's ad; none when it has not heard of it for long."""

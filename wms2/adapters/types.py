@@ -281,7 +281,9 @@ class FoundDag:
 class ScheddAd:
     """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
 
-    ``heard_at_seconds`` is when the collector heard of it last; only in the collector's copy.
+    ``heard_at_seconds`` is when the collector heard of it last. The rest is None where it does not tell: whether it starts
+    further DAGMans (``accepting``), its duty cycle (0 to 1), DAGMans of everybody that run, how many of one owner may, and how
+    many jobs have ended since it started.
     """
 
     name: str
@@ -290,6 +292,11 @@ class ScheddAd:
     heard_at_seconds: int | None = None
     jobs_idle: int = 0
     jobs_running: int = 0
+    accepting: bool | None = None
+    duty_cycle: float | None = None
+    dagmans: int | None = None
+    owner_dagmans: int | None = None
+    jobs_ended: int | None = None
 
 
 #: States of a node job, as they are counted: waiting for a slot, in one, on hold.

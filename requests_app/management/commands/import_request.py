@@ -44,6 +44,7 @@ class Command(BaseCommand):
         parser.add_argument("--family-of", default="", metavar="NAME", help="a request into whose output datasets it may write")
         parser.add_argument("--family-reason", default="", metavar="TEXT", help="why it may; kept in the audit")
         parser.add_argument("--in-group", default="", metavar="NAME", help="a group that it completes together with")
+        parser.add_argument("--pool", action="append", default=[], metavar="NAME", help="an HTCondor pool that it may go to")
         parser.add_argument("--depends-on", action="append", default=[], metavar="NAME", help="a request to wait for")
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -94,6 +95,7 @@ class Command(BaseCommand):
                 actor=actor,
                 urgent=options["urgent"],
                 adaptive=options["adaptive"],
+                pools=options["pool"],
                 belonging=belonging,
                 checked=checked,
             )

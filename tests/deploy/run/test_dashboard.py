@@ -20,6 +20,7 @@ from outputs_app.models import Comparison, EffectState
 from requests_app.models import Lease, RequestStatus
 from requests_app.monitoring.metrics import RowsCollector
 from requests_app.selectors.reqmgr2 import POLL
+from sites_app.models import Health
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.circuits import circuits
 from wms2.conf import conf
@@ -113,6 +114,7 @@ def test_values_of_statuses_and_outcomes_are_ones_that_occur(where: str, express
         "wms2_external_call_seconds_count": {
             "outcome": {"ok", "timeout", "unavailable", "circuit_open", "not_found", "rejected", "error"}
         },
+        "wms2_schedd_health": {"health": set(Health.values)},
         "wms2_evaluations_total": {"outcome": {"ok", "stale", "error"}},
         "wms2_lifecycle_cycles_total": {"outcome": {"ok", "not_leader", "deposed", "error"}},
     }

@@ -134,7 +134,7 @@ class World:
 
     def furnish(self) -> None:
         """Sites and the schedd, as ``wms2_init`` leaves them."""
-        schedd_row(pool="scripted", submit_root="/scripted")
+        schedd_row(pool="scripted", submit_root=str(conf().submit_root))
         for name, rse in SITES.items():
             SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())
 

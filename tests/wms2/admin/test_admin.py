@@ -59,7 +59,7 @@ from requests_app.models import (
     ServiceLevel,
     Workflow,
 )
-from sites_app.models import Onboarding, PoolSite, Schedd, SiteBan, SiteRse
+from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan, SiteRse, SystemicAlert
 from tests.support import former_release, many
 from tests.support.html import links, text
 from tests.support.next_release import a_row_has_a_later_word, worded
@@ -151,6 +151,8 @@ def some(built: Scene) -> Scene:
     Installation.objects.create(instance="test", environment="test")
     ServiceLevel.objects.create()
     EventFeed.objects.create()
+    HealthChange.objects.create(schedd=Schedd.objects.first(), at=dag.created_at, old="healthy", new="busy", reason="full")
+    SystemicAlert.objects.create(holds=True, reason="bad at once are 3 of 4 schedds", began_at=dag.created_at)
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)
