@@ -12,6 +12,7 @@ import random
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import reduce
 from operator import or_
@@ -38,15 +39,21 @@ from outputs_app.turns import TURN_SECONDS, TurnOver
 from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import AwaitsPerson, LeaseLost, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.heartbeat import kept_alive
 from wms2.locks import lock_refused
-from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.resources import REGISTRATION, resource
 from wms2.wakes import wake
+from wms2.workers import CLAIMS, may_take
 
 log = structlog.get_logger(__name__)
 #: Effects of so many blocks are claimed at once, and so many due ones looked through for them.
 CLAIMED_TOGETHER, LOOKED_AT = 10, 200
+#: Whose workers run effects.
+QUEUE = "effects"
+#: Until an effect that found no slot free is due again, at most.
+NO_SLOT_SECONDS = 5.0
 #: After a claim a worker begins effects for so long; the rest goes back, since what was true at the claim may no longer be.
 BEGIN_SECONDS = 2.0
 
@@ -54,7 +61,8 @@ BEGIN_SECONDS = 2.0
 def effects_run_due(*, owner: str, limit: int = 100) -> None:
     """Run due effects until none is left, ``limit`` is reached, or a turn is over."""
     ends_at = time.monotonic() + TURN_SECONDS
-    while limit > 0 and time.monotonic() <= ends_at:  # the next tick goes on; evaluations wait for this worker too
+    # the next tick goes on; evaluations wait for this worker too
+    while limit > 0 and time.monotonic() <= ends_at and may_take(QUEUE):
         claimed = effects_claim(owner=owner, most=min(limit, CLAIMED_TOGETHER))
         if not claimed:
             break
@@ -113,7 +121,10 @@ def effects_claim(*, owner: str, most: int) -> list[Effect]:
 
 
 def _take(effects: Sequence[Effect], owner: str) -> None:
-    until = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
+    now = clock.now()
+    until = now + timedelta(seconds=conf().effect_lease_seconds)
+    for effect in effects:
+        POOL_WAIT_SECONDS.labels(QUEUE).observe(max(0.0, (now - effect.next_attempt_at).total_seconds()))
     changes = {"claim_epoch": F("claim_epoch") + 1, "attempts": F("attempts") + 1}
     Effect.objects.filter(pk__in=[effect.pk for effect in effects]).update(
         state=EffectState.CLAIMED, claimed_by=owner, claim_expires_at=until, **changes
@@ -130,6 +141,20 @@ def _give_back(effects: Sequence[Effect]) -> None:
     Effect.objects.filter(held, state=EffectState.CLAIMED).update(
         state=EffectState.PENDING, attempts=F("attempts") - 1, claimed_by="", claim_expires_at=None
     )
+
+
+def effects_give_back(processes: Sequence[str]) -> list[str]:
+    """Of processes that are to have none any more, at once: what they write afterwards is of an older claim. Which had any."""
+    rows = Effect.objects.filter(state=EffectState.CLAIMED, claimed_by__in=processes)
+    owners = list(rows.order_by().values_list("claimed_by", flat=True).distinct())
+    rows.update(
+        state=EffectState.PENDING, claim_epoch=F("claim_epoch") + 1, claimed_by="", claim_expires_at=None,
+        next_attempt_at=clock.now(),
+    )  # fmt: skip
+    return owners
+
+
+CLAIMS[QUEUE] = effects_give_back
 
 
 def _dag_id(effect: Effect) -> str:
@@ -153,13 +178,20 @@ def _renew(effect: Effect) -> bool:
     return rows.update(claim_expires_at=clock.now() + timedelta(seconds=conf().effect_lease_seconds)) == 1
 
 
+def _slot(effect: Effect) -> AbstractContextManager[None]:
+    """DBS is told of so many blocks at once, over all workers."""
+    return resource(REGISTRATION, 1, effect.key) if effect.kind == EffectKind.DBS_BLOCK else nullcontext()
+
+
 def _run(effect: Effect) -> None:
     handler = HANDLERS[effect.kind]
     try:
-        with kept_alive(lambda: _renew(effect), life_seconds=conf().effect_lease_seconds, effect=effect.key):
+        with kept_alive(lambda: _renew(effect), life_seconds=conf().effect_lease_seconds, effect=effect.key), _slot(effect):
             result = handler.call(effect)
     except TurnOver:
         _record_portion(effect)
+    except NoneFree as error:
+        _record_portion(effect, f"waits for {error}", random.uniform(0.5, 1.0) * NO_SLOT_SECONDS)  # noqa: S311
     except LeaseLost as error:
         log.warning("effect gave way", effect=effect.key, why=str(error))
     except ServiceRejected as error:
@@ -202,10 +234,11 @@ def _block_goes_on(effect: Effect) -> bool:
     return ProcessingBlock.objects.filter(pk=effect.block_id, status__in=(BlockStatus.OPEN, BlockStatus.COMPLETE)).exists()
 
 
-def _record_portion(effect: Effect) -> None:
+def _record_portion(effect: Effect, waits_for: str = "", seconds: float = 0.0) -> None:
     """What it did is recorded, the rest is due again, behind what waits longer; none of this was a failed attempt."""
-    changes = {"state": EffectState.PENDING, "next_attempt_at": clock.now(), "attempts": F("attempts") - 1}
-    if _close_claim(effect, **changes, first_failed_at=None, last_error=""):
+    due_at = clock.now() + timedelta(seconds=seconds)
+    changes = {"state": EffectState.PENDING, "next_attempt_at": due_at, "attempts": F("attempts") - 1, "last_error": waits_for}
+    if _close_claim(effect, **changes, **({} if waits_for else {"first_failed_at": None})):
         EFFECTS_TOTAL.labels(effect.kind, "portion").inc()
         log.info("effect goes on in another turn", effect=effect.key)
 
@@ -239,7 +272,7 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
         state, next_at = EffectState.DEAD, now
     else:
         pauses = conf().effect_backoff_seconds
-        pause = pauses[min(effect.attempts - 1, len(pauses) - 1)] * random.uniform(0.75, 1.0)  # noqa: S311  spreads the load
+        pause = pauses[min(effect.attempts - 1, len(pauses) - 1)] * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):

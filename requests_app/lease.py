@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 from django.db import OperationalError, connection, transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_DAG
@@ -31,10 +31,13 @@ from wms2.conf import conf
 from wms2.errors import LeaseLost, StaleState
 from wms2.heartbeat import kept_alive
 from wms2.locks import lock_refused
-from wms2.metrics import LOCKS_REFUSED_TOTAL
+from wms2.metrics import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.workers import CLAIMS
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
+#: Whose workers evaluate what is due; verbs have another, for what was just asked.
+QUEUE = "celery"
 Fence = Callable[[], AbstractContextManager[None]]
 #: Of requests taken together, those that are not begun within this go back: whoever is idle should have them.
 TURN_SECONDS = 1.0
@@ -53,14 +56,15 @@ FROM chosen WHERE lease.request_id = chosen.request_id
 RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found
 """
 #: What has waited longest comes first.
-_DUE = """
-SELECT request_id FROM (
+_FROM_DUE = """
+FROM (
   SELECT request_id, at AS since FROM wakes
   UNION ALL SELECT request_id, due_at FROM evaluation_leases WHERE due_at <= %(now)s) due
 JOIN evaluation_leases lease USING (request_id)
 WHERE lease.expires_at IS NULL OR lease.expires_at < %(now)s
-GROUP BY request_id ORDER BY min(since) LIMIT %(limit)s
 """
+_DUE = f"SELECT request_id {_FROM_DUE} GROUP BY request_id ORDER BY min(since) LIMIT %(limit)s"
+_COUNT_DUE = f"SELECT count(DISTINCT request_id), min(since) {_FROM_DUE}"
 _GIVE_BACK = """
 UPDATE evaluation_leases lease SET owner = '', expires_at = NULL, due_at = ended.due_at, found = ended.found,
   evaluated_at = CASE WHEN ended.begun THEN %(now)s ELSE lease.evaluated_at END
@@ -193,6 +197,14 @@ def due_now(limit: int) -> list[uuid.UUID]:
         return [pk for (pk,) in cursor.fetchall()]
 
 
+def evaluations_due() -> tuple[int, datetime | None]:
+    """How many requests are due and evaluated by nobody, and since when the first has been."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_DUE, {"now": clock.now()})
+        number, since = cursor.fetchone()
+    return number, since
+
+
 @contextmanager
 def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
     """One evaluation after the other; only the lease of the present one is kept alive."""
@@ -244,9 +256,10 @@ def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
         cursor.execute(_TAKE, {"ids": list(pks), "now": now, "owner": owner, "until": until})
         taken = {row[0]: _Held(*row) for row in cursor.fetchall()}
         # what comes after this statement has the request looked at once more
-        cursor.execute("DELETE FROM wakes WHERE request_id = ANY(%s) RETURNING request_id", [list(taken)])
-        for (pk,) in cursor.fetchall():
+        cursor.execute("DELETE FROM wakes WHERE request_id = ANY(%s) RETURNING request_id, at", [list(taken)])
+        for pk, at in cursor.fetchall():
             taken[pk].swept, taken[pk].unexplained = False, ""
+            POOL_WAIT_SECONDS.labels(QUEUE).observe(max(0.0, (now - at).total_seconds()))
     return [taken[pk] for pk in pks if pk in taken]
 
 
@@ -273,9 +286,19 @@ def _give_back(taken: Sequence[_Held]) -> None:
 
 def _renew(current: Sequence[_Held]) -> bool:
     until = clock.now() + timedelta(seconds=conf().lease_seconds)
-    for held in current:
-        EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch).update(expires_at=until, due_at=until)
-    return True
+    rows = [EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch) for held in current]
+    return all(row.update(expires_at=until, due_at=until) for row in rows)
+
+
+def evaluations_give_back(processes: Sequence[str]) -> list[str]:
+    """Of processes that are to have none any more, at once: their writes compare an older epoch. Which had any."""
+    rows = EvaluationLease.objects.filter(owner__in=processes)
+    owners = list(rows.order_by().values_list("owner", flat=True).distinct())
+    rows.update(owner="", epoch=F("epoch") + 1, expires_at=None, due_at=clock.now())
+    return owners
+
+
+CLAIMS.update(dict.fromkeys((QUEUE, "verbs"), evaluations_give_back))
 
 
 def _missing(pks: Sequence[uuid.UUID]) -> list[EvaluationLease]:

@@ -20,7 +20,7 @@ from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
-from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, REMOVE_LEFTOVERS
+from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, POLL_REQMGR2, REMOVE_LEFTOVERS, RUN_CYCLE
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0
@@ -39,10 +39,10 @@ def refuse_foreign_database(**_: Any) -> None:
         raise SystemExit(f"not started: {error}") from error
 
 
-@shared_task(name="requests_app.tasks.run_lifecycle_cycle", ignore_result=True)
-def run_lifecycle_cycle() -> None:
-    """One tick: lead if we may, admit, hand out evaluations; observe the schedds when it is time."""
-    run_cycle()
+@shared_task(name=RUN_CYCLE, ignore_result=True)
+def run_lifecycle_cycle() -> bool:
+    """One tick: lead if we may, admit, hand out evaluations; observe the schedds when it is time, which is what counts."""
+    return run_cycle()
 
 
 @shared_task(name="requests_app.tasks.pack_dags", ignore_result=True)
@@ -75,10 +75,10 @@ def harvest() -> None:
     harvests_run()
 
 
-@shared_task(name="requests_app.tasks.poll_reqmgr2", ignore_result=True)
-def poll_reqmgr2() -> None:
+@shared_task(name=POLL_REQMGR2, ignore_result=True)
+def poll_reqmgr2() -> bool:
     """Take what ReqMgr2 has for us, and follow what others do to ours there."""
-    reqmgr2_poll()
+    return reqmgr2_poll()
 
 
 @shared_task(name=EVALUATE_DUE, ignore_result=True)

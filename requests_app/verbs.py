@@ -16,7 +16,18 @@ from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import CleanupPolicy, Harvest, HarvestState, InputFile, Limit, Request, RequestGroup, ServiceLevel
+from requests_app.models import (
+    CleanupPolicy,
+    DeadLetter,
+    Harvest,
+    HarvestState,
+    InputFile,
+    LetterKind,
+    Limit,
+    Request,
+    RequestGroup,
+    ServiceLevel,
+)
 from requests_app.placement import slots_used
 from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.harvests import harvests_shown
@@ -30,6 +41,7 @@ from requests_app.services.derive import derive_preview, derive_refused, flush_p
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
+from requests_app.services.letters import TODO, discard_refused, letter_discard, letter_retry
 from requests_app.services.moving import move_refused, schedd_named
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
@@ -265,7 +277,7 @@ declare(
                 choices=tuple(CleanupPolicy.choices), blank_label="As the request's own policy for the old outputs",
             ),
         ),
-        restart_refused, prepare=_with_clone, path="restart", dangerous=True,
+        restart_refused, prepare=_with_clone, outside=True, path="restart", dangerous=True,
     ),
     Verb(
         "flush", "Flush", "No more input comes: what has been read is planned to the end, also what fills no work unit.",
@@ -499,5 +511,25 @@ declare(
         "allow-new-work", "Allow new work", "Let new work start again, as far as the service's level does.", new_work_allow,
         told_of_each(lambda row: [row.no_new_work or "New work may start.", "Queued requests start as slots are free."]),
         refused=allow_refused, path="allow-new-work",
+    ),
+)  # fmt: skip
+
+
+def _letter(letter: DeadLetter) -> list[str]:
+    return [TODO[LetterKind(letter.kind)], f"Last error: {letter.last_error}"]
+
+
+declare(
+    Noun(
+        DeadLetter, "dead-letter", "letter", lambda key: DeadLetter.objects.filter(pk=key),
+        lambda letter: (f"{letter.attempts} {letter.last_error}"[:200], letter.get_kind_display()), "dead-letters/<schedd:pk>",
+    ),
+    Verb(
+        "retry", "Retry", "Have what is at an end of its retries tried again now.", letter_retry, told_of_each(_letter),
+        path="retry",
+    ),
+    Verb(
+        "discard", "Discard", "Give up what is at an end of its retries, or hear no more of it.", letter_discard,
+        told_of_each(_letter), refused=discard_refused, path="discard", dangerous=True,
     ),
 )  # fmt: skip

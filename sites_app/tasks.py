@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import structlog
 from celery import shared_task
 
 from sites_app.pools import pools_refresh
 from sites_app.sync import sites_sync
-from wms2.errors import ServiceError
-
-log = structlog.get_logger(__name__)
 
 
 @shared_task(name="sites_app.tasks.sync_sites", ignore_result=True)
 def sync_sites() -> None:
     """Take sites from CRIC; a failed sync leaves everything as it was."""
-    try:
-        sites_sync()
-    except ServiceError as error:
-        log.error("sites not synced", error=str(error))
+    sites_sync()
 
 
 @shared_task(name="sites_app.tasks.refresh_slots", ignore_result=True)

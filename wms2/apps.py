@@ -25,9 +25,11 @@ class Wms2Config(AppConfig):
         """Import for their registrations, once models can be imported."""
         from django.contrib import admin
 
-        from wms2 import checks, sign_in  # noqa: F401
+        from wms2 import checks, sign_in, work_verbs  # noqa: F401
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
+        from wms2.resources import resources_ensure
+        from wms2.workers import pools_ensure
 
         autodiscover_modules("verbs")
         admin.site.index_title = "All tables"
@@ -36,6 +38,8 @@ class Wms2Config(AppConfig):
         attempts_share()
         sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
+        post_migrate.connect(resources_ensure, sender=self, dispatch_uid="wms2.resources")
+        post_migrate.connect(pools_ensure, sender=self, dispatch_uid="wms2.pools")
 
 
 def circuits_share() -> None:

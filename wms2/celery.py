@@ -34,16 +34,17 @@ class UnlessStrained(Task):  # type: ignore[misc]
     abstract = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Nothing, if it is one of these now; its next tick comes."""
+        """Nothing, and False, if it is one of these now; its next tick comes."""
         if self.name in CAN_WAIT and levels.known().level is not levels.Level.NORMAL:
-            return None
+            return False
         return super().__call__(*args, **kwargs)
 
 
 broker.install()
-app = Celery("wms2", task_cls=UnlessStrained)
+app = Celery("wms2", task_cls="wms2.failing:ToldTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.steps["worker"].add("wms2.worker_step:Heartbeats")
 
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)

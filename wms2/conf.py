@@ -90,6 +90,8 @@ class Conf(BaseModel):
     poll_seconds: float = Field(2.0, gt=0, le=10, description="pause between two looks at what has moved and what is due")
     sweep_seconds: float = Field(3600.0, gt=0, description="a request that nothing wakes is looked at after this all the same")
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
+    worker_heartbeat_seconds: float = Field(10.0, gt=0, description="a worker that is silent three times as long counts as dead")
+    worker_missing_seconds: float = Field(300.0, ge=0, description="fewer workers than desired for longer alert")
     timeout_submitted_seconds: int = 3600
     timeout_queued_seconds: int = Field(
         7 * 86400,
@@ -253,6 +255,7 @@ class Conf(BaseModel):
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
     keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
+    keep_answers_hours: float = Field(24.0, gt=0, description="answers to calls with an Idempotency-Key")
     keep_audit_days: float = Field(3 * 365.0, ge=0, description="entries of the audit, by age alone")
     pack_dags_after_days: float = Field(
         7.0, ge=0, description="from a request's end until its DAG directories are packed; 0: never"
@@ -269,7 +272,7 @@ class Conf(BaseModel):
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     effect_max_retry_seconds: int = 3 * 86400
-    effect_lease_seconds: float = 300.0
+    effect_lease_seconds: float = Field(60.0, gt=0, description="a claim that was not renewed for so long is another worker's")
     effect_gather_seconds: float = Field(
         30.0, ge=0, description="files of a block that are done within this are registered and protected together"
     )

@@ -79,6 +79,10 @@ class LeaseLost(StaleState):
     """The caller's lease has expired or belongs to a newer epoch; it must stop writing."""
 
 
+class NoneFree(Wms2Error):
+    """Others have what was asked for of a shared resource; not a failure, and nothing was waited for: ask again later."""
+
+
 class LedgerViolation(Wms2Error):
     """Work was lost, doubled or invented. The request is held; never continue over it."""
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import structlog
 from django.db import DatabaseError, connections
 
+from wms2.retry import LEASES_LOST
+
 log = structlog.get_logger(__name__)
 #: A lease is renewed so many times in its life.
 _BEATS = 3
@@ -18,15 +20,17 @@ _BEATS = 3
 def kept_alive(renew: Callable[[], bool], *, life_seconds: float, **about: str) -> Iterator[None]:
     """Call ``renew`` from a thread at a third of the lease's life until the block ends, or it says that the lease is lost.
 
-    Whoever works under a lost lease notices it at the next fenced write. ``about`` goes into the log.
+    Whoever works under a lost lease is stopped at the next outside call (``wms2.retry``) or fenced write. ``about`` goes into the
+    log.
     """
-    stop = threading.Event()
+    stop, lost = threading.Event(), threading.Event()
 
     def keep() -> None:
         try:
             while not stop.wait(life_seconds / _BEATS):
                 try:
                     if not renew():
+                        lost.set()
                         return
                 except DatabaseError as error:
                     log.warning("lease not renewed, trying again", error=str(error), **about)
@@ -36,8 +40,10 @@ def kept_alive(renew: Callable[[], bool], *, life_seconds: float, **about: str) 
 
     keeper = threading.Thread(target=keep, name="lease-keeper", daemon=True)
     keeper.start()
+    under = LEASES_LOST.set((*LEASES_LOST.get(), lost))
     try:
         yield
     finally:
+        LEASES_LOST.reset(under)
         stop.set()
         keeper.join()

@@ -29,6 +29,12 @@ NUDGES_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did
 SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )
+POOL_WAIT_SECONDS = Histogram(
+    "wms2_pool_wait_seconds",
+    "From the moment that something is due until a worker of the pool takes it",
+    ["pool"],
+    buckets=(0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200),
+)
 ROWS_EXPIRED_TOTAL = Counter("wms2_rows_expired_total", "Rows removed because they were older than is kept", ["table"])
 DAGS_PACKED_TOTAL = Counter("wms2_dags_packed_total", "Directories of ended DAGs, by outcome (packed, failed)", ["outcome"])
 SITE_JOBS_TOTAL = Counter(

@@ -1,6 +1,9 @@
-"""The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind."""
+"""The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind;
+workers, what they share, which of their tasks fail; answers that are kept for those who ask twice."""
 
 from __future__ import annotations
+
+import uuid
 
 from django.db import models
 
@@ -59,3 +62,133 @@ class RowCount(models.Model):
 
     def __str__(self) -> str:
         return f"{self.counted} {self.kind}: {self.number:+}"
+
+
+class PoolState(models.TextChoices):
+    """STARTING -> RUNNING -> DRAINING -> STOPPED; an operator resumes. EVICTED: what its workers had claimed was given back."""
+
+    STARTING = "starting", "Starting"
+    RUNNING = "running", "Running"
+    DRAINING = "draining", "Draining"
+    STOPPED = "stopped", "Stopped"
+    EVICTED = "evicted", "Evicted"
+
+
+class WorkerPool(models.Model):
+    """The workers of one Celery queue, as they are wanted (ADR 0093). They read it with each heartbeat, also at their start."""
+
+    queue = models.CharField(max_length=50, primary_key=True)
+    state = models.CharField(max_length=10, choices=PoolState.choices, default=PoolState.STARTING)
+    desired = models.PositiveIntegerField(default=1, help_text="workers that should be alive; 0: none is missed")
+    processes = models.PositiveIntegerField(null=True, blank=True, help_text="of each worker; none: as it was started")
+    since = models.DateTimeField(auto_now_add=True, help_text="in this state")
+    reason = models.TextField(blank=True)
+    short_since = models.DateTimeField(null=True, blank=True, help_text="fewer are alive than are desired")
+    alerted = models.BooleanField(default=False, help_text="that they are missing was told")
+
+    class Meta:
+        db_table = "worker_pools"
+        ordering = ("queue",)
+        constraints = (models.CheckConstraint(condition=models.Q(state__in=PoolState.values), name="worker_pool_state_known"),)
+
+    def __str__(self) -> str:
+        return self.queue
+
+
+class Worker(models.Model):
+    """One Celery worker, by what it last told of itself."""
+
+    name = models.CharField(max_length=200, primary_key=True)
+    queues = models.JSONField(default=list, help_text="it was started for")
+    takes = models.JSONField(default=list, help_text="queues that it takes tasks from now")
+    busy = models.JSONField(default=dict, help_text="queue -> tasks that it has taken and not ended")
+    processes = models.JSONField(default=list, help_text="as leases and claims name them")
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "workers"
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Resource(models.Model):
+    """Something that must not be oversubscribed, and how much of it there is (``wms2.resources``)."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    units = models.PositiveIntegerField()
+    unit = models.CharField(max_length=50, blank=True, help_text="what is counted")
+    reason = models.TextField(blank=True)
+
+    class Meta:
+        db_table = "resources"
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ResourceLease(models.Model):
+    """Units of a resource that somebody has; theirs until ``expires_at``, unless they report before."""
+
+    token = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="leases")
+    units = models.PositiveIntegerField()
+    holder = models.CharField(max_length=300, help_text="what it is for")
+    process = models.CharField(max_length=200, help_text="who has it: a process of WMS2, or a user of the REST interface")
+    ttl_seconds = models.FloatField()
+    taken_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "resource_leases"
+        ordering = ("id",)
+        indexes = (models.Index(fields=("expires_at",), name="idx_resource_lease_ends"),)
+
+    def __str__(self) -> str:
+        return f"{self.units} of {self.resource_id} for {self.holder}"
+
+
+class FailingTask(models.Model):
+    """A task of the schedule that has failed since it last worked; gone when it works again."""
+
+    name = models.CharField(max_length=200, primary_key=True)
+    failures = models.PositiveIntegerField(default=1, help_text="in a row")
+    since = models.DateTimeField()
+    last_at = models.DateTimeField()
+    next_at = models.DateTimeField(help_text="when the schedule has it again")
+    last_error = models.TextField()
+    discarded = models.TextField(blank=True, help_text="why an operator does not want to hear of it until it has worked")
+
+    class Meta:
+        db_table = "failing_tasks"
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class KeptAnswer(models.Model):
+    """What a call with an ``Idempotency-Key`` was answered; without a ``status`` it is still under way, or was broken off."""
+
+    identity = models.CharField(max_length=150)
+    key = models.CharField(max_length=200)
+    method = models.CharField(max_length=10)
+    path = models.CharField(max_length=500)
+    digest = models.CharField(max_length=64, help_text="of query and body")
+    status = models.PositiveSmallIntegerField(null=True, blank=True)
+    body = models.JSONField(null=True, blank=True)
+    headers = models.JSONField(default=dict, blank=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        db_table = "kept_answers"
+        ordering = ("-id",)
+        constraints = (models.UniqueConstraint(fields=("identity", "key"), name="answer_once_per_key"),)
+        indexes = (models.Index(fields=("at",), name="idx_kept_answers_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} by {self.identity}"

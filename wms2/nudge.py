@@ -13,6 +13,8 @@ from wms2.metrics import NUDGES_LOST_TOTAL
 
 log = structlog.get_logger(__name__)
 
+POLL_REQMGR2 = "requests_app.tasks.poll_reqmgr2"
+RUN_CYCLE = "requests_app.tasks.run_lifecycle_cycle"
 EVALUATE_DUE = "requests_app.tasks.evaluate_due"
 EVALUATE_REQUEST = "requests_app.tasks.evaluate_request"
 RUN_EFFECTS = "outputs_app.tasks.run_effects"

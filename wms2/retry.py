@@ -8,17 +8,21 @@ failure means (``wms2.errors``). docs/design/control.md, Retries.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TypeVar
 
-from wms2.errors import CircuitOpen, NotNow, ServiceUnavailable
+from wms2.errors import CircuitOpen, LeaseLost, NotNow, ServiceUnavailable
 
 T = TypeVar("T")
 
 #: How often a call that may be repeated is made at most.
 TRIES = 3
 _BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
+#: Of the leases under which this thread works, each set once it is lost (``wms2.heartbeat``).
+LEASES_LOST: ContextVar[tuple[threading.Event, ...]] = ContextVar("leases_lost", default=())
 
 
 def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[float], None] = time.sleep) -> T:
@@ -28,18 +32,26 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[floa
     second would hear the same again. Only for calls that may be made twice; a submission never is.
 
     Raises:
+        LeaseLost: what the caller works at is somebody else's by now; nothing was called.
         Exception: what the last try raised.
     """
     if tries < 1:
         raise ValueError(f"tries is {tries}, need at least 1")
     for attempt in range(1, tries):
+        _stop_if_lost()
         try:
             return fn()
         except (CircuitOpen, NotNow):
             raise
         except ServiceUnavailable:
             sleep(jittered_seconds(attempt))
+    _stop_if_lost()
     return fn()
+
+
+def _stop_if_lost() -> None:
+    if any(lost.is_set() for lost in LEASES_LOST.get()):
+        raise LeaseLost("not called: somebody else has it by now")
 
 
 def jittered_seconds(attempt: int) -> float:

@@ -12,7 +12,9 @@ from rest_framework.views import APIView
 
 from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics_view import MetricsView
+from wms2.api import converters, work  # noqa: F401  <schedd:...>
 from wms2.api.docs import DocsView, SchemaView
+from wms2.api.verbs import rows_urls
 from wms2.api.views import METHODS
 
 
@@ -34,6 +36,12 @@ api_v1: list[URLPattern | URLResolver] = [
     path("", include("dags_app.api.urls")),
     path("", include("outputs_app.api.urls")),
     path("", include("sites_app.api.urls")),
+    *rows_urls("worker-pools", "worker-pool", work.WorkerPoolViewSet),
+    *rows_urls("workers", "worker", work.WorkerViewSet),
+    *rows_urls("resources", "resource", work.ResourceViewSet),
+    path("leases", work.LeasesViewSet.as_view({"get": "list", "post": "create"}), name="lease-list"),
+    path("leases/<uuid:token>/heartbeat", work.LeaseHeartbeatView.as_view(), name="lease-heartbeat"),
+    path("leases/<uuid:token>/release", work.LeaseReleaseView.as_view(), name="lease-release"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("health", ReadyView.as_view(), name="health"),
     path("schema/", SchemaView.as_view(), name="api-schema"),

@@ -94,6 +94,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "sweep_seconds": "A request that was not evaluated for so long is looked at all the same; nothing should be found.",
         "lease_seconds": "Life of the leader's and of an evaluation's lease; whoever is silent for longer is replaced. The"
         " leader's is at least `service_timeout_seconds` and ten seconds: it may have to wait for a silent schedd.",
+        "worker_heartbeat_seconds": "How often a worker tells of itself and reads what is wanted of it; after three times as"
+        " long in silence it counts as dead.",
+        "worker_missing_seconds": "When fewer workers of a pool are alive than are desired for so long, that is an alert.",
         "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",
         "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",
@@ -240,6 +243,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
         " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",
         "keep_history_days": "The same for the history of DAGs, and for the samples of failures with the ends of their logs.",
+        "keep_answers_hours": "Answers to calls of the REST interface with an `Idempotency-Key` are repeated for so long.",
         "keep_audit_days": "Entries of the audit that are older than so many days go, whatever they are about.",
         "pack_dags_after_days": "The directories of a request's DAGs become one file each when it has been at an end for so many"
         " days; 0: never. The pages go on showing what is in them.",
@@ -258,7 +262,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",
         "effect_gather_seconds": "Files of a block that are done within this time are registered and protected together; a"
         " block that is whole waits for nothing. 0: at once.",
-        "effect_lease_seconds": "A registration that was begun and not ended within this time is made again.",
+        "effect_lease_seconds": "A registration whose worker has not renewed its claim for so long is made again.",
         "source_rule_cleanup": "What becomes of the rules that protect files where they were made: `expire` ends them when"
         " something else keeps the files, `keep` never.",
         "source_rule_days": "So many days after the later of the tape rule's OK and the block's validation they end.",

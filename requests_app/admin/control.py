@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from requests_app.models import EvaluationLease, Installation, KeptAccount, Lease, Limit, ServiceLevel
+from requests_app.models import DeadLetter, EvaluationLease, Installation, KeptAccount, Lease, Limit, ServiceLevel
 from requests_app.selectors.admission import config_in_force
 from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
@@ -23,6 +23,12 @@ rows_admin(Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_
 # When each request was looked at, and when it is due again.
 rows_admin(
     EvaluationLease, "request", "=due_at", "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST, order=("pk",),
+)  # fmt: skip
+
+# What no retry brings on any more; why, and what to do, is said by the page of its verbs.
+rows_admin(
+    DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
+    search={**BY_REQUEST, "row": "a row's number or a task's name"},
 )  # fmt: skip
 
 rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))

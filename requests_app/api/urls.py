@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import drains, events, groups, harvests, input_files, leftovers, service, system, verbs, views
+from requests_app.api import dead_letters, drains, events, groups, harvests, input_files, leftovers, service, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -32,6 +32,7 @@ urlpatterns = [
     path("groups", groups.GroupViewSet.as_view({"get": "list"}), name="group-list"),
     path("groups/<name:name>", groups.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *groups.VERBS,
+    *rows_urls("dead-letters", "dead-letter", dead_letters.DeadLetterViewSet, answers=dead_letters.AS_IT_WAS),
     *rows_urls("harvests", "harvest", harvests.HarvestViewSet),
     *rows_urls("workflows", "workflow", views.WorkflowViewSet),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),

@@ -51,6 +51,7 @@ class RequestViewSet(RowsViewSet):
     filterset_class = RequestFilters
     lookup_field = "request_name"
     versioned: ClassVar[frozenset[str]] = frozenset({"retrieve", "partial_update", "destroy"})
+    outside: ClassVar[frozenset[str]] = frozenset({"create"})
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign")
 

@@ -46,6 +46,7 @@ def requests_archive() -> int:
         status=RequestStatus.COMPLETED,
         status_since__lt=clock.now() - timedelta(days=conf().archive_after_days),
     )
+    failed: Exception | None = None
     for request in rows.order_by("status_since").iterator():
         if time.monotonic() > until:
             break
@@ -53,6 +54,9 @@ def requests_archive() -> int:
             archived += _archive(request)
         except (OSError, Wms2Error) as error:
             log.error("not archived, tried again later", request_name=request.request_name, error=str(error))
+            failed = error
+    if failed is not None:
+        raise failed
     return archived
 
 

@@ -37,12 +37,14 @@ from sites_app.statuses import sites_drained
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
+from wms2.failing import task_failed
 from wms2.levels import Level
 from wms2.locks import Fenced, unless_locked
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
-from wms2.nudge import EVALUATE_DUE, RUN_EFFECTS, nudge
+from wms2.nudge import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
 from wms2.row_counts import counts_fold
 from wms2.wakes import wake
+from wms2.workers import pools_reconcile
 
 log = structlog.get_logger(__name__)
 #: Of this process; after a restart everything has moved once.
@@ -81,8 +83,9 @@ def run_cycle(*, force: bool = False) -> bool:
             CYCLES_TOTAL.labels("deposed").inc()
             log.warning("cycle gave way", why=str(error))
             return False
-        except Exception:  # the next tick starts anew; nothing is kept in memory
+        except Exception as error:  # the next tick starts anew; nothing is kept in memory
             CYCLES_TOTAL.labels("error").inc()
+            task_failed(RUN_CYCLE, error)
             log.exception("cycle failed")
             return False
         if not due:
@@ -116,6 +119,8 @@ def _cycle(leadership: Leadership) -> None:
         superseded_take_back(leadership.fenced)
     with unless_locked("blocks of ended requests"):
         left_blocks_end(leadership.fenced)
+    with unless_locked("workers"):
+        pools_reconcile(leadership.fenced)
     if level() is Level.NORMAL:
         with unless_locked("retention"):
             rows_expire(leadership)

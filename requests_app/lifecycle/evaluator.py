@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from requests_app.alerts import tell_stuck_effects
-from requests_app.lease import Evaluation, evaluating, evaluating_due
+from requests_app.lease import QUEUE, Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.cleaning import handle_cleaning
 from requests_app.lifecycle.finish import handle_held, handle_partial
@@ -32,6 +32,7 @@ from wms2.identity import process_name
 from wms2.locks import lock_refused
 from wms2.metrics import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.nudge import EVALUATE_DUE, nudge
+from wms2.workers import may_take
 
 log = structlog.get_logger(__name__)
 #: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.
@@ -62,7 +63,7 @@ def evaluate_one(pk: Any, *, light: bool = False) -> None:
 def evaluate_due(*, seconds: float) -> int:
     """Evaluate what is due, a batch at a time, until nothing is or the time is over; how many evaluations there were."""
     ends_at, count = time.monotonic() + seconds, 0
-    while time.monotonic() < ends_at:
+    while time.monotonic() < ends_at and may_take(QUEUE):
         before = count
         with evaluating_due(owner=process_name(), limit=BATCH) as evaluations:
             for evaluation in evaluations:

@@ -6,6 +6,7 @@ may have happened, the request stays until queue and history have told.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from dags_app.models import DAG, DAGKind
@@ -26,13 +27,14 @@ from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, parents_missing
 from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
-from requests_app.work.planner import round_plan, round_plan_leftovers
+from requests_app.work.planner import planning_mb, round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
 from wms2 import clock
 from wms2.crash import crash_point
 from wms2.errors import (
     DocumentRefused,
     LedgerViolation,
+    NoneFree,
     NoSite,
     ParentEnded,
     PlanningRefused,
@@ -41,15 +43,18 @@ from wms2.errors import (
     ShortOfEvents,
 )
 from wms2.locks import LockKey, transaction_lock
+from wms2.resources import PLANNING, resource
 from wms2.words import counted
 
 S = RequestStatus
+#: Until a request that found no memory free to plan with is evaluated again, at most.
+NONE_FREE_SECONDS = 10.0
 
 
 def handle_planning(evaluation: Evaluation) -> None:
     """A crashed attempt has its DAG row already; a round that is not over is rescued; otherwise plan what is left."""
     try:
-        dag = dag_live(evaluation.request.workflow.pk) or rescue_prepare(evaluation) or round_plan(evaluation)
+        dag = dag_live(evaluation.request.workflow.pk) or rescue_prepare(evaluation) or _plan(evaluation)
         if dag is None:
             finish(evaluation)
             if evaluation.request.status == S.PLANNING:  # what it waits for may take days, and needs no slot
@@ -59,6 +64,9 @@ def handle_planning(evaluation: Evaluation) -> None:
             end_lost(evaluation, dag)
             return
         _submit(evaluation, dag)
+    except NoneFree as error:
+        evaluation.note(waiting_for=f"{error}")
+        evaluation.again_in(random.uniform(0.5, 1.0) * NONE_FREE_SECONDS)  # noqa: S311
     except ServiceRejected as error:
         leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
     except ShortOfEvents as error:
@@ -70,6 +78,12 @@ def handle_planning(evaluation: Evaluation) -> None:
     except (ServiceUnavailable, NoSite) as error:
         fields = pause_fields(evaluation.request.failed_attempts, error)
         leave_planning(evaluation, S.QUEUED, f"not now: {error}", **fields)
+
+
+def _plan(evaluation: Evaluation) -> DAG | None:
+    """With the memory that it takes, of which there is so much over all workers."""
+    with resource(PLANNING, planning_mb(evaluation.request.workflow), evaluation.request.request_name):
+        return round_plan(evaluation)
 
 
 def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) -> None:

@@ -19,7 +19,7 @@ from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, RequestSta
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import ROWS_EXPIRED_TOTAL
-from wms2.models import AuditEntry
+from wms2.models import AuditEntry, KeptAnswer
 
 log = structlog.get_logger(__name__)
 #: Statuses in which no evaluation reads the feed or the history any more.
@@ -68,6 +68,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         history = DAGHistory.objects.filter(of_ended, created_at__lt=before).exclude(unsettled)
         found.append(history.exclude(event_type=RETURNED).order_by("created_at"))  # each is told once, whenever it comes back
         found.append(FailureSample.objects.filter(of_ended, at__lt=before).order_by("at"))
+    found.append(KeptAnswer.objects.filter(at__lt=now - timedelta(hours=ours.keep_answers_hours)).order_by("at"))
     if ours.keep_audit_days:
         found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
     return found

@@ -1,6 +1,7 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
+from requests_app.models.dead_letter import DeadLetter, LetterKind
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
 from requests_app.models.harvest import Harvest, HarvestState
@@ -33,6 +34,7 @@ __all__ = [
     "TERMINAL",
     "UNMERGED_FROZEN",
     "CleanupPolicy",
+    "DeadLetter",
     "EvaluationLease",
     "Event",
     "EventFeed",
@@ -45,6 +47,7 @@ __all__ = [
     "Installation",
     "KeptAccount",
     "Lease",
+    "LetterKind",
     "Limit",
     "LumiFate",
     "PileupBlock",

@@ -19,11 +19,13 @@ from prometheus_client.registry import Collector
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
 from outputs_app.cases import cases_open_counts
+from outputs_app.executor import due_effects
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from outputs_app.reconciliation.census import COUNTED
 from outputs_app.validation.tending import unvalidated
+from requests_app.lease import evaluations_due
 from requests_app.limits import limit_int
-from requests_app.models import TERMINAL, RequestStatus
+from requests_app.models import TERMINAL, DeadLetter, LetterKind, RequestStatus
 from requests_app.placement import slots_used
 from requests_app.selectors.harvests import harvests_open
 from requests_app.selectors.leftovers import leftovers_open
@@ -37,6 +39,8 @@ from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
 from wms2.levels import Level
+from wms2.models import Resource, ResourceLease, WorkerPool
+from wms2.workers import TAKING, workers_alive
 
 #: Statuses whose age matters to somebody.
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
@@ -62,6 +66,7 @@ class RowsCollector(Collector):
         yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
         yield from _lifecycle()
         yield from _service()
+        yield from _work()
         yield from _reqmgr2()
         yield from _circuits()
 
@@ -225,6 +230,33 @@ def _service() -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_new_work_stopped", "Whether operators have switched new work off", int(bool(row.stopped_by)))
     yield GaugeMetricFamily("wms2_patience_factor", "By how much limits that judge others are stretched", stretch_of(row.trouble))
     yield _family("wms2_service_pressure", "Signals of overload as shares of their limits", "signal", row.pressures.items())
+
+
+def _work() -> Iterator[Metric]:
+    """What waits for workers, by rows and not by the broker, and who is there to do it."""
+    now = clock.now()
+    effects = due_effects().aggregate(n=Count("pk"), t=Min("next_attempt_at"))
+    waits = {"celery": evaluations_due(), "effects": (effects["n"], effects["t"])}
+    pools = list(WorkerPool.objects.all())
+    depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
+    yield _family("wms2_pool_queue_depth", "What is due and nobody has taken, by worker pool", "pool", depth)
+    ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
+    yield _family("wms2_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
+    desired = [(pool.queue, float(pool.desired)) for pool in pools]
+    yield _family("wms2_pool_workers_desired", "Workers that should be alive", "pool", desired)
+    alive = [(pool.queue, float(len(workers_alive(pool.queue)))) for pool in pools]
+    yield _family("wms2_pool_workers_alive", "Workers that have told of themselves lately", "pool", alive)
+    short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
+    yield _family("wms2_pool_short_seconds", "Since when fewer are alive than desired; 0: enough are", "pool", short)
+    taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
+    yield _family("wms2_pool_taking", "Whether the pool takes tasks: not while it is drained or evicted", "pool", taking)
+    used = dict(ResourceLease.objects.order_by().values_list("resource_id").annotate(n=Sum("units")))
+    units = list(Resource.objects.values_list("name", "units"))
+    yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)
+    yield _family("wms2_resource_units_taken", "Of these, leased", "resource", [(name, used.get(name, 0)) for name, _ in units])
+    letters = dict(DeadLetter.objects.order_by().values_list("kind").annotate(n=Count("pk")))
+    counts = [(kind, letters.get(kind, 0)) for kind in LetterKind.values]
+    yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", counts)
 
 
 def _reqmgr2() -> Iterator[Metric]:

@@ -23,6 +23,8 @@ from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
+from wms2.failing import task_failed
+from wms2.nudge import POLL_REQMGR2
 from wms2.verbs import Already
 
 S = RequestStatus
@@ -33,12 +35,15 @@ _TWICE, _REFUSED = "the work queue of WMCore has it too: its work would be done 
 log = structlog.get_logger(__name__)
 
 
-def reqmgr2_poll(*, force: bool = False) -> None:
-    """Take what is staged for us and follow what others did, if that is wanted and due. Done twice at a time it is done once."""
+def reqmgr2_poll(*, force: bool = False) -> bool:
+    """Take what is staged for us and follow what others did, if that is wanted and due; whether it was done.
+
+    Done twice at a time it is done once.
+    """
     began, pause = clock.now(), timedelta(seconds=conf().reqmgr2_poll_seconds / 2)
     just_now = Lease.objects.filter(name=POLL, heartbeat_at__gt=began - pause)
     if not conf().reqmgr2_follow or (just_now.exists() and not force):
-        return
+        return False
     try:
         team_take()
         requests_follow()
@@ -46,8 +51,10 @@ def reqmgr2_poll(*, force: bool = False) -> None:
         log.warning("ReqMgr2 cannot be followed, again with the next poll", error=str(error))
         told = {"data": {"error": str(error)}}
         Lease.objects.update_or_create(name=POLL, defaults=told, create_defaults=told | {"acquired_at": began})
-    else:
-        Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {}})
+        task_failed(POLL_REQMGR2, error)
+        return False
+    Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {}})
+    return True
 
 
 def requests_follow() -> None:

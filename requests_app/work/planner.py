@@ -37,7 +37,7 @@ from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.limits import limit_int
-from requests_app.models import Request, Round, Workflow
+from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
@@ -48,6 +48,7 @@ from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.rounds import job_priority
 from requests_app.work.sizing import round_sizing, sizing_kept
+from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
@@ -109,6 +110,13 @@ def round_preview(request: Request) -> Plan | None:
 def round_plan_leftovers(dag: DAG) -> None:
     """Take away what other attempts at planning the DAG have left, also those that died: it is recorded, so no other can be."""
     writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow.request))
+
+
+def planning_mb(workflow: Workflow) -> int:
+    """MB that planning a round takes beside an idle worker, at most: 3.2 kB a job were measured (docs/performance.md)."""
+    most, made = conf().max_nodes_per_dag, spec_of(workflow).generation
+    jobs = made.events // max(1, made.events_per_job) if made else InputFile.objects.filter(workflow=workflow)[:most].count()
+    return 16 + min(most, jobs) * 4 // 1000
 
 
 # --- gather --------------------------------------------------------------------------------------------------------------

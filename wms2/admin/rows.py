@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wms2.admin.filters import recent_values
 from wms2.admin.readonly import rows_admin
-from wms2.models import AuditEntry, RowCount, Wake
+from wms2.models import AuditEntry, FailingTask, KeptAnswer, Resource, ResourceLease, RowCount, Wake, Worker, WorkerPool
 
 rows_admin(
     AuditEntry, "=at", "actor", "action", "target", "outcome", "reason",
@@ -17,3 +17,23 @@ rows_admin(Wake, "=at", "request_id", "why", search={"request_id": "a request's 
 
 # Numbers of rows by kind, as the database keeps them: their sum counts.
 rows_admin(RowCount, "counted", "kind", "number")
+
+rows_admin(
+    WorkerPool, "queue", "state", "since", "desired", "processes", "short_since", "reason", order=("queue",),
+)  # fmt: skip
+
+# A worker that is silent for long is dead.
+rows_admin(Worker, "name", "heartbeat_at", "queues", "takes", "busy", "started_at", order=("name",))
+
+rows_admin(Resource, "name", "units", "unit", "reason", order=("name",))
+
+rows_admin(
+    ResourceLease, "resource", "units", "holder", "process", "taken_at", "=expires_at", search={"resource": "a resource's name"}
+)
+
+rows_admin(FailingTask, "name", "failures", "since", "last_at", "=next_at", "last_error", "discarded", order=("name",))
+
+# Calls of the REST interface with an Idempotency-Key.
+rows_admin(
+    KeptAnswer, "identity", "method", "path", "=status", "at", "key", search={"key": "a whole key", "identity": "a user's name"},
+)  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.permissions import SAFE_METHODS
 
 from wms2.api.problems import MEDIA_TYPE
 from wms2.api.serializers import ProblemSerializer
@@ -17,6 +18,12 @@ _IF_MATCH = OpenApiParameter(
     str,
     OpenApiParameter.HEADER,
     description="ETag of the answer that the decision was made on; 412 and nothing done if there is another version by now",
+)
+_ONCE = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "pattern": "^[\\x21-\\x7e]{1,200}$"},
+    OpenApiParameter.HEADER,
+    description="a new one, e.g. a UUID, for each thing to be done: the same call again is answered as the first was",
 )
 _ETAG = OpenApiParameter(
     "ETag", str, OpenApiParameter.HEADER, description="version, for If-Match; counts may move under it", response=True
@@ -30,7 +37,10 @@ class ProblemAutoSchema(AutoSchema):
         """Versions, where they are kept."""
         found: list[Any] = super().get_override_parameters()
         is_versioned = getattr(self.view, "is_versioned", None)
-        return [*found, _IF_MATCH, _ETAG] if is_versioned is not None and is_versioned(self.method) else found
+        if is_versioned is None:
+            return found
+        once = [] if self.method in SAFE_METHODS else [_ONCE]
+        return [*found, *once, *((_IF_MATCH, _ETAG) if is_versioned(self.method) else ())]
 
     def _get_request_body(self, direction: Direction = "request") -> dict[str, Any] | None:
         body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]

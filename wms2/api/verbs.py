@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from django.db.models import Model, UUIDField
+from django.db.models import CharField, Model, UUIDField
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
@@ -156,6 +156,7 @@ def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = Map
             "verbs": verbs,
             "serializer_class": resource.serializer,
             "versioned": frozenset(verbs if resource.etag is not None else ()),
+            "outside": frozenset(method for method, verb in verbs.items() if verb.outside or not resource.locks),
             "query_params": frozenset(parameter.name for parameter in resource.parameters),
             "__doc__": next(iter(verbs.values())).does,
             **{method: verb_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
@@ -170,7 +171,8 @@ def rows_urls(
 ) -> list[URLPattern]:
     """The addresses of a list, of its single rows, and of their verbs, if they have any."""
     rows: Any = view.queryset
-    key = "uuid" if isinstance(rows.model._meta.pk, UUIDField) else "int"
+    kind = type(rows.model._meta.pk)
+    key = "uuid" if kind is UUIDField else "schedd" if kind is CharField else "int"
     found = [
         path(address, view.as_view({"get": "list"}), name=f"{name}-list"),
         path(f"{address}/<{key}:pk>", view.as_view({"get": "retrieve"}), name=f"{name}-detail"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from rest_framework.generics import GenericAPIView
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
+from wms2 import idempotency
 from wms2.api.pagination import KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned
 from wms2.api.problems import bad_field
@@ -42,6 +45,8 @@ class KnownQueryMixin(APIView):
     query_params: ClassVar[frozenset[str]] = frozenset()
     #: Methods (of a view set: actions) that answer with an ``ETag`` and do what ``If-Match`` demands; others refuse the header.
     versioned: ClassVar[frozenset[str]] = frozenset()
+    #: Those that may ask services, so that no transaction may be open around them.
+    outside: ClassVar[frozenset[str]] = frozenset()
     http_method_names = METHODS
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -51,6 +56,7 @@ class KnownQueryMixin(APIView):
             return  # 405 comes next
         if not self.is_versioned(str(request.method)):
             refuse_unversioned(request)
+        key = idempotency.key_of(request) if request.method not in SAFE_METHODS else None
         known = self.known_query_params()
         for name, values in sorted(request.query_params.lists()):
             if name not in known:
@@ -58,10 +64,17 @@ class KnownQueryMixin(APIView):
                 raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
             if values != [values[0]] or not values[0]:
                 raise bad_field(name, "give it once and with a value, or leave it out")
+        if key is not None:
+            method = str(request.method).lower()
+            outside = self._is_one_of(self.outside, method)
+            setattr(self, method, partial(idempotency.once, self, key, getattr(self, method), outside))
 
     def is_versioned(self, method: str) -> bool:
         """Whether the method takes ``If-Match``."""
-        return (getattr(self, "action", None) or method.lower()) in self.versioned
+        return self._is_one_of(self.versioned, method)
+
+    def _is_one_of(self, methods: frozenset[str], method: str) -> bool:
+        return (getattr(self, "action", None) or method.lower()) in methods
 
     def versioned_answer(self, request: Request, data: Any, etag: str) -> Response:
         """What is there now, for those who want this version of it or any."""

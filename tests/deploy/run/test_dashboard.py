@@ -12,15 +12,14 @@ import pytest
 import yaml
 from django.test import Client
 from django.utils import timezone
-from prometheus_client import REGISTRY
 
 from dags_app.models import DAGStatus, Leftover
 from deploy.stack import paths
 from outputs_app.models import Comparison, EffectState
 from requests_app.models import Lease, RequestStatus
-from requests_app.monitoring.metrics import RowsCollector
 from requests_app.selectors.reqmgr2 import POLL
 from sites_app.models import Health
+from tests.support.exposed import MATCHER, METRIC, exposed
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.circuits import circuits
 from wms2.conf import conf
@@ -32,27 +31,7 @@ RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"] for rule in group["rules"]
 ]
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
-METRIC = re.compile(r"\b((?:wms2|django)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?")
-MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
-#: Prometheus's own: whether a scrape went well.
-OWN = {"up": {"job", "instance"}}
-
-
-def exposed() -> dict[str, set[str]]:
-    """Name of a sample -> its labels."""
-    found = dict(OWN)
-    for collector in list(REGISTRY._collector_to_names):
-        labels = set(getattr(collector, "_labelnames", ()))
-        name, kind = getattr(collector, "_name", ""), getattr(collector, "_type", "")
-        if kind == "histogram":
-            found |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
-        elif kind:
-            found[f"{name}_total" if kind == "counter" else name] = labels
-    for family in RowsCollector().collect():
-        for sample in family.samples:
-            found[sample.name] = set(sample.labels)
-    return found
 
 
 @pytest.fixture

@@ -66,7 +66,8 @@ from tests.support.next_release import a_row_has_a_later_word, worded
 from tests.support.rows import dag_row, drift_row, request_row, workflow_row
 from tests.support.scene import Scene
 from wms2.admin import readonly
-from wms2.models import AuditEntry
+from wms2.models import AuditEntry, FailingTask, KeptAnswer, Worker
+from wms2.resources import lease_take
 from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db
@@ -172,6 +173,12 @@ def some(built: Scene) -> Scene:
     Comparison.objects.create(dataset=block.dataset)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
+    Worker.objects.create(name="celery@a", queues=["celery"], started_at=job.created_at, heartbeat_at=job.created_at)
+    lease_take(name="planning", units=1, holder="a plan", process="a:1", ttl_seconds=60)
+    FailingTask.objects.create(
+        name="sites_app.tasks.sync_sites", failures=3, since=job.created_at, last_at=job.created_at, last_error="e"
+    )
+    KeptAnswer.objects.create(identity="olga", key="k", method="POST", path="/", at=job.created_at)
     return built
 
 

@@ -1,0 +1,98 @@
+"""Idempotency-Key: what is asked twice is done once, and answered the same."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from requests_app.lifecycle.retention import expired
+from requests_app.models import Limit, Request, RequestStatus
+from tests.support.problems import problem
+from tests.support.rest_clients import client_of
+from tests.support.rows import request_row
+from wms2 import idempotency
+from wms2.api.permissions import OPERATORS
+from wms2.models import AuditEntry, KeptAnswer
+
+pytestmark = pytest.mark.django_db
+API = "/api/v1"
+WHY = {"reason": "r"}
+KEY = {"HTTP_IDEMPOTENCY_KEY": "3b6d1d4e"}
+
+
+def lease(client: APIClient, **headers: Any) -> Any:
+    return client.post(f"{API}/leases", {"resource": "registration", "holder": "a script"}, **headers)
+
+
+def test_the_same_call_again_is_answered_as_the_first_and_done_once(operator: APIClient) -> None:
+    first, again = lease(operator, **KEY), lease(operator, **KEY)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert "Idempotency-Replayed" not in first
+    assert again["Idempotency-Replayed"] == "true"
+    assert AuditEntry.objects.filter(action="lease_take").count() == 1
+    assert lease(operator).json()["token"] != first.json()["token"]
+
+
+def test_a_refusal_is_kept_too_with_its_audit_entry(operator: APIClient) -> None:
+    row = request_row(RequestStatus.FAILED)
+    path = f"{API}/requests/{row.request_name}/hold"
+    first = operator.post(path, WHY, **KEY)
+    refused = problem(first, 409, "invalid_transition")
+    Request.objects.update(status=RequestStatus.ACTIVE)
+    again = operator.post(path, WHY, **KEY)
+    assert problem(again, 409, "invalid_transition") == refused
+    assert AuditEntry.objects.filter(outcome="refused").count() == 1
+
+
+def test_a_key_is_for_one_thing_of_one_user(operator: APIClient, django_user_model: Any) -> None:
+    lease(operator, **KEY)
+    other = operator.post(f"{API}/leases", {"resource": "registration", "holder": "another"}, **KEY)
+    problem(other, 422, "idempotency_key_reused")
+    row = request_row(RequestStatus.QUEUED)
+    problem(operator.post(f"{API}/requests/{row.request_name}/hold", WHY, **KEY), 422, "idempotency_key_reused")
+    olaf = django_user_model.objects.create_user("olaf")
+    olaf.groups.add(*django_user_model.objects.get(username="olga").groups.filter(name=OPERATORS))
+    assert "Idempotency-Replayed" not in lease(client_of(olaf), **KEY)
+
+
+def test_while_the_first_lasts_the_second_is_told_to_come_back(operator: APIClient) -> None:
+    lease(operator, **KEY)
+    KeptAnswer.objects.update(status=None, body=None)
+    busy = lease(operator, **KEY)
+    problem(busy, 409, "in_flight")
+    assert int(busy["Retry-After"]) > 0
+    KeptAnswer.objects.update(at=timezone.now() - idempotency._BROKEN_OFF - timedelta(seconds=1))
+    assert lease(operator, **KEY).status_code == 201, "it was broken off, and nothing had been done"
+
+
+def test_what_was_not_done_may_be_asked_again_with_the_same_key(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wms2.api import work
+
+    def silent(**_: Any) -> None:
+        Limit.objects.create(name="max_active_dags", value=1, reason="half done", actor="x")
+        raise OperationalError("the server closed the connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "lease_take", silent)
+        assert lease(operator, **KEY).status_code == 503
+    assert not Limit.objects.exists(), "nothing of it stays"
+    assert lease(operator, **KEY).status_code == 201
+
+
+def test_it_is_no_key_and_not_allowed(operator: APIClient, reader: APIClient) -> None:
+    assert "200 visible" in problem(lease(operator, HTTP_IDEMPOTENCY_KEY="a b"), 400, "invalid")["detail"]
+    assert lease(reader, **KEY).status_code == 403
+    assert operator.get(f"{API}/leases", **KEY).status_code == 200
+    assert not KeptAnswer.objects.exists()
+
+
+def test_answers_are_not_kept_for_ever(operator: APIClient) -> None:
+    lease(operator, **KEY)
+    later = timezone.now() + timedelta(days=2)
+    assert [rows.count() for rows in expired(later) if rows.model is KeptAnswer] == [1]

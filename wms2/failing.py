@@ -1,0 +1,69 @@
+"""Tasks of the schedule that fail: a row each, from the first failure until the task works again (ADR 0093).
+
+They belong to no request, so nothing else would show them. Owns the base class of all Celery tasks, not what they do.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.db import DatabaseError
+from django.db.models import F
+
+from wms2 import clock
+from wms2.audit import audited
+from wms2.celery import UnlessStrained, app
+from wms2.errors import ServiceError
+from wms2.models import FailingTask
+from wms2.nudge import nudge
+
+log = structlog.get_logger(__name__)
+
+
+class ToldTask(UnlessStrained):
+    """A task whose failures are kept if the schedule has it; a service that does not answer is no error of the worker."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, and tell how it went."""
+        try:
+            result = super().__call__(*args, **kwargs)
+        except Exception as error:
+            task_failed(str(self.name), error)
+            if not isinstance(error, ServiceError):
+                raise
+            log.warning("task failed", task=self.name, error=str(error))
+            return None
+        if result is not False and str(self.name) in _scheduled():
+            FailingTask.objects.filter(pk=self.name).delete()
+        return result
+
+
+def _scheduled() -> dict[str, float]:
+    """Task -> seconds from one run to the next."""
+    return {entry["task"]: float(entry["schedule"]) for entry in app.conf.beat_schedule.values()}
+
+
+def task_failed(name: str, error: Exception) -> None:
+    """Count a failure in a row; not where the database is what fails, which cannot be written down."""
+    seconds = _scheduled().get(name)
+    if seconds is None or isinstance(error, DatabaseError):
+        return
+    now = clock.now()
+    told = {"last_at": now, "next_at": now + timedelta(seconds=seconds), "last_error": f"{type(error).__name__}: {error}"[:4000]}
+    row, first = FailingTask.objects.get_or_create(pk=name, defaults={"since": now, **told})
+    if not first:
+        FailingTask.objects.filter(pk=row.pk).update(failures=F("failures") + 1, **told)
+
+
+def task_retry(*, task: FailingTask, actor: str, reason: str) -> None:
+    """Run it now, beside its schedule."""
+    with audited(actor=actor, action="task_retry", target=task.pk, target_type="task", reason=reason, failures=task.failures):
+        nudge(task.pk)
+
+
+def task_discard(*, task: FailingTask, actor: str, reason: str) -> None:
+    """Hear no more of it until it has worked."""
+    with audited(actor=actor, action="task_discard", target=task.pk, target_type="task", reason=reason, failures=task.failures):
+        FailingTask.objects.filter(pk=task.pk).update(discarded=f"{actor}: {reason}")

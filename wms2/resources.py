@@ -1,0 +1,153 @@
+"""Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0093).
+
+A lease is a row with a token, judged by the database's clock: whoever has it reports, or it runs out, is taken away and audited.
+Nobody waits for one: who gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units there are
+is a row that operators change at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+from django.db.models import QuerySet, Sum
+
+from wms2 import clock
+from wms2.audit import audit, audited
+from wms2.errors import InvalidTransition, NoneFree, StaleState
+from wms2.heartbeat import kept_alive
+from wms2.identity import process_name
+from wms2.models import Resource, ResourceLease
+
+PLANNING, REGISTRATION = "planning", "registration"
+_BUILT_IN = {PLANNING: (2000, "MB of memory of plans"), REGISTRATION: (8, "blocks that DBS is told of")}
+_TTL_SECONDS = 60.0
+
+
+def resources_ensure(**_: object) -> None:
+    """After each migrate: what the code itself takes is there."""
+    for name, (units, unit) in _BUILT_IN.items():
+        Resource.objects.get_or_create(name=name, defaults={"units": units, "unit": unit})
+
+
+def resources_shown() -> QuerySet[Resource]:
+    """All of them."""
+    return Resource.objects.all()
+
+
+def leases_shown() -> QuerySet[ResourceLease]:
+    """All of them."""
+    return ResourceLease.objects.all()
+
+
+@contextmanager
+def resource(name: str, units: int, holder: str) -> Iterator[None]:
+    """Have so many units, or all there are, while the block runs.
+
+    Raises:
+        NoneFree: others have them; nothing was waited for.
+        LeaseLost: from the next outside call inside, once the lease is somebody else's.
+    """
+    there = Resource.objects.filter(pk=name).values_list("units", flat=True).first() or 0
+    wanted = max(1, min(units, there))
+    lease = lease_take(name=name, units=wanted, holder=holder, process=process_name(), ttl_seconds=_TTL_SECONDS)
+    try:
+        with kept_alive(lambda: lease_beat(lease.token), life_seconds=_TTL_SECONDS, resource=name):
+            yield
+    finally:
+        with suppress(DatabaseError):  # it runs out
+            ResourceLease.objects.filter(pk=lease.pk).delete()
+
+
+def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds: float) -> ResourceLease:
+    """Take units of a resource; those of leases that have run out are free.
+
+    Raises:
+        InvalidTransition: there is no such resource, or never so much of it.
+        NoneFree: others have too many of its units.
+    """
+    with transaction.atomic():
+        found = Resource.objects.select_for_update(no_key=True).filter(pk=name).first()
+        if found is None or units > found.units:
+            raise InvalidTransition(f"{name}: {f'there are {found.units} in all' if found else 'there is no such resource'}")
+        _reclaim(found.leases.all())
+        taken = found.leases.aggregate(taken=Sum("units"))["taken"] or 0
+        if taken + units > found.units:
+            raise NoneFree(f"{name}: {units} of {found.units} {found.unit}, of which {taken} are taken")
+        now = clock.now()
+        return ResourceLease.objects.create(
+            resource=found, units=units, holder=holder[:300], process=process, ttl_seconds=ttl_seconds,
+            taken_at=now, heartbeat_at=now, expires_at=now + timedelta(seconds=ttl_seconds),
+        )  # fmt: skip
+
+
+def lease_beat(token: UUID) -> bool:
+    """Have a lease for its time again, from now on; False if it has run out or was given back."""
+    with transaction.atomic():
+        row = ResourceLease.objects.select_for_update().filter(token=token, expires_at__gte=clock.in_sql()).first()
+        if row is not None:
+            row.heartbeat_at = clock.now()
+            row.expires_at = row.heartbeat_at + timedelta(seconds=row.ttl_seconds)
+            row.save(update_fields=("heartbeat_at", "expires_at"))
+    return row is not None
+
+
+def lease_release(*, lease: ResourceLease, actor: str, reason: str) -> None:
+    """Give a lease back, or take it away from whoever has it. Twice is as once."""
+    with audited(
+        actor=actor, action="lease_release", target=lease.resource_id, target_type="resource", reason=reason,
+        holder=lease.holder, units=lease.units,
+    ):  # fmt: skip
+        ResourceLease.objects.filter(pk=lease.pk).delete()
+
+
+def leases_drop(processes: Sequence[str]) -> None:
+    """Those of processes that have been made to give back what they work at."""
+    ResourceLease.objects.filter(process__in=processes).delete()
+
+
+def leases_expire() -> None:
+    """Take back what has run out, of all resources."""
+    with transaction.atomic():
+        _reclaim(ResourceLease.objects.all())
+
+
+def _reclaim(leases: QuerySet[ResourceLease]) -> None:
+    # locked: one that reports at this moment is looked at as it is then
+    for lease in leases.filter(expires_at__lt=clock.in_sql()).select_for_update():
+        told: dict[str, Any] = {"holder": lease.holder, "process": lease.process, "units": lease.units}
+        reason = f"nobody reported for {lease.ttl_seconds:g} s"
+        audit(actor="lifecycle", action="lease_expire", target=lease.resource_id, target_type="resource", reason=reason, **told)
+        lease.delete()
+
+
+def resource_set(*, row: Resource, units: int, actor: str, reason: str) -> None:
+    """Say how many units there are. With fewer than are taken nothing is taken away: nobody gets any until it fits.
+
+    Raises:
+        StaleState: somebody else has changed it since it was read.
+    """
+    with audited(
+        actor=actor, action="resource_set", target=row.name, target_type="resource", reason=reason, old=row.units, new=units
+    ):
+        if Resource.objects.filter(pk=row.pk, units=row.units).update(units=units, reason=f"{actor}: {reason}") != 1:
+            raise StaleState(f"{row.name} was changed meanwhile")
+
+
+def resource_add(*, row: Resource, name: str, units: int, actor: str, reason: str, unit: str = "") -> Resource:
+    """A further resource, for whoever takes leases of it over REST.
+
+    Raises:
+        InvalidTransition: there is one of this name.
+    """
+    with audited(actor=actor, action="resource_add", target=name, target_type="resource", reason=reason, units=units):
+        new, made = Resource.objects.get_or_create(
+            name=name, defaults={"units": units, "unit": unit, "reason": f"{actor}: {reason}"}
+        )
+        if not made:
+            raise InvalidTransition(f"there is a resource {name} already")
+    return new

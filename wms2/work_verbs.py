@@ -1,0 +1,91 @@
+"""Verbs on worker pools and workers, on shared resources and their leases."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from wms2.models import PoolState, Resource, ResourceLease, Worker, WorkerPool
+from wms2.resources import lease_release, resource_add, resource_set
+from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
+from wms2.workers import pool_change, pool_change_refused, pool_size, worker_shutdown
+
+
+def _pool_verb(name: str, label: str, state: PoolState, does: str, *, dangerous: bool = False) -> Verb:
+    return Verb(
+        name, label, does, partial(pool_change, state=state), told_of_each(lambda pool: [does]),
+        refused=partial(pool_change_refused, state=state), path=name, dangerous=dangerous,
+    )  # fmt: skip
+
+
+declare(
+    Noun(
+        WorkerPool, "worker-pool", "pool", lambda queue: WorkerPool.objects.filter(pk=queue),
+        lambda pool: (pool.state, pool.get_state_display()), "worker-pools/<schedd:pk>",
+    ),
+    _pool_verb(
+        "drain", "Drain", PoolState.DRAINING,
+        "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.",
+    ),
+    _pool_verb("resume", "Resume", PoolState.STARTING, "Its workers take tasks again."),
+    _pool_verb(
+        "evict", "Evict", PoolState.EVICTED,
+        "Its workers take no more tasks, and what they have claimed is given back at once, for others to do; what they still"
+        " write of it does not count.",
+        dangerous=True,
+    ),
+    Verb(
+        "size", "Size", "Say how many workers should be alive, and how many processes each should have.", pool_size,
+        told_of_each(
+            lambda pool: ["Their supervisor or autoscaler starts and ends workers; processes follow with the next heartbeat."]
+        ),
+        (
+            Field("desired", Kind.WHOLE, "workers that should be alive; 0: none is missed", least=0, most=10_000),
+            Field("processes", Kind.WHOLE, "of each worker that has several", least=1, most=1_000),
+        ),
+        initial=lambda pool: {"desired": pool.desired, "processes": pool.processes}, path="size",
+    ),
+)  # fmt: skip
+
+declare(
+    Noun(
+        Worker, "worker", "worker", lambda name: Worker.objects.filter(pk=name),
+        lambda worker: (", ".join(worker.takes), ", ".join(worker.takes) or "takes nothing"), "workers/<schedd:pk>",
+    ),
+    Verb(
+        "shutdown", "Shut down", "Have a worker end once its tasks have. A supervisor may start it again.", worker_shutdown,
+        told_of_each(lambda worker: ["It ends once the tasks that it has are done, and takes no more."]), path="shutdown",
+    ),
+)  # fmt: skip
+
+_UNITS = Field("units", Kind.WHOLE, "how many there are in all", required=True, least=0, most=10**9)
+declare(
+    Noun(
+        Resource, "resource", "row", lambda name: Resource.objects.filter(pk=name), lambda row: (str(row.units), str(row.units)),
+        "resources/<schedd:pk>",
+    ),
+    Verb(
+        "units", "Change", "Say how many units of a resource there are.", resource_set,
+        told_of_each(lambda row: ["Leases that are out stay; with fewer units than they have, nobody gets any until it fits."]),
+        (_UNITS,), initial=lambda row: {"units": row.units}, path="units", single=True,
+    ),
+    Verb(
+        "add-resource", "Add another", "Add a resource, for whoever takes leases of it over REST.", resource_add,
+        told_of_each(lambda row: ["WMS2 itself takes none of it."]),
+        (
+            Field("name", help="of the new resource: letters, digits, . _ -", required=True, length=100), _UNITS,
+            Field("unit", help="what is counted", length=50),
+        ),
+        path="add", single=True,
+    ),
+)  # fmt: skip
+
+declare(
+    Noun(
+        ResourceLease, "lease", "lease", lambda key: ResourceLease.objects.filter(pk=key),
+        lambda lease: (str(lease.pk), lease.holder),
+    ),
+    Verb(
+        "release", "Take back", "Take a lease away from whoever has it.", lease_release,
+        told_of_each(lambda lease: [f"{lease.process} has it for {lease.holder}, and goes on without."]), dangerous=True,
+    ),
+)  # fmt: skip

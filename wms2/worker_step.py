@@ -1,0 +1,112 @@
+"""A part of every Celery worker: it tells of itself in a row, and does what the rows of its pools want (ADR 0093).
+
+In a thread of its own, beside the worker's loop and whatever the broker does. Named to Celery by ``wms2.celery``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import structlog
+from celery import bootsteps
+from celery.worker import state as requests
+from django.db import DatabaseError, connections
+
+from wms2 import clock
+from wms2.conf import conf
+from wms2.identity import node_name
+from wms2.models import Worker, WorkerPool
+from wms2.workers import TAKING
+
+log = structlog.get_logger(__name__)
+
+
+class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Tells and steers for as long as the worker runs."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        self._over = threading.Event()
+        self._queues: list[str] = []
+        self._started_at = clock.now()
+
+    def create(self, worker: Any) -> None:
+        """Before anything is taken: what is drained is not."""
+        selected = worker.app.amqp.queues
+        self._queues = list(selected.consume_from)
+        selected.deselect([queue for queue, (taking, _) in self._wanted().items() if not taking])
+        connections["default"].close()  # processes are forked after this
+
+    def start(self, worker: Any) -> None:
+        """Once there are processes."""
+        self._thread = threading.Thread(target=self._keep, args=(worker,), name="heartbeats", daemon=True)
+        self._thread.start()
+
+    def stop(self, worker: Any) -> None:
+        """The worker ends in good order, and is missed by nobody."""
+        self._over.set()
+        self._thread.join()
+
+    def _keep(self, worker: Any) -> None:
+        while True:
+            try:
+                self._tell(worker)
+                self._steer(worker)
+                if self._over.wait(conf().worker_heartbeat_seconds):
+                    Worker.objects.filter(name=worker.hostname).delete()
+                    return
+            except DatabaseError as error:
+                log.warning("heartbeat of the worker not written", error=str(error).partition("\n")[0])
+                if self._over.wait(conf().worker_heartbeat_seconds):
+                    return
+            finally:
+                connections["default"].close()  # a process that is forked must not find it open
+
+    def _tell(self, worker: Any) -> None:
+        try:
+            busy = Counter(each.delivery_info.get("routing_key", "") for each in tuple(requests.reserved_requests))
+        except RuntimeError:  # changed while it was read: the next heartbeat tells
+            return
+        told = {
+            "queues": self._queues,
+            "takes": [queue for queue in self._queues if queue in worker.app.amqp.queues.consume_from],
+            "busy": busy,
+            "processes": [f"{node_name()}:{pid}" for pid in worker.pool.info["processes"]],
+            "started_at": self._started_at,
+            "heartbeat_at": clock.now(),
+        }
+        Worker.objects.update_or_create(name=worker.hostname, defaults=told)
+
+    def _wanted(self) -> dict[str, tuple[bool, int | None]]:
+        """Queue -> whether it is taken from, processes."""
+        rows = WorkerPool.objects.filter(queue__in=self._queues).values_list("queue", "state", "processes")
+        return {queue: (state in TAKING, processes) for queue, state, processes in rows}
+
+    def _steer(self, worker: Any) -> None:
+        consumer, wanted = worker.consumer, self._wanted()
+        if consumer is None or getattr(consumer, "task_consumer", None) is None:
+            return
+        for queue, (taking, _) in wanted.items():
+            if taking != (queue in worker.app.amqp.queues.consume_from):
+                consumer.call_soon(partial(_tried, consumer.add_task_queue if taking else consumer.cancel_task_queue, queue))
+        processes = max((number for _, number in wanted.values() if number), default=0)
+        if processes and hasattr(worker.pool, "grow") and (more := processes - worker.pool.num_processes):
+            consumer.call_soon(partial(_tried, partial(_resize, consumer), more))
+
+
+def _resize(consumer: Any, more: int) -> None:
+    (consumer.pool.grow if more > 0 else consumer.pool.shrink)(abs(more))
+    consumer._update_prefetch_count(more)
+
+
+def _tried(change: Any, what: Any) -> None:
+    """In the worker's own loop, which nothing may end: the next heartbeat tries again."""
+    try:
+        change(what)
+    except Exception:
+        log.exception("worker not steered, tried again", what=what)

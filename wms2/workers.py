@@ -1,0 +1,158 @@
+"""Worker pools: the workers of each Celery queue, what operators want of them, and what they tell of themselves (ADR 0093).
+
+What is wanted are rows, which every worker reads with its heartbeat and at its start (``wms2.worker_step``): a silent broker
+hides no worker, and a restart brings no drained pool back. Celery's remote control only makes it quick. Starting and ending
+workers is the supervisor's or the autoscaler's; here it is told when fewer are alive than are desired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+from celery import current_task
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from kombu.exceptions import OperationalError as BrokerError
+
+from wms2 import clock
+from wms2.audit import audited
+from wms2.celery import app
+from wms2.conf import conf
+from wms2.errors import InvalidTransition, StaleState
+from wms2.locks import Fenced
+from wms2.metrics import ALERTS_TOTAL
+from wms2.models import PoolState, Worker, WorkerPool
+from wms2.resources import leases_drop, leases_expire
+
+log = structlog.get_logger(__name__)
+S = PoolState
+#: In which its workers take tasks.
+TAKING = (S.STARTING, S.RUNNING)
+#: Heartbeats that a worker may miss.
+_MISSED = 3
+#: Queue -> takes back, by a newer epoch, what these processes have claimed of its work, and says which had any.
+CLAIMS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {}
+
+
+def pools_ensure(**_: object) -> None:
+    """After each migrate: a row for each queue."""
+    for queue in settings.CELERY_TASK_QUEUES:
+        WorkerPool.objects.get_or_create(queue=queue.name)
+
+
+def pools_shown() -> QuerySet[WorkerPool]:
+    """All of them."""
+    return WorkerPool.objects.all()
+
+
+def workers_shown() -> QuerySet[Worker]:
+    """All of them, dead ones too."""
+    return Worker.objects.all()
+
+
+def workers_alive(queue: str) -> list[Worker]:
+    """Those of a pool that have told of themselves lately."""
+    since = clock.now() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds)
+    return list(Worker.objects.filter(queues__contains=[queue], heartbeat_at__gte=since))
+
+
+def last_heartbeat_at(queue: str) -> datetime | None:
+    """The newest of a pool's workers, dead ones included."""
+    last: datetime | None = Worker.objects.filter(queues__contains=[queue]).aggregate(last=Max("heartbeat_at"))["last"]
+    return last
+
+
+def may_take(queue: str) -> bool:
+    """Whether a task that takes one thing after the other may take the next; asked outside of workers it always may."""
+    return not current_task or not WorkerPool.objects.filter(pk=queue).exclude(state__in=TAKING).exists()
+
+
+def pool_change_refused(pool: WorkerPool, state: PoolState) -> str:
+    """Why a pool cannot be drained, evicted or resumed; empty if it can."""
+    if state is S.STARTING:
+        return "" if pool.state not in TAKING else "It takes tasks already."
+    if state is S.DRAINING:
+        return "" if pool.state in TAKING else "It takes no tasks already."
+    return "It is evicted already." if pool.state == state else ""
+
+
+def pool_change(*, pool: WorkerPool, state: PoolState, actor: str, reason: str) -> None:
+    """Drain, evict or resume a pool.
+
+    Raises:
+        InvalidTransition: it is so already.
+        StaleState: somebody else has changed it since it was read.
+    """
+    with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
+        if why := pool_change_refused(pool, state):
+            raise InvalidTransition(f"{pool.queue}: {why}")
+        changes = {"state": state, "since": clock.now(), "reason": f"{actor}: {reason}"}
+        if WorkerPool.objects.filter(pk=pool.pk, state=pool.state).update(**changes) != 1:
+            raise StaleState(f"{pool.queue} is no longer {pool.get_state_display().lower()}")
+        workers = workers_alive(pool.queue)
+        if state is S.EVICTED:
+            _claims_back(pool.queue, workers)
+        transaction.on_commit(partial(_steer, pool.queue, [worker.name for worker in workers], state in TAKING))
+        log.info("worker pool", pool=pool.queue, state=state.value, workers=len(workers), actor=actor, reason=reason)
+
+
+def _claims_back(queue: str, workers: Sequence[Worker]) -> None:
+    take_back = CLAIMS.get(queue)
+    if take_back is not None:
+        leases_drop(take_back([process for worker in workers for process in worker.processes]))
+
+
+def _steer(queue: str, workers: list[str], taking: bool) -> None:
+    if not workers:
+        return
+    try:
+        (app.control.add_consumer if taking else app.control.cancel_consumer)(queue, destination=workers)
+    except (BrokerError, OSError) as error:
+        log.warning("workers not told, they read it with their next heartbeat", pool=queue, error=str(error))
+
+
+def pool_size(*, pool: WorkerPool, actor: str, reason: str, desired: int | None = None, processes: int | None = None) -> None:
+    """Say how many workers should be alive, and how many processes each has; what is not said stays."""
+    asked = {"desired": desired, "processes": processes}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    with audited(actor=actor, action="pool_size", target=pool.queue, target_type="pool", reason=reason, **changes):
+        if not changes:
+            raise InvalidTransition(f"{pool.queue}: give desired or processes")
+        WorkerPool.objects.filter(pk=pool.pk).update(**changes)
+
+
+def worker_shutdown(*, worker: Worker, actor: str, reason: str) -> None:
+    """Have a worker end once its tasks have; a supervisor may start it again."""
+    with audited(actor=actor, action="worker_shutdown", target=worker.name, target_type="worker", reason=reason):
+        app.control.shutdown(destination=[worker.name])
+
+
+def pools_reconcile(fenced: Fenced) -> None:
+    """Compare what is wanted with what workers tell: states that have come about, workers missing, leases that ran out."""
+    now = clock.now()
+    with fenced():
+        leases_expire()
+        for pool in WorkerPool.objects.select_for_update(skip_locked=True):
+            ours = workers_alive(pool.queue)
+            taking = any(pool.queue in worker.takes for worker in ours)
+            if pool.state == S.STARTING and taking:
+                pool.state, pool.since = S.RUNNING, now
+            elif pool.state == S.DRAINING and not taking and not any(worker.busy.get(pool.queue) for worker in ours):
+                pool.state, pool.since = S.STOPPED, now
+            _watch(pool, len(ours), now)
+            pool.save()
+
+
+def _watch(pool: WorkerPool, alive: int, now: datetime) -> None:
+    if alive >= pool.desired:
+        pool.short_since, pool.alerted = None, False
+        return
+    pool.short_since = pool.short_since or now
+    if not pool.alerted and now - pool.short_since >= timedelta(seconds=conf().worker_missing_seconds):
+        pool.alerted = True
+        ALERTS_TOTAL.labels("workers_missing").inc()
+        log.error("alert", alert="workers_missing", pool=pool.queue, alive=alive, desired=pool.desired)
