@@ -1,5 +1,6 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
+from requests_app.models.admission import AdmissionBucket, AdmissionLimit, AdmissionState
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
@@ -32,6 +33,9 @@ __all__ = [
     "SERVICE_LEVEL",
     "TERMINAL",
     "UNMERGED_FROZEN",
+    "AdmissionBucket",
+    "AdmissionLimit",
+    "AdmissionState",
     "CleanupPolicy",
     "EvaluationLease",
     "Event",
