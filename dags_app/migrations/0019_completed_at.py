@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('dags_app', '0018_harvesting'),
-        ('requests_app', '0035_admission'),
+        ('requests_app', '0034_derived'),
         ('sites_app', '0007_counted'),
     ]
 
