@@ -225,7 +225,7 @@ def sample(seed: int) -> list[Arrival]:
     requests within an hour, twice; low priorities all along; one in fifty urgent.
     """
     chance = random.Random(seed)  # noqa: S311  a sample
-    found = []
+    found: list[Arrival] = []
 
     def add(hours: float, priority: int, campaign: str, requester: str, *, urgent: bool = False) -> None:
         jobs = min(int(chance.lognormvariate(5.3, 1.0)), 8_000)

@@ -82,8 +82,8 @@ def waiting_of(values: Sequence[Any], now: datetime) -> Waiting:
 def policy_now() -> Policy:
     """As operators have set it."""
     names = ("max_active_dags", "admission_aging_per_hour", "admission_high_watermark", "admission_low_watermark")
-    slots, *others = limits_float(*names)
-    return with_limits(Policy(int(slots), *others), AdmissionLimit.objects.all())
+    slots, aging, high, low = limits_float(*names)
+    return with_limits(Policy(int(slots), aging, high, low), AdmissionLimit.objects.all())
 
 
 def with_limits(policy: Policy, rows: Iterable[AdmissionLimit]) -> Policy:

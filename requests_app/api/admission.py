@@ -110,9 +110,9 @@ class WhatIfSerializer(StrictSerializer):
 
     max_active_dags = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
     aging_per_hour = ShareField(min_value=0, max_value=1_000_000, required=False)
-    limits = TriedLimitSerializer(many=True, default=list, max_length=MOST_TRIED)
-    priorities = TriedChangeSerializer(many=True, default=list, max_length=MOST_TRIED)
-    further = TriedRequestSerializer(many=True, default=list, max_length=MOST_TRIED)
+    limits = serializers.ListField(child=TriedLimitSerializer(), default=list, max_length=MOST_TRIED)
+    priorities = serializers.ListField(child=TriedChangeSerializer(), default=list, max_length=MOST_TRIED)
+    further = serializers.ListField(child=TriedRequestSerializer(), default=list, max_length=MOST_TRIED)
 
 
 class MovedSerializer(serializers.Serializer):
@@ -153,6 +153,9 @@ class WhatIfView(ApiView):
 
 def _asked(given: dict[str, Any]) -> Asked:
     named = [change.pop("request_name") for change in given["priorities"]]
+    for field, names in (("priorities", named), ("further", [each["name"] for each in given["further"]])):
+        if len(set(names)) < len(names):
+            raise bad_field(field, "names one of them twice")
     keys = queued_keys(named)
     for index, name in enumerate(named):
         if name not in keys:

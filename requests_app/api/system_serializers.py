@@ -27,7 +27,7 @@ class AdmissionCountsSerializer(serializers.Serializer):
     queued_workflows = serializers.IntegerField()
     pausing = serializers.IntegerField(help_text="of these, passed over until their next attempt")
     next_in_queue = NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps")
-    stopped = serializers.CharField(allow_blank=True, help_text="why nobody starts at all; empty: who has its turn does")
+    stopped = serializers.CharField(allow_blank=True, help_text="why nobody may start, at the last pass; empty: who has its turn")
 
 
 class QueuedSerializer(serializers.Serializer):

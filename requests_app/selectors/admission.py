@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.admission import WAITING, eligible, in_order, open_groups, policy_now, state_now, stopped_by, waiting_of
+from requests_app.admission import WAITING, eligible, in_order, open_groups, policy_now, state_now, waiting_of
 from requests_app.expected import ALL, Ended, Expected, expected_starts
 from requests_app.limits import CHANGEABLE
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
@@ -107,9 +107,8 @@ def admission_limits() -> QuerySet[AdmissionLimit]:
 
 
 def state_shown(policy: Policy) -> State:
-    """As it stands, for readers: whether too many jobs wait, the last pass has found out."""
-    found = Remembered.objects.filter(flooded_since__isnull=False).values_list("stopped", flat=True).first()
-    return state_now(policy, timezone.now(), stopped=stopped_by() or found or "")
+    """As it stands, for readers; whether anybody may start at all, the last pass has found out."""
+    return state_now(policy, timezone.now(), stopped=Remembered.objects.values_list("stopped", flat=True).first() or "")
 
 
 def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:

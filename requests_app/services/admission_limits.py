@@ -82,7 +82,7 @@ def _set(limit: AdmissionLimit, action: str, actor: str, reason: str, given: dic
     with audited(actor=actor, action=action, target=str(limit), target_type="admission limit", reason=reason, old=old, new=new):
         if refusal:
             raise InvalidTransition(refusal)
-        if limit.pk is None and AdmissionLimit.objects.filter(kind=limit.kind, name=limit.name).exists():
+        if limit._state.adding and AdmissionLimit.objects.filter(kind=limit.kind, name=limit.name).exists():
             raise FieldRefused("name", f"{limit} has limits of its own already: change these")
         for name, value in {**new, "actor": actor, "reason": reason}.items():
             setattr(limit, name, value)

@@ -160,6 +160,7 @@ def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(op
         ({"limits": [{"kind": "band", "name": "x"}]}, "limits.0.least_priority"),
         ({"further": [{"name": "a", "priority": 1_000_000}]}, "further.0.priority"),
         ({"slots": 3}, "slots"),
+        ({"further": [{"name": "a"}, {"name": "a"}]}, "further"),
     ],
 )
 def test_what_if_refuses_by_field(operator: APIClient, body: dict[str, Any], field: str) -> None:
