@@ -14,6 +14,7 @@ from bench import (
     accounting,
     adaptive,
     api_load,
+    arrivals,
     dag_shapes,
     engine,
     input_scale,
@@ -40,6 +41,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "adaptive": adaptive.main,
     "job_counts": job_counts.main,
     "reconcile": reconcile.main,
+    "arrivals": arrivals.main,
 }
 
 
@@ -51,7 +53,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--profile", help="JSON file of adaptive's requests")
+    parser.add_argument("--file", help="CSV or JSON lines of arrivals")
     options = parser.parse_args(arguments)
+    if options.file:
+        os.environ["BENCH_FILE"] = options.file
     if options.profile:
         os.environ["BENCH_PROFILE"] = options.profile
     names = options.names

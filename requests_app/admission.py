@@ -1,24 +1,49 @@
 """Who may start next (spec 4.4; docs/design/control.md, Admission).
 
-One pass looks at as many requests as slots are free, urgent first, then priority, then time queued; the others are not touched,
-but for what they wait for, written where it has changed by one statement. Counts live DAG rows, never statuses. A request that
-pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two
-passes from taking the same last slot. Where a request's DAG goes, ``requests_app.placement`` says.
+One pass looks at as many requests as slots are free and some more, in the order of ``requests_app.ordering``; the others are not
+touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
+query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). Counts live DAG rows, never
+statuses. A request that pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One
+advisory lock keeps two passes from taking the same last slot. Where a request's DAG goes, ``requests_app.placement`` says.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
 
 import structlog
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Case, DurationField, ExpressionWrapper, F, FloatField, Q, QuerySet, TextField, Value, When
+from django.db.models.functions import Coalesce, Extract, Greatest, Least
 
+from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.submit import credential_obstacle
 from requests_app.fair_share import share_of
-from requests_app.models import Request, RequestStatus
-from requests_app.placement import Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now, slots_used
+from requests_app.limits import limits_float
+from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
+from requests_app.ordering import (
+    LIMIT,
+    TOP,
+    TURN,
+    URGENT,
+    Cap,
+    Group,
+    GroupKind,
+    Policy,
+    State,
+    Waiting,
+    has_flooded,
+    its_turn,
+    order,
+    shut,
+)
+from requests_app.placement import TAKING_SLOT, Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
@@ -28,18 +53,71 @@ from wms2.locks import Fenced, LockKey, transaction_lock
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
-#: What those wait for that a pass does not come to.
-ITS_TURN = "its turn in the queue"
-
-
-def queue() -> QuerySet[Request]:
-    """QUEUED requests in admission order, those that pause included."""
-    return Request.objects.filter(status=RequestStatus.QUEUED).order_by("-urgent", "-priority", "queued_at", "id")
+#: Requests that a pass looks at beside as many as slots are free.
+FURTHER = 50
+#: What limits and order rest on.
+_ABOUT = ("urgent", "priority", "campaign", "requestor")
+#: Columns of a queued request on which its turn rests, as ``Waiting`` has them.
+WAITING = ("id", "priority", "queued_at", "urgent", "campaign", "requestor")
 
 
 def eligible() -> QuerySet[Request]:
-    """The queue without those that pause."""
-    return queue().filter(next_attempt_at__isnull=True)
+    """QUEUED requests without those that pause."""
+    return Request.objects.filter(status=RequestStatus.QUEUED, next_attempt_at__isnull=True)
+
+
+def in_order(rows: QuerySet[Request], policy: Policy, now: datetime) -> QuerySet[Request]:
+    """As ``ordering.order`` has them."""
+    waited = ExpressionWrapper(Value(now) - Coalesce("queued_at", Value(now)), output_field=DurationField())
+    hours = Greatest(Extract(waited, "epoch", output_field=FloatField()) / 3600.0, 0.0)
+    risen = Least(F("priority") + Value(policy.aging_per_hour) * hours, float(TOP), output_field=FloatField())
+    return rows.order_by("-urgent", risen.desc(), "queued_at", "id")
+
+
+def waiting_of(values: Sequence[Any], now: datetime) -> Waiting:
+    """Made of the columns ``WAITING``."""
+    key, priority, queued_at, *others = values
+    return Waiting(key, priority, queued_at or now, *others)
+
+
+def policy_now() -> Policy:
+    """As operators have set it."""
+    names = ("max_active_dags", "admission_aging_per_hour", "admission_high_watermark", "admission_low_watermark")
+    slots, aging, high, low = limits_float(*names)
+    return with_limits(Policy(int(slots), aging, high, low), AdmissionLimit.objects.all())
+
+
+def with_limits(policy: Policy, rows: Iterable[AdmissionLimit]) -> Policy:
+    """With these limits and bands alone, each the only one of its kind and name."""
+    rows = list(rows)
+    bands = sorted(((row.least_priority, row.name) for row in rows if row.least_priority is not None), reverse=True)
+    caps = {(row.kind, row.name): Cap(row.max_dags, row.rate_per_hour, row.burst) for row in rows}
+    return replace(policy, bands=tuple((name, least) for least, name in bands), caps=caps)
+
+
+def state_now(policy: Policy, now: datetime, *, stopped: str = "") -> State:
+    """What holds slots, a request each: live DAGs, and requests that have taken one and have no live DAG; and the buckets."""
+    here = DAG.objects.filter(status__in=LIVE_DAG).order_by().values_list(*(f"workflow__request__{name}" for name in _ABOUT))
+    coming = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    holders = list(here.union(coming.order_by().values_list(*_ABOUT), all=True))
+    running: Counter[Group] = Counter()
+    for urgent, priority, campaign, requester in holders:
+        running.update(policy.groups(urgent=urgent, priority=priority, campaign=campaign, requester=requester))
+    buckets = AdmissionBucket.objects.filter(full_at__gt=now)
+    return State(now, len(holders), running, {(each.kind, each.name): each.full_at for each in buckets}, stopped)
+
+
+def stopped_by() -> str:
+    """Why nobody at all may start; empty: who has his turn may."""
+    return no_new_work() or systemic_trouble() or credential_obstacle()
+
+
+def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QuerySet[Request]:
+    """Without those whom a limit keeps."""
+    kept = Q(pk__in=())
+    for group in shut(state, policy):
+        kept |= _of(group, policy)
+    return rows.exclude(kept)
 
 
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
@@ -53,36 +131,81 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """
     if not eligible().exists():
         return 0
-    without = no_new_work() or systemic_trouble() or credential_obstacle()
+    stopped = stopped_by()
     with fenced(), transaction_lock(LockKey.ADMISSION):
-        if without:
-            _tell(eligible(), without)
-            return 0
-        limits = Limits.now()
-        used = slots_used()
-        free = limits.active_dags - used
-        if free <= 0:
-            _tell(eligible(), f"a free DAG slot: all {limits.active_dags} are in use")
-            return 0
-        # one that somebody keeps locked must not stop the others: the next pass comes to it
-        unlocked = eligible().defer("request_data", "prepared").select_for_update(skip_locked=True, no_key=True)
-        first = list(unlocked[:free])
-        room, rescued, before = Room.now(), dags_to_rescue(first), dags_before(first)
-        share = share_of(limits.idle_jobs, running_now(limits), sharers=used + len(first))
-        waits: dict[str, list[uuid.UUID]] = defaultdict(list)
-        for request in first:
-            wanted = Wanted.of(request, before.get(request.pk), limits, share)
-            decision = place(rescued.get(request.pk), room, wanted, reserved=None)
-            if decision.schedd is None:
-                waits[decision.waits_for].append(request.pk)
-            elif _start(request, decision):
-                room.take(decision.schedd, decision.slots)
-        for why, pks in waits.items():
-            _tell(eligible().filter(pk__in=pks), why)
-        _tell(eligible().exclude(pk__in=[request.pk for request in first]), ITS_TURN)
-        started = [request.pk for request in first if request.status == RequestStatus.PLANNING]
-        wake(started, "admitted")
+        policy = policy_now()
+        state = state_now(policy, clock.now(), stopped=stopped)
+        remembered = AdmissionState.objects.first() or AdmissionState()
+        started: list[Request] = []
+        waits: dict[uuid.UUID, str] = {}
+        if not stopped and state.used < policy.slots:
+            state, started, waits = _start_some(policy, state, remembered)
+        _tell(policy, state, waits, remembered.stopped)
+        _remember(remembered, stopped=state.stopped)
+        wake([request.pk for request in started], "admitted")
     return len(started)
+
+
+def _start_some(policy: Policy, state: State, remembered: AdmissionState) -> tuple[State, list[Request], dict[uuid.UUID, str]]:
+    """Those who have their turn, as long as slots are left; then how things stand, who started, what others were refused for."""
+    limits, free = Limits.now(), policy.slots - state.used
+    running = running_now(limits)
+    if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_jobs):
+        return replace(state, stopped=stopped), [], {}
+    size, skipped = free + FURTHER, remembered.passed_over
+    # one that somebody keeps locked must not stop the others: the next pass comes to it
+    unlocked = in_order(open_groups(eligible(), policy, state), policy, state.now).defer("request_data", "prepared")
+    rows = list(unlocked.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
+    by_key = {request.pk: request for request in rows}
+    room, rescued, before = Room.now(), dags_to_rescue(rows), dags_before(rows)
+    share = share_of(limits.idle_jobs, running, sharers=state.used + min(free, len(rows)))
+    started, refused = [], []
+
+    def fits(waiting: Waiting) -> str:
+        request = by_key[waiting.key]
+        decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
+        why = decision.waits_for if decision.schedd is None else "what has changed of it just now"
+        if decision.schedd is None or not _start(request, decision):
+            refused.append(request)
+            return why
+        room.take(decision.schedd, decision.slots)
+        started.append(request)
+        return ""
+
+    columns = attrgetter(*WAITING)
+    ranked = order((waiting_of(columns(request), state.now) for request in rows), state, policy, fits)
+    for row in ranked:
+        if not row.waits_for:
+            state = state.after(row.groups, policy)
+    _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
+    reached_end = len(rows) < size or len(started) == free
+    _remember(remembered, passed_over=0 if reached_end else skipped + len(refused))
+    return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}
+
+
+def _flooded(remembered: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
+    if not has_flooded(jobs, budget, policy, before=remembered.flooded_since is not None):
+        _remember(remembered, flooded_since=None)
+        return ""
+    _remember(remembered, flooded_since=remembered.flooded_since or now)
+    again = budget * min(policy.high_watermark, policy.low_watermark)
+    return f"the idle-job budget: nobody starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
+
+
+def _remember(remembered: AdmissionState, **values: object) -> None:
+    changed = {name: value for name, value in values.items() if getattr(remembered, name) != value}
+    if changed:
+        AdmissionState.objects.update_or_create(pk=1, defaults=changed)
+
+
+def _take_tokens(policy: Policy, state: State, groups: Collection[Group]) -> None:
+    """Keep the buckets from which was taken, and no longer those that are full by now."""
+    taken = [AdmissionBucket(kind=each[0], name=each[1], full_at=state.full_at[each]) for each in groups if each in state.full_at]
+    if taken:
+        AdmissionBucket.objects.filter(full_at__lte=state.now).delete()
+        AdmissionBucket.objects.bulk_create(
+            taken, update_conflicts=True, unique_fields=("kind", "name"), update_fields=("full_at",)
+        )
 
 
 def _start(request: Request, decision: Decision) -> bool:
@@ -104,5 +227,33 @@ def _start(request: Request, decision: Decision) -> bool:
     return True
 
 
-def _tell(rows: QuerySet[Request], why: str) -> None:
-    rows.order_by().exclude(waiting_for=why).update(waiting_for=why, updated_at=clock.now())
+def _of(group: Group, policy: Policy) -> Q:
+    """The requests of a group."""
+    kind, name = group
+    if kind != GroupKind.BAND:
+        return Q(campaign=name) if kind == GroupKind.CAMPAIGN else Q(requestor=name)
+    if name == URGENT:
+        return Q(urgent=True)
+    above, found = TOP + 1, Q(pk__in=())
+    for band, least in policy.bands:
+        if band == name:
+            found = Q(urgent=False, priority__gte=least, priority__lt=above)
+        above = least
+    return found
+
+
+def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> None:
+    """What was found for each that was looked at; of the others whom a limit keeps, which; the rest wait for their turn, or for
+    what they were refused for when they were last looked at. ``before``: what all waited for.
+    """
+    if state.stopped:
+        why: Any = Value(state.stopped, output_field=TextField())
+    else:
+        said: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
+        for key, told in waits.items():
+            said[told].append(key)
+        cases = [When(pk__in=keys, then=Value(told)) for told, keys in said.items()]
+        cases += [When(_of(group, policy), then=Value(told)) for group, told in shut(state, policy).items()]
+        plain = Q(waiting_for__in=("", before)) | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
+        why = Case(*cases, When(plain, then=Value(its_turn(policy))), default=F("waiting_for"), output_field=TextField())
+    eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

@@ -18,6 +18,9 @@ CHANGEABLE = frozenset(
     {
         "max_active_dags",
         "idle_job_budget",
+        "admission_high_watermark",
+        "admission_low_watermark",
+        "admission_aging_per_hour",
         "dag_max_merge_groups",
         "error_hold_threshold",
         "error_max_rescue_attempts",
@@ -42,9 +45,14 @@ def limit_int(name: str) -> int:
     return limits_int(name)[0]
 
 
+def limits_float(*names: str) -> tuple[float, ...]:
+    """The values in force of fractional settings, read together."""
+    return tuple(float(value) for value in _values(names))
+
+
 def limit_float(name: str) -> float:
     """The value in force of a fractional setting."""
-    return float(_values((name,))[0])
+    return limits_float(name)[0]
 
 
 def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:

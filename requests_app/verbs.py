@@ -17,6 +17,7 @@ from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import (
+    AdmissionLimit,
     CleanupPolicy,
     DeadLetter,
     Harvest,
@@ -33,7 +34,7 @@ from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
-from requests_app.services import preview
+from requests_app.services import admission_limits, preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.dags import dag_move, dag_remove, dag_rescue, rescue_refused
@@ -531,5 +532,41 @@ declare(
     Verb(
         "discard", "Discard", "Give up what is at an end of its retries, or hear no more of it.", letter_discard,
         told_of_each(_letter), refused=discard_refused, path="discard", dangerous=True,
+    ),
+)  # fmt: skip
+
+
+STARTS = (
+    Field("max_dags", Kind.WHOLE, "DAGs live at once; empty: any number", least=0, most=100_000),
+    Field("rate_per_hour", Kind.NUMBER, "starts an hour; empty: any number", least=0.001, most=100_000),
+    Field("burst", Kind.WHOLE, "starts that may be made at once after a quiet time; empty: 1", least=1, most=100_000),
+    Field("least_priority", Kind.WHOLE, "of a band alone: it goes up to the next higher band's", least=0, most=MAX_PRIORITY),
+)
+
+
+declare(
+    Noun(
+        AdmissionLimit, "admission-limit", "limit", lambda key: AdmissionLimit.objects.filter(pk=key),
+        lambda limit: (f"{limit.max_dags} {limit.rate_per_hour} {limit.burst} {limit.least_priority}",) * 2,
+        "admission/limits/<int:pk>",
+    ),
+    Verb(
+        "set", "Set", "Set what a limit of admission says; what is not given is no limit.",
+        admission_limits.admission_limit_change,
+        told_of_each(lambda limit: [f"{limit}: nobody who runs is stopped; who waits is told with the next pass."]), STARTS,
+        refused=admission_limits.change_refused, path="set",
+        initial=lambda limit: {field.name: getattr(limit, field.name) for field in STARTS},
+    ),
+    Verb(
+        "add", "Add", "Give a band, a campaign or a requester limits of its own.", admission_limits.admission_limit_add,
+        told_of_each(lambda limit: [f"One {limit.kind} gets limits of its own."]),
+        (Field("name", Kind.TEXT, "of the campaign or requester; of a band any, urgent: that of all urgent requests",
+               required=True, length=100), *STARTS),
+        refused=admission_limits.add_refused, path="add", single=True,
+    ),
+    Verb(
+        "remove", "Remove", "Remove limits of its own; those of its kind hold again.", admission_limits.admission_limit_remove,
+        told_of_each(lambda limit: [f"{limit}: what is set for every other {limit.kind} holds."]),
+        refused=admission_limits.remove_refused, path="remove",
     ),
 )  # fmt: skip

@@ -145,6 +145,15 @@ class Conf(BaseModel):
     idle_job_budget: int = Field(
         1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, over all DAGs; each DAG has a share"
     )
+    admission_high_watermark: float = Field(
+        1.0, gt=0, le=1, description="Nobody starts once this part of the idle-job budget waits, down to the low watermark"
+    )
+    admission_low_watermark: float = Field(
+        0.9, gt=0, le=1, description="Requests start again when less than this part of the idle-job budget waits"
+    )
+    admission_aging_per_hour: float = Field(
+        200.0, ge=0, le=1_000_000, description="Points by which a queued request's priority rises for each hour that it waits"
+    )
 
     # --- planning
     jobs_per_work_unit: int = Field(8, ge=1, le=10_000, description="Processing jobs that are merged together in the first round")

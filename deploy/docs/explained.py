@@ -135,6 +135,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         " failed.",
         "submit_root_free_mb": "What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.",
         "idle_job_budget": limit("idle_job_budget"),
+        "admission_high_watermark": limit("admission_high_watermark"),
+        "admission_low_watermark": limit("admission_low_watermark"),
+        "admission_aging_per_hour": limit("admission_aging_per_hour"),
     },
     "Planning": {
         "jobs_per_work_unit": limit("jobs_per_work_unit"),

@@ -10,7 +10,18 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from requests_app.models import DeadLetter, EvaluationLease, Installation, KeptAccount, Lease, Limit, ServiceLevel
+from requests_app.models import (
+    AdmissionBucket,
+    AdmissionLimit,
+    AdmissionState,
+    DeadLetter,
+    EvaluationLease,
+    Installation,
+    KeptAccount,
+    Lease,
+    Limit,
+    ServiceLevel,
+)
 from requests_app.selectors.admission import config_in_force
 from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
@@ -35,6 +46,15 @@ rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "to
 
 # How the service stands; its history is the audit's, target "level".
 rows_admin(ServiceLevel, "name", "level", "reason", "=since", "stopped_by", "stopped_reason", "trouble", "=updated_at")
+
+rows_admin(
+    AdmissionLimit, "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "reason", "actor", "updated_at",
+    filters=("kind",), parts=("name",), order=("kind", "name"),
+)  # fmt: skip
+
+rows_admin(AdmissionBucket, "kind", "name", "=full_at", filters=("kind",), parts=("name",))
+
+rows_admin(AdmissionState, "stopped", "flooded_since", "passed_over")
 
 rows_admin(Installation, "instance", "environment", "=created_at")
 

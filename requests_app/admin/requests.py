@@ -17,6 +17,7 @@ from requests_app.admin.importing import import_view
 from requests_app.models import EvaluationLease, Event, InputFile, Request, RequestTransition, Workflow
 from requests_app.models import RequestStatus as S
 from requests_app.pages.explain import explain
+from requests_app.selectors.admission import queued_rows
 from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
 from wms2.api.permissions import is_operator
@@ -41,12 +42,21 @@ def place(row: Request) -> SafeString:
     return format_html("{}", row.priority)
 
 
+@admin.display(description="place, expected start")
+def turn(row: Any) -> str:
+    """Of one that is queued; the page's rows have been given theirs together."""
+    found = row.turn
+    if found is None:
+        return "-"
+    return f"{found.place}, {found.expected_start:%Y-%m-%d %H:%M} UTC" if found.expected_start else f"{found.place}, not known"
+
+
 @admin.register(Request)
 class RequestAdmin(ReadOnlyAdmin):
     """Requests, newest first; the page ``/`` shows first what needs an operator."""
 
     list_display = (
-        "request_name", badge_column("status", since="status_since"), why, place, "campaign", "requestor",
+        "request_name", badge_column("status", since="status_since"), why, place, turn, "campaign", "requestor",
     )  # fmt: skip
     list_filter = ("status", "hold_code", "urgent")
     search_fields = ("request_name", "campaign", "prep_id", "input_dataset", "requestor")
@@ -109,6 +119,14 @@ class RequestAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list, with the way to the page of imports for operators."""
         return super().changelist_view(request, {**(extra_context or {}), "may_import": is_operator(request.user)})
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """With the turns of all queued requests of the page, counted together."""
+        found = super().get_changelist_instance(request)
+        turns = queued_rows(found.result_list)
+        for row in found.result_list:
+            row.turn = turns.get(row.pk)
+        return found
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """The live page."""

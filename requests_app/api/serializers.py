@@ -204,6 +204,16 @@ class _RequestRowSerializer(serializers.ModelSerializer):
         )  # fmt: skip
 
 
+class TurnSerializer(serializers.Serializer):
+    """Where a queued request stands."""
+
+    place = serializers.IntegerField(help_text="in the order of admission, from 1")
+    band = serializers.CharField(allow_blank=True, help_text="of priorities; empty: none")
+    risen_priority = serializers.IntegerField(help_text="its priority with what waiting has added")
+    expected_start = serializers.DateTimeField(allow_null=True, help_text="null: not known")
+    expected_basis = serializers.CharField(help_text="what that rests on, or why it is not known")
+
+
 class RequestSerializer(serializers.Serializer):
     """One request with all that is known of it; made of a ``RequestPicture``."""
 
@@ -220,6 +230,7 @@ class RequestSerializer(serializers.Serializer):
     derived_from = serializers.CharField(source="request.derived_from_id", allow_null=True, help_text="whose unused work it does")
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
+    queue = TurnSerializer(source="turn", allow_null=True, help_text="null: not queued, or passed over after a failure")
     work_units = UnitCountsSerializer(source="units")
     completed_work_units = serializers.IntegerField(source="units.done")
     job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")

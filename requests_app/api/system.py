@@ -20,7 +20,7 @@ from requests_app.api.system_serializers import (
 )
 from requests_app.limits import limit_set
 from requests_app.models import RequestStatus
-from requests_app.selectors.admission import LimitInForce, admission_state, config_in_force, placed, queue_rows
+from requests_app.selectors.admission import LimitInForce, admission_state, config_in_force, queue_now
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import kept_counts, system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
@@ -43,10 +43,11 @@ class AdmissionQueueView(ApiView):
     @extend_schema(parameters=list(PAGE_PARAMETERS))
     def get(self, request: HttpRequest) -> Response:
         """A page of the queue in the order of admission."""
-        pager, state = NumberedPages(), admission_state(queued=kept_counts().requests[RequestStatus.QUEUED])
-        rows = pager.paginate_queryset(queue_rows(), request)
+        pager, queue = NumberedPages(), queue_now()
+        state = admission_state(kept_counts().requests[RequestStatus.QUEUED], queue)
+        rows = pager.paginate_queryset(queue, request)
         counts = {each.name: getattr(state, each.name) for each in fields(state)}
-        body = {**counts, "next": pager.next_link(), "queue": placed(rows, pager.offset)}
+        body = {**counts, "next": pager.next_link(), "queue": rows}
         return Response(shown(AdmissionQueueSerializer, body))
 
 

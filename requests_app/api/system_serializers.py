@@ -28,7 +28,8 @@ class AdmissionCountsSerializer(serializers.Serializer):
     max_active_dags = serializers.IntegerField()
     queued_workflows = serializers.IntegerField()
     pausing = serializers.IntegerField(help_text="of these, passed over until their next attempt")
-    next_in_queue = NextInQueueSerializer(allow_null=True)
+    next_in_queue = NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps")
+    stopped = serializers.CharField(allow_blank=True, help_text="why nobody may start, at the last pass; empty: who has its turn")
 
 
 class QueuedSerializer(serializers.Serializer):
@@ -45,6 +46,10 @@ class QueuedSerializer(serializers.Serializer):
     next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
     failed_attempts = serializers.IntegerField(source="request.failed_attempts")
     last_error = serializers.CharField(source="request.last_error", allow_blank=True)
+    risen_priority = serializers.IntegerField(allow_null=True, help_text="its priority with what waiting has added")
+    band = serializers.CharField(allow_blank=True, help_text="of priorities; empty: none")
+    expected_start = serializers.DateTimeField(allow_null=True, help_text="null: not known")
+    expected_basis = serializers.CharField(allow_blank=True, help_text="what that rests on, or why it is not known")
 
 
 class AdmissionQueueSerializer(AdmissionCountsSerializer):

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import dead_letters, drains, events, groups, harvests, input_files, leftovers, service, system, verbs, views
+from requests_app.api import (
+    admission,
+    dead_letters,
+    drains,
+    events,
+    groups,
+    harvests,
+    input_files,
+    leftovers,
+    service,
+    system,
+    verbs,
+    views,
+)
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -40,6 +53,8 @@ urlpatterns = [
     path("schedds/<schedd:name>/drain", drains.ScheddDrainView.as_view(), name="schedd-drain"),
     path("admission/queue", system.AdmissionQueueView.as_view(), name="admission-queue"),
     path("admission/config", system.AdmissionConfigView.as_view(), name="admission-config"),
+    path("admission/what-if", admission.WhatIfView.as_view(), name="admission-what-if"),
+    *rows_urls("admission/limits", "admission-limit", admission.AdmissionLimitViewSet),
     path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),
     path("service/<name:pk>", service.ServiceLevelView.as_view(), name="service-detail"),
     *service.VERBS,

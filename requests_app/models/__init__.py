@@ -1,5 +1,6 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
+from requests_app.models.admission import AdmissionBucket, AdmissionLimit, AdmissionState
 from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
 from requests_app.models.dead_letter import DeadLetter, LetterKind
 from requests_app.models.evaluation import EvaluationLease
@@ -33,6 +34,9 @@ __all__ = [
     "SERVICE_LEVEL",
     "TERMINAL",
     "UNMERGED_FROZEN",
+    "AdmissionBucket",
+    "AdmissionLimit",
+    "AdmissionState",
     "CleanupPolicy",
     "DeadLetter",
     "EvaluationLease",

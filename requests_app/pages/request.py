@@ -32,6 +32,7 @@ from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
+from requests_app.selectors.admission import QueuedRow, queued_rows
 from requests_app.selectors.harvests import harvests_of
 from requests_app.selectors.input_files import TroubledInput, troubled_input
 from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
@@ -177,6 +178,7 @@ class RequestPage:
     next_versions: tuple[str, ...]
     depends_on: list[str]
     dependents: list[str]
+    turn: QueuedRow | None
 
     @property
     def effects_done(self) -> int:
@@ -210,6 +212,7 @@ def request_page(request: Request) -> RequestPage:
         ),
         depends_on=names_of(request.depends_on),
         dependents=names_of(request.dependents),
+        turn=queued_rows([request]).get(request.pk),
     )
 
 

@@ -1,38 +1,92 @@
-"""The admission queue as people see it: each request's place, and what it waits for (spec 7.2)."""
+"""The admission queue as people see it: each request's place, what it waits for, when it may be expected to start (spec 7.2)."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import BooleanField, Case, Q, QuerySet, Value, When
+from django.db.models import QuerySet
+from django.utils import timezone
 
-from requests_app.admission import eligible, queue
-from requests_app.limits import CHANGEABLE, limit_int
-from requests_app.models import Limit, Request
-from requests_app.placement import slots_used
-from wms2 import clock
+from dags_app.models import DAG
+from requests_app.admission import WAITING, eligible, in_order, open_groups, policy_now, state_now, waiting_of
+from requests_app.expected import ALL, Ended, Expected, expected_starts
+from requests_app.limits import CHANGEABLE
+from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
+from requests_app.models import AdmissionState as Remembered
+from requests_app.ordering import LIMIT, TURN, Group, Policy, Ranked, State, Waiting, order
 from wms2.conf import conf
+
+#: Requests of the queue that are given a place; those behind them have none yet.
+MOST_PLACES = 20_000
+#: Groups that are named for each limit.
+MOST_IN_USE = 50
+#: By what the rate is judged at which slots become free.
+RATE_HOURS = 24.0
+_SHOWN = (
+    "id", "request_name", "priority", "urgent", "queued_at", "status_since", "campaign", "requestor", "waiting_for",
+    "next_attempt_at", "failed_attempts", "last_error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionState:
-    """Slots and the queue's length. ``next_in_queue`` is the first that is not pausing after a failure."""
+    """Slots and the queue's length. ``next_in_queue`` is the first that neither pauses after a failure nor is kept by a limit."""
 
     active_dags: int
     max_active_dags: int
     queued_workflows: int
     pausing: int
     next_in_queue: Request | None
+    stopped: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The queue in order, as it stands."""
+
+    policy: Policy
+    state: State
+    ranked: list[Ranked]
+    expected: Mapping[Any, Expected]
+    obstacles: Mapping[Any, str]
+    ended: Ended
+
+    def under(self, policy: Policy, state: State, waiting: Iterable[Waiting]) -> Queue:
+        """As it would be with another policy and other requests."""
+        ranked = order(waiting, state, policy, lambda each: self.obstacles.get(each.key, ""))
+        return Queue(policy, state, ranked, expected_starts(ranked, state, policy, self.ended), self.obstacles, self.ended)
+
+    def __getitem__(self, part: slice) -> list[QueuedRow]:
+        """A page of it, those that pause after a failure behind all others."""
+        ranked = self.ranked[part]
+        rows = Request.objects.only(*_SHOWN).in_bulk([row.waiting.key for row in ranked])
+        found = [self.shown(rows[row.waiting.key], row) for row in ranked if row.waiting.key in rows]
+        first, left = max(part.start - len(self.ranked), 0), part.stop - part.start - len(ranked)
+        pausing = _pausing().only(*_SHOWN).order_by("next_attempt_at", "id")[first : first + left] if left > 0 else ()
+        return found + [QueuedRow(request) for request in pausing]
+
+    def shown(self, request: Request, row: Ranked) -> QueuedRow:
+        """A request of it."""
+        expected = self.expected[row.waiting.key]
+        band = self.policy.band(urgent=request.urgent, priority=request.priority)
+        return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedRow:
     """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over."""
 
-    place: int | None
     request: Request
+    place: int | None = None
+    risen_priority: int | None = None
+    band: str = ""
+    expected_start: datetime | None = None
+    expected_basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +101,88 @@ class LimitInForce:
     changed_at: datetime | None
 
 
-def admission_state(queued: int) -> AdmissionState:
+def admission_limits() -> QuerySet[AdmissionLimit]:
+    """Limits of bands, campaigns and requesters."""
+    return AdmissionLimit.objects.all()
+
+
+def state_shown(policy: Policy) -> State:
+    """As it stands, for readers; whether anybody may start at all, the last pass has found out."""
+    return state_now(policy, timezone.now(), stopped=Remembered.objects.values_list("stopped", flat=True).first() or "")
+
+
+def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
     """With ``queued`` requests in the queue, which the caller knows (``kept_counts``); those that pause are counted."""
+    policy = queue.policy if queue else policy_now()
+    state = queue.state if queue else state_shown(policy)
+    rows = in_order(open_groups(eligible(), policy, state), policy, state.now)
     return AdmissionState(
-        active_dags=slots_used(),
-        max_active_dags=limit_int("max_active_dags"),
+        active_dags=state.used,
+        max_active_dags=policy.slots,
         queued_workflows=queued,
-        pausing=queue().filter(next_attempt_at__gt=clock.in_sql()).order_by().count(),
-        next_in_queue=_shown(eligible()).first(),
+        pausing=_pausing().count(),
+        next_in_queue=rows.only(*_SHOWN).first(),
+        stopped=state.stopped,
     )
 
 
-def queue_rows() -> QuerySet[Any]:
-    """Queued requests in the order of admission, those that pause after a failure last."""
-    running = Q(next_attempt_at__gt=clock.in_sql())
-    pauses = Case(When(running, then=Value(True)), default=Value(False), output_field=BooleanField())
-    return _shown(queue()).annotate(pauses=pauses).order_by("pauses", "-urgent", "-priority", "queued_at", "id")
+def queue_now() -> Queue:
+    """Read and ranked, in a fixed number of queries; what the last passes could not place is taken for not to be placed now."""
+    policy = policy_now()
+    state = state_shown(policy)
+    rows = list(in_order(eligible(), policy, state.now).values_list(*WAITING, "waiting_for")[:MOST_PLACES])
+    obstacles = {} if state.stopped else {row[0]: row[-1] for row in rows if row[-1] and not row[-1].startswith((LIMIT, TURN))}
+    empty = Queue(policy, state, [], {}, obstacles, ended_lately(policy, state.now))
+    return empty.under(policy, state, (waiting_of(row[:-1], state.now) for row in rows))
 
 
-def placed(rows: list[Any], offset: int) -> list[QueuedRow]:
-    """Rows of ``queue_rows`` with their places; ``offset`` rows come before them."""
-    return [QueuedRow(None if row.pauses else offset + index, row) for index, row in enumerate(rows, start=1)]
+def ended_lately(policy: Policy, now: datetime) -> Ended:
+    """DAGs that ended, by group; each has made a slot free."""
+    rows = DAG.objects.filter(completed_at__gt=now - timedelta(hours=RATE_HOURS), submitted_at__isnull=False).order_by()
+    found: Counter[Group] = Counter()
+    about = (f"workflow__request__{name}" for name in ("urgent", "priority", "campaign", "requestor"))
+    for urgent, priority, campaign, requester in rows.values_list(*about):
+        groups = policy.groups(urgent=urgent, priority=priority, campaign=campaign, requester=requester)
+        found.update((ALL, *groups))
+    return Ended(RATE_HOURS, found)
+
+
+def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
+    """Those of some requests that have a place, by key; no query where none is queued."""
+    wanted = {request.pk: request for request in requests if request.status == RequestStatus.QUEUED}
+    if not wanted:
+        return {}
+    queue = queue_now()
+    return {row.waiting.key: queue.shown(wanted[row.waiting.key], row) for row in queue.ranked if row.waiting.key in wanted}
+
+
+def _pausing() -> Any:
+    return Request.objects.filter(status=RequestStatus.QUEUED, next_attempt_at__isnull=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What a group has of its limits. ``starts_left``: None where no rate is set; ``next_start_at``: None: now."""
+
+    name: str
+    dags: int
+    starts_left: int | None
+    next_start_at: datetime | None
+
+
+def limits_in_use() -> dict[Group, list[InUse]]:
+    """By the limit that holds for them, a group each; those with most DAGs first."""
+    policy = policy_now()
+    state = state_now(policy, timezone.now())
+    found: defaultdict[Group, list[InUse]] = defaultdict(list)
+    for group in {*state.running, *state.full_at}:
+        cap, full_at = policy.cap(group), state.full_at.get(group)
+        if cap is not None:
+            left = None if cap.per_hour is None else max(math.floor(cap.tokens(full_at, state.now)), 0)
+            next_at = cap.next_at(full_at) if left == 0 else None
+            row = InUse(group[1], state.running.get(group, 0), left, next_at)
+            found[group if group in policy.caps else (group[0], "")].append(row)
+    return {each: sorted(rows, key=lambda row: (-row.dags, row.name))[:MOST_IN_USE] for each, rows in found.items()}
 
 
 def config_in_force() -> list[LimitInForce]:
@@ -81,10 +196,3 @@ def _limit(name: str, row: Limit | None) -> LimitInForce:
     if row is None:
         return LimitInForce(name, default, default, "", "", None)
     return LimitInForce(name, type(default)(row.value), default, row.actor, row.reason, row.updated_at)
-
-
-def _shown(rows: QuerySet[Request]) -> QuerySet[Request]:
-    return rows.only(
-        "id", "request_name", "priority", "urgent", "queued_at", "status_since", "campaign", "requestor", "waiting_for",
-        "next_attempt_at", "failed_attempts", "last_error",
-    )  # fmt: skip

@@ -34,7 +34,7 @@ def test_no_test_imports_another() -> None:
 
 
 def test_requests_app_has_no_loose_pile() -> None:
-    assert len(list((ROOT / "requests_app").glob("*.py"))) <= 17
+    assert len(list((ROOT / "requests_app").glob("*.py"))) <= 19
 
 
 @pytest.mark.parametrize("path", DOORS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -12,7 +12,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.sizes import Sizes
 from dags_app.services.plan import dag_record_rescue
-from requests_app.admission import ITS_TURN, admit, queue
+from requests_app.admission import admit, eligible, in_order, policy_now
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
@@ -48,7 +48,7 @@ def test_the_order_is_urgent_then_priority_then_time_queued() -> None:
     early = request_row(QUEUED, priority=500, queued_at=now - timedelta(hours=1))
     high = request_row(QUEUED, priority=900, queued_at=now)
     urgent = request_row(QUEUED, priority=1, urgent=True, queued_at=now)
-    assert list(queue()) == [urgent, high, early, late]
+    assert list(in_order(eligible(), policy_now(), now)) == [urgent, high, early, late]
 
 
 def test_only_as_many_start_as_slots_are_free_and_only_they_are_woken() -> None:
@@ -59,11 +59,11 @@ def test_only_as_many_start_as_slots_are_free_and_only_they_are_woken() -> None:
     assert admit() == 1
     first.refresh_from_db()
     assert first.status == PLANNING
-    assert [waits(request) for request in (second, third)] == [ITS_TURN, ITS_TURN]
+    assert [waits(request) for request in (second, third)] == ["its turn for one of 2 DAG slots"] * 2
     assert {wake.request_id for wake in Wake.objects.all()} == {first.pk}
     assert RequestTransition.objects.get(request=first).evidence["chosen"] == "schedd@test"
     assert admit() == 0
-    assert waits(second) == "a free DAG slot: all 2 are in use"
+    assert waits(second) == "its turn for one of 2 DAG slots"
 
 
 @pytest.mark.parametrize("length", [2, 40])
@@ -76,7 +76,7 @@ def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_
         connection,
     ) as asked:
         admit()
-    assert len(asked) <= 22
+    assert len(asked) <= 23
     writes = [query["sql"] for query in asked if query["sql"].startswith(("UPDATE", "INSERT"))]
     assert len(writes) <= 2, "one for each thing that is waited for, which finds no row"
 
@@ -117,6 +117,56 @@ def test_a_pause_that_is_over_is_taken_off_and_the_request_takes_part_again() ->
         handle_queued(evaluation)
     request.refresh_from_db()
     assert (request.status, request.failed_attempts) == (PLANNING, 3)
+
+
+def test_those_who_cannot_be_placed_keep_nobody_behind_them_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("requests_app.admission.FURTHER", 2)
+    limit("max_active_dags", 2)
+    schedd_row("there")
+    gone = schedd_row("gone", state=ScheddState.DISABLED, submit_root="/of/gone")
+    heads = [request_row(QUEUED, priority=900 + n) for n in range(11)]
+    for head in heads:
+        rescue_of(head, gone)
+    behind = [request_row(QUEUED, priority=1), request_row(QUEUED, priority=2)]
+    passes = 0
+    while Request.objects.filter(pk__in=[each.pk for each in behind], status=QUEUED).exists():
+        admit()
+        passes += 1
+        assert passes <= 4
+    assert all("gone: state disabled" in waits(head) for head in heads), "still told, also when others were looked at"
+    Schedd.objects.update(state=ScheddState.ENABLED)
+    limit("max_active_dags", 3)
+    assert admit() == 1
+    heads[-1].refresh_from_db()
+    assert heads[-1].status == PLANNING, "once slots were taken the next pass begins with the first"
+
+
+def test_admission_stops_and_begins_again_with_a_gap_between() -> None:
+    schedd_row(max_dagman_slots=1000)
+    limit("idle_job_budget", 100)
+    dag = running_dag(nodes_idle=100)
+    request = request_row(QUEUED)
+    for idle, started in ((100, 0), (95, 0), (90, 0), (89, 1)):
+        DAG.objects.filter(pk=dag.pk).update(nodes_idle=idle)
+        assert admit() == started
+    back(request)
+    DAG.objects.filter(pk=dag.pk).update(nodes_idle=95)
+    assert admit() == 1, "below the high watermark"
+
+
+def test_an_admission_writes_only_rows_that_wait_for_something_else_now() -> None:
+    schedd_row()
+    limit("max_active_dags", 1)
+    for _ in range(20):
+        request_row(QUEUED)
+    admit()
+    dag = Request.objects.get(status=PLANNING)
+    before = dict(Request.objects.filter(status=QUEUED).values_list("pk", "updated_at"))
+    admit()
+    Request.objects.filter(pk=dag.pk).update(status=RequestStatus.HELD, hold_code="operator", hold_reason="x")
+    assert admit() == 1, "a slot became free"
+    after = dict(Request.objects.filter(status=QUEUED).values_list("pk", "updated_at"))
+    assert all(before[pk] == at for pk, at in after.items())
 
 
 def test_a_schedd_is_full_when_less_than_half_of_what_a_dag_would_use_is_left() -> None:
@@ -305,7 +355,7 @@ def test_nobody_starts_while_the_idle_job_budget_is_used_up() -> None:
     dag = running_dag(nodes_idle=80)
     request = request_row(QUEUED)
     assert admit() == 0
-    assert waits(request) == "the idle-job budget: 80 of 80 jobs wait for a slot, or soon will"
+    assert waits(request) == "the idle-job budget: nobody starts until fewer than 72 jobs wait for a slot, or soon will"
     DAG.objects.filter(pk=dag.pk).update(nodes_idle=0, nodes_running=80)
     assert admit() == 1, "jobs that run wait for nothing"
 

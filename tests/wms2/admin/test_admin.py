@@ -42,6 +42,9 @@ from outputs_app.models import (
     StorageCheck,
 )
 from requests_app.models import (
+    AdmissionBucket,
+    AdmissionLimit,
+    AdmissionState,
     EvaluationLease,
     EventFeed,
     Harvest,
@@ -75,7 +78,7 @@ APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")
 MODELS = [model for name in APPS for model in apps.get_app_config(name).get_models()]
 LISTED = [model for model in MODELS if model is not Limit]
 #: session, user; group of operators where there are verbs; count, rows; filters that offer recent values or rows of small tables
-MOST_LIST_QUERIES = 10
+MOST_LIST_QUERIES = 14
 LARGE = tuple(
     f'"{model._meta.db_table}"."{field.column}"'
     for model in MODELS
@@ -169,6 +172,9 @@ def some(built: Scene) -> Scene:
     owned = OwnedDataset.objects.create(name="/A/B-v1/RECO", family=built.active.family)
     drift_row(block)
     Harvest.objects.create(request=built.active, dataset=block.dataset.name, job=job, next_try_at=job.created_at)
+    AdmissionLimit.objects.get_or_create(kind="campaign", name="")  # likewise
+    AdmissionBucket.objects.create(kind="campaign", name="Run3", full_at="2099-01-01T00:00:00Z")
+    AdmissionState.objects.create()
     Placement.objects.get_or_create(campaign="", tier="")  # a migration's, which tests that commit take away
     Comparison.objects.create(dataset=block.dataset)
     DatasetOwner.objects.create(dataset=owned, family=owned.family, request=built.active)

@@ -1,0 +1,258 @@
+"""Recorded arrivals through the rules of admission, in simulated time: who waits how long, whether somebody starves, limits.
+
+``make bench ARGS="arrivals --file F"``. F is CSV with a header or JSON lines, in any order of time:
+
+    time        ISO 8601, or seconds
+    priority, campaign, requester, jobs
+    urgent      optional: true or 1
+    seconds     optional: how long its DAG holds its slot; without it 2 hours and 20 s a job, two days at most
+
+The order and the limits are those that the life cycle applies (``requests_app.ordering``), once with bands, limits and aging, and
+once with plain priority, then time. A pass every five minutes; nothing sleeps, and no database is asked. That limits are kept is
+counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``; ``BENCH_WRITE=F`` writes it
+there. ``BENCH_SLOTS`` (50) and ``BENCH_AGING`` (200 points an hour) change the policy.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+import json
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from requests_app.ordering import URGENT, Cap, Group, Policy, State, Waiting, order
+
+SEED = 20261123
+SLOTS, AGING = 50, 200.0
+PASS = timedelta(minutes=5)
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+BANDS = (("high", 110_000), ("normal", 80_000), ("low", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request that came, and for how long its DAG holds a slot."""
+
+    waiting: Waiting
+    lasts: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """From when to when each had its slot; who had none at the end."""
+
+    began: Mapping[Any, datetime]
+    ended: Mapping[Any, datetime]
+    left: Sequence[Waiting]
+    at: datetime
+
+
+def main() -> None:
+    """Print both runs."""
+    path = os.environ.get("BENCH_FILE", "")
+    arrivals = read(Path(path)) if path else sample(SEED)
+    if target := os.environ.get("BENCH_WRITE"):
+        write(Path(target), arrivals)
+    slots, aging = int(os.environ.get("BENCH_SLOTS", SLOTS)), float(os.environ.get("BENCH_AGING", AGING))
+    policy = policy_of(slots, aging)
+    held = sum((each.lasts for each in arrivals), timedelta()).total_seconds()
+    span = max(each.waiting.queued_at for each in arrivals) - min(each.waiting.queued_at for each in arrivals)
+    print(f"{len(arrivals)} requests in {span.days} days, {held / (span.total_seconds() * slots):.2f} of {slots} slots' time")
+    plain = replace(policy, aging_per_hour=0.0, caps={})
+    for name, each in (("bands, limits and aging", policy), ("priority, then time", plain)):
+        run = simulate(arrivals, each)
+        print(f"\n{name}")
+        for line in report(arrivals, run, policy):
+            print(f"  {line}")
+
+
+def policy_of(slots: int, aging: float) -> Policy:
+    """A fifth of the slots is not for high ones; a campaign has a quarter at most, a requester 12 starts an hour after 30."""
+    caps = {
+        ("band", URGENT): Cap(most=slots // 3),
+        ("band", "high"): Cap(most=slots * 4 // 5),
+        ("campaign", ""): Cap(most=slots // 4),
+        ("requester", ""): Cap(per_hour=12, burst=30),
+    }
+    return Policy(slots, aging, bands=BANDS, caps=caps)
+
+
+def simulate(arrivals: Sequence[Arrival], policy: Policy) -> Run:
+    """A pass every five minutes until all have had their slot, or for as long again as requests came."""
+    coming = sorted(arrivals, key=lambda each: each.waiting.queued_at, reverse=True)
+    now, last = coming[-1].waiting.queued_at, coming[0].waiting.queued_at
+    until = last + (last - now) + timedelta(days=2)
+    queue: dict[Any, Arrival] = {}
+    ends: list[tuple[datetime, int, tuple[Group, ...]]] = []
+    began, ended = {}, {}
+    state = State(now)
+    while now <= until and (coming or queue):
+        while coming and coming[-1].waiting.queued_at <= now:
+            arrival = coming.pop()
+            queue[arrival.waiting.key] = arrival
+        running = Counter(state.running)
+        while ends and ends[0][0] <= now:
+            running.subtract(heapq.heappop(ends)[2])
+        state = replace(state, now=now, used=len(ends), running=running)
+        if queue and len(ends) < policy.slots:
+            for row in order((each.waiting for each in queue.values()), state, policy):
+                if not row.waits_for:
+                    state = state.after(row.groups, policy)
+                    key = row.waiting.key
+                    began[key], ended[key] = now, now + queue.pop(key).lasts
+                    heapq.heappush(ends, (ended[key], len(began), row.groups))
+        now += PASS
+    return Run(began, ended, [each.waiting for each in queue.values()], now)
+
+
+def report(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[str]:
+    """Waiting times by band, the longest wait of all, limits, and the slots' time by campaign while requests came."""
+    hours: defaultdict[str, list[float]] = defaultdict(list)
+    for each in arrivals:
+        waiting = each.waiting
+        since = run.began.get(waiting.key, run.at) - waiting.queued_at
+        hours[policy.band(urgent=waiting.urgent, priority=waiting.priority)].append(since.total_seconds() / 3600)
+    yield f"{'band':10}{'requests':>9}{'p50 h':>9}{'p95 h':>9}{'max h':>9}"
+    for band in (URGENT, *(name for name, _ in policy.bands)):
+        if found := hours.get(band):
+            cuts = quantiles(found, n=20, method="inclusive") if len(found) > 1 else found * 19
+            yield f"{band:10}{len(found):9}{cuts[9]:9.1f}{cuts[18]:9.1f}{max(found):9.1f}"
+    yield f"longest wait {max(map(max, hours.values())):.1f} h; without a slot to the end: {len(run.left)}"
+    over = [f"{group[0]} {group[1]} {much}" for group, much in passed(arrivals, run, policy)]
+    yield f"limits passed: {', '.join(over) or 'none'}"
+    yield "slots' time while requests came: " + ", ".join(f"{name} {part:.0%}" for name, part in shares(arrivals, run))
+
+
+def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
+    """Groups that had more than their limits, by their starts and ends alone."""
+    times: defaultdict[Group, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for each in arrivals:
+        if each.waiting.key in run.began:
+            for group in each.waiting.groups(policy):
+                times[group].append((run.began[each.waiting.key], run.ended[each.waiting.key]))
+    for group, spans in sorted(times.items()):
+        cap = policy.cap(group)
+        if cap is None:
+            continue
+        changes = sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans])
+        live = most = 0
+        for _, change in changes:
+            live += change
+            most = max(most, live)
+        if cap.most is not None and most > cap.most:
+            yield group, f"{most} of {cap.most} DAGs"
+        if cap.per_hour is not None and (worst := _over(sorted(begin for begin, _ in spans), cap)) > 0:
+            yield group, f"{worst:.0f} starts too many"
+
+
+def _over(starts: Sequence[datetime], cap: Cap) -> float:
+    """How many more starts than a bucket gives: the bucket is filled and emptied again, below nothing if need be."""
+    level = worst = float(cap.burst) - 1
+    for before, now in pairwise(starts):
+        level = min(level + (now - before).total_seconds() / 3600 * (cap.per_hour or 0), cap.burst) - 1
+        worst = min(worst, level)
+    return max(-worst - 1e-6, 0.0)
+
+
+def shares(arrivals: Sequence[Arrival], run: Run) -> list[tuple[str, float]]:
+    """Campaigns by their part of the time of slots that were in use until the last request came."""
+    until = max(each.waiting.queued_at for each in arrivals)
+    used: Counter[str] = Counter()
+    for each in arrivals:
+        if (begin := run.began.get(each.waiting.key, until)) < until:
+            used[each.waiting.campaign] += int((min(run.ended[each.waiting.key], until) - begin).total_seconds())
+    return [(name, seconds / used.total()) for name, seconds in used.most_common(6)]
+
+
+def read(path: Path) -> list[Arrival]:
+    """A file of arrivals.
+
+    Raises:
+        ValueError: a line lacks something; it is named by its number.
+    """
+    text = path.read_text()
+    lines: Any = map(json.loads, text.splitlines()) if text.lstrip().startswith("{") else csv.DictReader(text.splitlines())
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(_arrival(number, line))
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path}: record {number}: {type(error).__name__} {error}") from error
+    return found
+
+
+def _arrival(number: int, line: Mapping[str, Any]) -> Arrival:
+    time = str(line["time"])
+    try:
+        at = datetime.fromtimestamp(float(time), UTC)
+    except ValueError:
+        at = datetime.fromisoformat(time)
+    urgent = str(line.get("urgent") or "").lower() in ("1", "true", "yes")
+    seconds = float(line.get("seconds") or min(7200 + 20 * int(line["jobs"]), 172_800))
+    waiting = Waiting(
+        number,
+        int(line["priority"]),
+        at if at.tzinfo else at.replace(tzinfo=UTC),
+        urgent,
+        str(line["campaign"]),
+        str(line["requester"]),
+    )
+    return Arrival(waiting, timedelta(seconds=seconds))
+
+
+def write(path: Path, arrivals: Sequence[Arrival]) -> None:
+    """As CSV."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("time", "priority", "campaign", "requester", "jobs", "urgent", "seconds"))
+        for each in arrivals:
+            one, seconds = each.waiting, int(each.lasts.total_seconds())
+            jobs = (seconds - 7200) // 20
+            rows.writerow((one.queued_at.isoformat(), one.priority, one.campaign, one.requester, jobs, int(one.urgent), seconds))
+
+
+def sample(seed: int) -> list[Arrival]:
+    """A week: a steady stream, more of it of high priority by day than slots can run; a campaign that asks for 200
+    requests within an hour, twice; low priorities all along; one in fifty urgent.
+    """
+    chance = random.Random(seed)  # noqa: S311  a sample
+    found: list[Arrival] = []
+
+    def add(hours: float, priority: int, campaign: str, requester: str, *, urgent: bool = False) -> None:
+        jobs = min(int(chance.lognormvariate(5.3, 1.0)), 8_000)
+        line = {
+            "time": (BEGIN + timedelta(hours=hours)).isoformat(), "priority": priority, "campaign": campaign,
+            "requester": requester, "jobs": jobs, "urgent": urgent,
+        }  # fmt: skip
+        found.append(_arrival(len(found) + 1, line))
+
+    for day in range(7):
+        for _ in range(260):
+            hours = 24 * day + chance.triangular(0, 24, 14)
+            urgent = chance.random() < 0.02
+            kind = chance.random()
+            if kind < 0.55:
+                add(hours, chance.choice((110_000, 120_000, 130_000)), f"Run{chance.randint(1, 4)}", "prod", urgent=urgent)
+            elif kind < 0.8:
+                add(
+                    hours,
+                    chance.choice((80_000, 90_000)),
+                    f"MC{chance.randint(1, 6)}",
+                    f"pag{chance.randint(1, 5)}",
+                    urgent=urgent,
+                )
+            else:
+                add(hours, chance.choice((20_000, 63_000)), f"Study{chance.randint(1, 8)}", f"user{chance.randint(1, 12)}")
+    for hours in (30.0, 100.0):
+        for _ in range(200):
+            add(hours + chance.random(), 115_000, "Flood", "flooder")
+    return sorted(found, key=lambda each: each.waiting.queued_at)

@@ -1,0 +1,75 @@
+"""When a queued request may be expected to start, and from what that follows (ADR 0094). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from requests_app.ordering import Group, Policy, Ranked, State
+
+#: All requests, as a group.
+ALL: Group = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """``at``: None when it is not known; ``basis``: what it rests on, or why nothing can be said."""
+
+    at: datetime | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """DAGs that ended in the last ``hours``, by group and in ``ALL``: so many slots became free."""
+
+    hours: float
+    by_group: Mapping[Group, int]
+
+
+def expected_starts(ranked: Iterable[Ranked], state: State, policy: Policy, ended: Ended) -> dict[Any, Expected]:
+    """Of each by its key: the latest of what the slots, each of its limits and its buckets allow, at the rate of late.
+
+    Those behind a limit that keeps others take no part before them; what comes meanwhile, urgent or by priority, may go before.
+    """
+    ahead: Counter[Group] = Counter()
+    found = {}
+    for row in ranked:
+        found[row.waiting.key] = _expected(row, ahead, state, policy, ended)
+        ahead.update(row.groups if row.kept else (ALL, *row.groups))
+    return found
+
+
+def _expected(row: Ranked, ahead: Mapping[Group, int], state: State, policy: Policy, ended: Ended) -> Expected:
+    if not row.waits_for:
+        return Expected(state.now, "a slot is free, and it is its turn")
+    if state.stopped:
+        return Expected(None, f"not known: nobody starts now, for {state.stopped}")
+    free = max(policy.slots - state.used, 0)
+    needed = ahead.get(ALL, 0) + 1 - free
+    limits = [_by_slots(ALL, needed if row.kept else max(needed, 1), ahead, state, ended)]
+    for group in row.groups:
+        cap, before = policy.cap(group), ahead.get(group, 0)
+        if cap is not None and cap.most is not None:
+            left = max(cap.most - state.running.get(group, 0), 0)
+            limits.append(_by_slots(group, before + 1 - left, ahead, state, ended))
+        if cap is not None and cap.per_hour is not None:
+            at = cap.next_at(state.full_at.get(group, state.now), before) or state.now
+            words = f"{cap.per_hour:g} starts an hour of {group[0]} {group[1]}, {before} before it"
+            limits.append(Expected(max(at, state.now), words))
+    unknown = next((each for each in limits if each.at is None), None)
+    return unknown or max(limits, key=lambda each: each.at or state.now)
+
+
+def _by_slots(group: Group, needed: int, ahead: Mapping[Group, int], state: State, ended: Ended) -> Expected:
+    if needed <= 0:
+        return Expected(state.now, "")
+    number, of = ended.by_group.get(group, 0), f"of {group[0]} {group[1]}" if group != ALL else "in all"
+    lately = f"became free in the last {ended.hours:g} hours"
+    if not number:
+        return Expected(None, f"not known: no slot {of} {lately}")
+    at = state.now + timedelta(hours=needed * ended.hours / number)
+    return Expected(at, f"{number} slots {of} {lately}, {ahead.get(group, 0)} before it")

@@ -1,0 +1,207 @@
+"""Who starts next, and what each of the others waits for (spec 4.4; ADR 0094). Pure: no rows, no clock.
+
+Urgent requests go first, then by priority, which rises while a request waits, then by time of queueing. Limits shut a *group* of
+requests (those of a band of priorities, of a campaign, of a requester): they are passed over and keep nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+#: Where the rise of a priority ends (as high as any may be): from there on time of queueing alone decides, so nobody starves.
+TOP = 999_999
+#: The band of requests that are urgent, whatever their priority.
+URGENT = "urgent"
+#: How the words begin for what a limit keeps, and for what only waits its turn; all others name what it needs to be placed.
+LIMIT, TURN = "limit of", "its turn"
+_HOUR = 3600.0
+
+
+class GroupKind(StrEnum):
+    """By what requests are limited together."""
+
+    BAND = "band"
+    CAMPAIGN = "campaign"
+    REQUESTER = "requester"
+
+
+#: Kind and name; with an empty name: all of the kind that have no limit of their own.
+Group = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Limits of a group: DAGs live at once, and a bucket of ``burst`` starts that fills with ``per_hour``; None: no limit.
+
+    A bucket is kept as the moment at which it is full (``full_at``); None, or a moment that has passed: it is full.
+    """
+
+    most: int | None = None
+    per_hour: float | None = None
+    burst: int = 1
+
+    def tokens(self, full_at: datetime | None, now: datetime) -> float:
+        """Starts that may be made now."""
+        missing = max((full_at - now).total_seconds(), 0.0) * (self.per_hour or 0) / _HOUR if full_at else 0.0
+        return self.burst - missing
+
+    def next_at(self, full_at: datetime | None, ahead: int = 0) -> datetime | None:
+        """When the next start may be made, after ``ahead`` others; None: now."""
+        if full_at is None or not self.per_hour:
+            return None
+        return full_at + timedelta(hours=(ahead - self.burst + 1) / self.per_hour)
+
+    def taken(self, full_at: datetime | None, now: datetime) -> datetime:
+        """``full_at`` after one more start."""
+        return max(full_at or now, now) + timedelta(hours=1 / (self.per_hour or math.inf))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What operators decide. ``bands``: name and lowest priority, highest first; below the last there is none. Watermarks are
+    parts of the idle-job budget.
+    """
+
+    slots: int
+    aging_per_hour: float = 0.0
+    high_watermark: float = 1.0
+    low_watermark: float = 1.0
+    bands: tuple[tuple[str, int], ...] = ()
+    caps: Mapping[Group, Cap] = field(default_factory=dict)
+
+    def band(self, *, urgent: bool, priority: int) -> str:
+        """The band of a request, by the priority it was given."""
+        return URGENT if urgent else next((name for name, least in self.bands if priority >= least), "")
+
+    def cap(self, group: Group) -> Cap | None:
+        """The limits of a group: its own, else those of its kind."""
+        return self.caps.get(group) or self.caps.get((group[0], ""))
+
+    def groups(self, *, urgent: bool, priority: int, campaign: str, requester: str) -> tuple[Group, ...]:
+        """To which a request belongs."""
+        found = (
+            (GroupKind.BAND, self.band(urgent=urgent, priority=priority)),
+            (GroupKind.CAMPAIGN, campaign),
+            (GroupKind.REQUESTER, requester),
+        )
+        return tuple((kind.value, name) for kind, name in found if name)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A queued request."""
+
+    key: Any
+    priority: int
+    queued_at: datetime
+    urgent: bool = False
+    campaign: str = ""
+    requester: str = ""
+
+    def groups(self, policy: Policy) -> tuple[Group, ...]:
+        """To which it belongs."""
+        return policy.groups(urgent=self.urgent, priority=self.priority, campaign=self.campaign, requester=self.requester)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """As things are: slots in use, by group and in all; buckets that are not full; why nobody may start (``stopped``)."""
+
+    now: datetime
+    used: int = 0
+    running: Mapping[Group, int] = field(default_factory=dict)
+    full_at: Mapping[Group, datetime] = field(default_factory=dict)
+    stopped: str = ""
+
+    def after(self, groups: Iterable[Group], policy: Policy) -> State:
+        """With one more start, of somebody who belongs to these groups."""
+        groups, running, full_at = list(groups), dict(self.running), dict(self.full_at)
+        for group in groups:
+            running[group] = running.get(group, 0) + 1
+            cap = policy.cap(group)
+            if cap is not None and cap.per_hour is not None:
+                full_at[group] = cap.taken(full_at.get(group), self.now)
+        return replace(self, used=self.used + 1, running=running, full_at=full_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A queued request in its place (from 1), with the priority to which it has risen. ``waits_for``: empty when it starts now.
+
+    ``kept``: by a limit, or with all others, and not by those before it or for want of room.
+    """
+
+    waiting: Waiting
+    place: int
+    priority: float
+    groups: tuple[Group, ...]
+    waits_for: str = ""
+    kept: bool = False
+
+
+def risen(waiting: Waiting, now: datetime, aging_per_hour: float) -> float:
+    """The priority with what waiting has added: never less than before, at most ``TOP``."""
+    hours = max((now - waiting.queued_at).total_seconds(), 0.0) / _HOUR
+    return min(waiting.priority + aging_per_hour * hours, float(TOP))
+
+
+def obstacle(group: Group, state: State, policy: Policy) -> str:
+    """Why nobody of a group may start; empty when one may."""
+    cap, running = policy.cap(group), state.running.get(group, 0)
+    if cap is None:
+        return ""
+    words = f"{LIMIT} {group[0]} {group[1]}"
+    if cap.most is not None and running >= cap.most:
+        return f"{words}: {running} of {cap.most} DAGs"
+    at = cap.next_at(state.full_at.get(group))
+    if at is not None and at > state.now:
+        return f"{words}: {cap.per_hour:g} starts an hour, the next at {at:%Y-%m-%d %H:%M:%S} UTC"
+    return ""
+
+
+def shut(state: State, policy: Policy) -> dict[Group, str]:
+    """Groups of which nobody may start, with why. Those that neither run, have started lately nor have limits are open."""
+    known = {*state.running, *state.full_at, *policy.caps}
+    found = {group: obstacle(group, state, policy) for group in sorted(known) if group[1]}
+    return {group: why for group, why in found.items() if why}
+
+
+def its_turn(policy: Policy) -> str:
+    """What those wait for that no limit keeps."""
+    return f"{TURN} for one of {policy.slots} DAG slots"
+
+
+def order(
+    queue: Iterable[Waiting], state: State, policy: Policy, fits: Callable[[Waiting], str] = lambda waiting: ""
+) -> list[Ranked]:
+    """The queue in its order, with what each waits for.
+
+    Args:
+        fits: asked for each that may start, in order: why it cannot be placed, or empty when it has its place. Who is refused
+            takes neither a slot nor a part of a limit.
+    """
+    closed, turn = shut(state, policy), its_turn(policy)
+    rows = [(risen(waiting, state.now, policy.aging_per_hour), waiting) for waiting in queue]
+    rows.sort(key=lambda row: (not row[1].urgent, -row[0], row[1].queued_at, str(row[1].key)))
+    found = []
+    for place, (priority, waiting) in enumerate(rows, start=1):
+        groups, free = waiting.groups(policy), state.used < policy.slots
+        kept = state.stopped or next((closed[group] for group in groups if group in closed), "")
+        why = kept or (fits(waiting) if free else turn)
+        if not why:
+            state = state.after(groups, policy)
+            told = ((group, obstacle(group, state, policy)) for group in groups)
+            closed.update((group, words) for group, words in told if words)
+        found.append(Ranked(waiting, place, priority, groups, why, kept=bool(kept)))
+    return found
+
+
+def has_flooded(waiting_jobs: int, budget: int, policy: Policy, *, before: bool) -> bool:
+    """Whether admission stops: at the high watermark, and from then on until less than the low one waits."""
+    low = min(policy.low_watermark, policy.high_watermark)
+    return waiting_jobs >= budget * (low if before else policy.high_watermark)
