@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,7 +39,8 @@ from requests_app.services.intake import request_receive
 from requests_app.services.verbs import request_change
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of, verb_method
-from wms2.api.views import ApiView, RowsViewSet
+from wms2.api.views import ApiView, ExtraView, RowsViewSet
+from wms2.shedding import Call
 
 PATCHED = "changed over the API, no reason given"
 
@@ -50,6 +52,7 @@ class RequestViewSet(RowsViewSet):
     list_serializer_class = RequestListSerializer
     filterset_class = RequestFilters
     lookup_field = "request_name"
+    calls: ClassVar[Mapping[str, Call]] = {"create": Call.SUBMIT, "retrieve": Call.RESULT, "destroy": Call.STOP}
     versioned: ClassVar[frozenset[str]] = frozenset({"retrieve", "partial_update", "destroy"})
     ordering = ("-created_at",)
     ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign")
@@ -111,7 +114,7 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
     )
 
 
-class RequestErrorsView(ApiView):
+class RequestErrorsView(ExtraView):
     """What failed in a request."""
 
     serializer_class = RequestErrorsSerializer
@@ -150,7 +153,7 @@ class WorkflowViewSet(RowsViewSet):
             line["work_units"] = units[line["id"]].as_dict()
 
 
-class WorkflowRoundsView(ApiView):
+class WorkflowRoundsView(ExtraView):
     """The rounds of a workflow: sizes, decisions, measurements."""
 
     serializer_class = WorkflowRoundsSerializer
