@@ -88,6 +88,16 @@ SETTINGS: dict[str, dict[str, str]] = {
         "feed_readers": "Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a"
         " thread, and a session of the database, beside the four threads for everything else; one more is told 503.",
     },
+    "Rates and load": {
+        "rate_limit_window_seconds": "Calls of one identity (a user; without one, an address) are counted in windows of so"
+        " long, in the broker, for all web processes. Beyond the numbers below it is answered 429 with `Retry-After`.",
+        "rate_limit_submit": "Imports within a window. 0, as for the others: no limit.",
+        "rate_limit_read": "Reads, pages included. Health and metrics are not counted.",
+        "rate_limit_act": "Changes: stop, abort, hold, release and all other verbs, the admin's included.",
+        "rate_limit_streams": "Streams that are begun.",
+        "web_threads": "Threads of each web process. When most of them are busy for some seconds, calls are refused with 503:"
+        " listings of nodes and logs first, then reads, then what starts work; never what stops work, results and health.",
+    },
     "Life cycle": {
         "cycle_seconds": "Pause between two cycles: schedds are asked, and steps that are repeated are repeated.",
         "poll_seconds": "Pause between two polls: requests are admitted, and those that are due are evaluated.",
@@ -110,8 +120,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " and `submit_timeout_seconds` have passed.",
         "schedd_suspicion_seconds": "A schedd that is silent for longer raises an alert at the requests that run there, and"
         " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
-        "overload_evaluations_seconds": "A request that is due and waits longer to be evaluated strains the service: what can"
-        " wait is put off. Five times longer closes it: nothing new starts. So for each of the three.",
+        "overload_evaluations_seconds": "A request that is due and waits longer to be evaluated strains the service: what"
+        " can wait is put off. Five times longer closes it: nothing new starts. So for each of the three.",
         "overload_effects_seconds": "The same for a registration that is due and waits to be tried.",
         "overload_database_seconds": "The same for what a question to the database that costs nothing takes.",
         "trouble_load_per_cpu": "Load average per CPU of the leader's host from which on limits by which others are judged"

@@ -85,13 +85,14 @@ def test_no_request_of_a_flood_is_lost_or_stored_twice_and_others_are_served(web
     for name in ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"):
         Site.objects.create(name=name)
     flooder, other = (Token.objects.create(user=User.objects.create_superuser(name)).key for name in ("olga", "otto"))
-    document = json.loads((ROOT / "deploy/demo/requests/stepchain_scratch.json").read_text())
+    text = (ROOT / "deploy/demo/requests/stepchain_scratch.json").read_text()
     running = request_row(RequestStatus.ACTIVE)
     refusals: list[tuple[int, str]] = []
     flooding, others = threading.Event(), list[int]()
 
     def submit(number: int) -> tuple[int, int]:
         for tried in range(1, TRIES + 1):
+            document = json.loads(text.replace('"PsiToMuMu"', f'"Flood{number}"'))  # datasets of its own
             body = {"document": document, "request_name": f"flood_{number}", "submit": False}
             status, headers, _ = web.ask("POST", "requests", flooder, body)
             if status not in (429, 503):
@@ -115,4 +116,3 @@ def test_no_request_of_a_flood_is_lost_or_stored_twice_and_others_are_served(web
     assert others == [200, 200, 200, 202], "another's calls, and stops, are served meanwhile"
     running.refresh_from_db()
     assert running.status == RequestStatus.ACTIVE
-    print(f"tries: {sorted(tried for _, tried in done)}; refusals: {len(refusals)}")

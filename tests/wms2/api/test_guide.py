@@ -12,7 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from tests.support.places import ROOT
-from wms2.api import exceptions, preconditions, problems, tokens, views
+from wms2 import shedding
+from wms2.api import exceptions, preconditions, problems, rate_limits, tokens, views
 
 GUIDE = (ROOT / "docs/api.md").read_text()
 
@@ -39,7 +40,10 @@ def test_every_address_and_query_parameter_in_it_exists(paths: dict[str, Any]) -
 
 
 def test_every_problem_code_is_explained_and_every_explained_one_exists() -> None:
-    source = "".join(Path(str(module.__file__)).read_text() for module in (exceptions, preconditions, problems, tokens, views))
+    source = "".join(
+        Path(str(module.__file__)).read_text()
+        for module in (exceptions, preconditions, problems, rate_limits, shedding, tokens, views)
+    )
     ours = set(re.findall(r'Problem\(\d+, "(\w+)"', source)) | set(re.findall(r'code(?:: str)? ?= ?"(\w+)"', source))
     ours |= {"malformed", "not_authenticated", "authentication_failed"}
     table = GUIDE[GUIDE.index("| status | code |") : GUIDE.index("## Health")]
