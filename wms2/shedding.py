@@ -25,6 +25,7 @@ from wms2.api.problems import MEDIA_TYPE, Problem
 from wms2.conf import conf
 from wms2.metrics import SHED_TOTAL
 
+_COUNTED = "_wms2_counted"
 V = TypeVar("V", bound=Callable[..., HttpResponse])
 log = structlog.get_logger(__name__)
 #: Shares of busy threads, and seconds of a question to the database, at which the first, second and third class is refused.
@@ -48,12 +49,13 @@ class Call(Enum):
     ACT = (LATE, "act")
     SUBMIT = (LATE, "submit")
     READ = (EARLIER, "read")
-    STREAM = (EARLIER, "streams")
+    POLL = (EARLIER, "read", True)
+    STREAM = (EARLIER, "streams", True)
     EXTRA = (FIRST, "read")
 
-    def __init__(self, refused_at: int, rate: str) -> None:
-        """The stage at which it is refused; its rate, empty: without limit."""
-        self.refused_at, self.rate = refused_at, rate
+    def __init__(self, refused_at: int, rate: str, waits: bool = False) -> None:
+        """The stage at which it is refused; its rate, empty: without limit; whether it waits in a thread for readers."""
+        self.refused_at, self.rate, self.waits = refused_at, rate, waits
 
 
 def call_of(view: Any, method: str) -> Call:
@@ -129,17 +131,19 @@ class SheddingMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Count it."""
-        load = _load
-        load.change(1)
+        """Count it, from its view on."""
         try:
             return self.get_response(request)
         finally:
-            load.change(-1)
+            if counted := getattr(request, _COUNTED, None):
+                counted.change(-1)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """Refuse it, or let it go on to its view."""
         call = call_of(view, str(request.method))
+        if not call.waits:
+            setattr(request, _COUNTED, _load)
+            _load.change(1)
         if call.refused_at >= NEVER or request.path.startswith(OPERATORS) or _load.stage() < call.refused_at:
             return None
         SHED_TOTAL.labels(call.name.lower()).inc()

@@ -315,7 +315,10 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
             " whoever gets in may stop workers.",
         ),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
-        "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads and one for each of `feed_readers`."),
+        "WMS2_WEB_PROCESSES": (
+            "2",
+            "Processes of the web server, each with `web_threads` threads and one for each of `feed_readers`.",
+        ),
         "WMS2_WORKER_PROCESSES": ("2", "Tasks that one Celery worker runs at the same time, each in a process of its own."),
         "CONDOR_CONFIG": ("HTCondor's own", "The HTCondor configuration of the client; `BIN` in it must hold `condor_dagman`."),
     },
