@@ -33,7 +33,7 @@ from requests_app.services.invalidation import files_refused, invalidation_refus
 from requests_app.services.moving import move_refused, schedd_named
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
-from requests_app.services.stopping import fail_refused, stop_refused
+from requests_app.services.stopping import fail_refused, force_refused, stop_refused
 from requests_app.services.validation import validate_refused
 from requests_app.services.verbs import (
     MAX_PRIORITY,
@@ -281,6 +281,23 @@ declare(
         "fail", "Fail",
         "End a held or running request as failed. Its outputs are listed for invalidation, and stay until an operator acts.",
         services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True, stops=True,
+    ),
+    Verb(
+        "force", "Force the end",
+        "The last resort for a stop whose schedd is gone for good: it is settled without the proof that the DAG has left the"
+        " queue. What of it shows up later is removed; what was to go on is held.",
+        services.request_force,
+        told_of_each(
+            lambda request: [
+                "Nothing proves that its jobs have ended: until they do, they may run beside whatever comes next.",
+                "What they still write does not count; should the schedd come back, they are removed.",
+            ]
+        ),
+        (
+            Field("confirm", help="the request's name, typed", required=True, length=150),
+            Field("insist", Kind.FLAG, "also while the schedd answers", blank=False),
+        ),
+        force_refused, path="force", single=True, dangerous=True, stops=True,
     ),
     Verb(
         "invalidate", "Invalidate outputs",
