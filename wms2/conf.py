@@ -109,6 +109,7 @@ class Conf(BaseModel):
     timeout_active_seconds: int = Field(
         30 * 86400, ge=60, le=10 * 365 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
     )
+    timeout_dispatch_seconds: int = Field(2 * 86400, ge=60, description="from the submission of a DAG to the first of its jobs")
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
     timeout_validating_seconds: int = 86_400

@@ -108,6 +108,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",
         "timeout_active_seconds": limit("timeout_active_seconds"),
+        "timeout_dispatch_seconds": "An ACTIVE request of whose DAG no job has begun for so long raises an alert, until one has.",
         "timeout_stopping_seconds": "A request that is STOPPING for longer raises an alert, and goes on.",
         "timeout_resubmitting_seconds": "A request that is RESUBMITTING for longer is held.",
         "timeout_validating_seconds": "A request that is VALIDATING_OUTPUTS for longer raises an alert, and goes on.",
