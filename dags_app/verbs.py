@@ -64,7 +64,7 @@ extend(
         "An operator's confirmation that the schedd's queue is lost. Refused without evidence. What is done counts, the affected"
         " requests are held; answers with what was confirmed.",
         schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
-        path="confirm-lost", dangerous=True,
+        path="confirm-lost", dangerous=True, stops=True,
     ),
     Verb(
         "check", "Check", "Have its checks and a canary DAG run; they must pass before it is enabled. Repeatable.",
@@ -102,7 +102,7 @@ declare(
     Noun(DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>"),
     Verb(
         "hold", "Hold", "Pause a DAG: its DAGMan jobs are held, jobs that run go on.", dag_hold, told_of_each(_hold),
-        refused=steer_refused, path="hold",
+        refused=steer_refused, path="hold", stops=True,
     ),
     Verb(
         "release", "Release", "Let a paused DAG go on.", dag_release, told_of_each(_release), refused=steer_refused,

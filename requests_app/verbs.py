@@ -46,7 +46,7 @@ from requests_app.services.letters import TODO, discard_refused, letter_discard,
 from requests_app.services.moving import move_refused, schedd_named
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
-from requests_app.services.stopping import fail_refused, stop_refused
+from requests_app.services.stopping import fail_refused, force_refused, stop_refused
 from requests_app.services.validation import validate_refused
 from requests_app.services.verbs import (
     MAX_PRIORITY,
@@ -179,7 +179,7 @@ declare(
         "stop", "Stop", "Stop the running DAG cleanly; the request queues again and goes on from the rescue file. Between DAGs"
         " nothing has to be stopped, and nothing is.",
         _stop, preview.stop,
-        _MOVE[1:], stop_refused, path="stop",
+        _MOVE[1:], stop_refused, path="stop", stops=True,
     ),
     Verb(
         "move", "Move",
@@ -189,7 +189,7 @@ declare(
     ),
     Verb(
         "hold", "Hold", "Put a request aside; a running DAG is stopped first. Completed work stays.", services.request_hold,
-        preview.hold, refused=hold_refused, path="hold",
+        preview.hold, refused=hold_refused, path="hold", stops=True,
     ),
     Verb(
         "complete", "Complete early",
@@ -301,7 +301,24 @@ declare(
     Verb(
         "fail", "Fail",
         "End a held or running request as failed. Its outputs are listed for invalidation, and stay until an operator acts.",
-        services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True,
+        services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True, stops=True,
+    ),
+    Verb(
+        "force", "Force the end",
+        "The last resort for a stop whose schedd is gone for good: it is settled without the proof that the DAG has left the"
+        " queue. What of it shows up later is removed; what was to go on is held.",
+        services.request_force,
+        told_of_each(
+            lambda request: [
+                "Nothing proves that its jobs have ended: until they do, they may run beside whatever comes next.",
+                "What they still write does not count; should the schedd come back, they are removed.",
+            ]
+        ),
+        (
+            Field("confirm", help="the request's name, typed", required=True, length=150),
+            Field("insist", Kind.FLAG, "also while the schedd answers", blank=False),
+        ),
+        force_refused, path="force", single=True, dangerous=True, stops=True,
     ),
     Verb(
         "invalidate", "Invalidate outputs",
@@ -323,7 +340,7 @@ declare(
     Verb(
         "abort", "Abort",
         "Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable.",
-        services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True,
+        services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True, stops=True,
     ),
     Verb(
         "clean", "Clean",
@@ -398,7 +415,7 @@ extend(
     DAG,
     Verb(
         "remove", "Remove, and hold the request", "Remove the DAG with everything under it; its request is held.", dag_remove,
-        _remove, refused=steer_refused, path="remove",
+        _remove, refused=steer_refused, path="remove", stops=True,
     ),
     Verb(
         "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, told_of_each(_rescue),
@@ -506,7 +523,7 @@ declare(
         " is finished, can be stopped, and is registered.",
         new_work_stop,
         told_of_each(lambda row: ["Queued requests wait, also between two rounds; all that runs goes on to the end of its DAG."]),
-        path="stop-new-work",
+        path="stop-new-work", stops=True,
     ),
     Verb(
         "allow-new-work", "Allow new work", "Let new work start again, as far as the service's level does.", new_work_allow,

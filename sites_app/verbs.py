@@ -67,6 +67,7 @@ def _status_verb(name: str, label: str, status: SiteStatus, does: str, told: str
         partial(site_repeated, status),
         _until,
         path=path,
+        stops=status is not SiteStatus.ENABLED,
     )
 
 
@@ -107,7 +108,7 @@ declare(
             Field("expires_at", Kind.MOMENT, "UTC; without it, the usual number of days (site_ban_duration_days)"),
             Field("insist", Kind.FLAG, "also when more than half of the sites would be banned then"),
         ),
-        prepare=_of_workflow, path="ban",
+        prepare=_of_workflow, path="ban", stops=True,
     ),
     Verb(
         "unban", "Lift bans", "Lift every ban of the site in force, or that of one request. None in force is no error.",
@@ -157,6 +158,7 @@ def _state_verb(name: str, label: str, state: ScheddState, does: str) -> Verb:
         refused=partial(state_refused, state=state),
         repeated=lambda schedd, actor, given: schedd.state == state,
         path=name,
+        stops=state is not ScheddState.ENABLED,
     )
 
 

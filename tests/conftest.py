@@ -11,7 +11,8 @@ import pytest
 from tests.support import faults, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
-from wms2 import levels
+from wms2 import levels, shedding
+from wms2.api import rate_limits
 from wms2.brake import use_attempts
 from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
@@ -52,8 +53,10 @@ def _no_sign_in_has_failed() -> None:
 
 @pytest.fixture(autouse=True)
 def _all_is_well() -> None:
-    """No page or limit of a test follows the level that some moment's load would give; tests of levels ask for it."""
+    """No page or limit of a test follows the load of some moment, nor do its clients wait; tests of these ask for them."""
     levels.use(levels.Known)
+    shedding.use(shedding.Load(database=lambda: 0.0))
+    rate_limits.use(None)
 
 
 @pytest.fixture(scope="session")

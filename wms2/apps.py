@@ -26,6 +26,7 @@ class Wms2Config(AppConfig):
         from django.contrib import admin
 
         from wms2 import checks, sign_in, work_verbs  # noqa: F401
+        from wms2.api import rate_limits
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
         from wms2.resources import resources_ensure
@@ -36,6 +37,9 @@ class Wms2Config(AppConfig):
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
         attempts_share()
+        if settings.CELERY_BROKER_URL.startswith("redis"):
+            prefix = f"wms2:{os.environ.get('WMS2_INSTANCE', '')}:rate"
+            rate_limits.use(rate_limits.RateLimits(settings.CELERY_BROKER_URL, prefix))
         sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
         post_migrate.connect(resources_ensure, sender=self, dispatch_uid="wms2.resources")

@@ -85,6 +85,14 @@ class Conf(BaseModel):
         8, ge=0, le=1000, description="readers of the event feed that a web process lets wait, a thread each"
     )
 
+    # --- rates of each identity over REST (ADR 0095); 0: no limit
+    rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
+    rate_limit_submit: int = Field(50, ge=0, description="imports within the window")
+    rate_limit_read: int = Field(100, ge=0)
+    rate_limit_act: int = Field(20, ge=0, description="verbs: stop, abort, hold, release, ...")
+    rate_limit_streams: int = Field(10, ge=0)
+    web_threads: int = Field(4, ge=1, description="of each web process; their share that is busy is its load")
+
     # --- life cycle (spec 4.2)
     cycle_seconds: float = Field(60.0, gt=0, description="pause between two looks at every schedd")
     poll_seconds: float = Field(2.0, gt=0, le=10, description="pause between two looks at what has moved and what is due")
@@ -103,6 +111,7 @@ class Conf(BaseModel):
     timeout_active_seconds: int = Field(
         30 * 86400, ge=60, le=10 * 365 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
     )
+    timeout_dispatch_seconds: int = Field(2 * 86400, ge=60, description="from the submission of a DAG to the first of its jobs")
     timeout_stopping_seconds: int = 3600
     timeout_resubmitting_seconds: int = 600
     timeout_validating_seconds: int = 86_400

@@ -35,6 +35,9 @@ POOL_WAIT_SECONDS = Histogram(
     ["pool"],
     buckets=(0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200),
 )
+SHED_TOTAL = Counter("wms2_calls_shed_total", "Calls refused (503) because the web process had too much to do, by call", ["call"])
+RATE_LIMITED_TOTAL = Counter("wms2_rate_limited_total", "Calls refused (429) because there were too many, by rate", ["rate"])
+RATE_LIMITS_OPEN_TOTAL = Counter("wms2_rate_limits_open_total", "Calls whose rate the broker did not count; they were served")
 ROWS_EXPIRED_TOTAL = Counter("wms2_rows_expired_total", "Rows removed because they were older than is kept", ["table"])
 DAGS_PACKED_TOTAL = Counter("wms2_dags_packed_total", "Directories of ended DAGs, by outcome (packed, failed)", ["outcome"])
 SITE_JOBS_TOTAL = Counter(

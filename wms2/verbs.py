@@ -127,6 +127,7 @@ class Verb:
         admin: whether it is a button.
         single: only for one row at a time.
         dangerous: cannot be undone.
+        stops: takes work away; so it is served however much else is asked of WMS2.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Verb:
     admin: bool = True
     single: bool = False
     dangerous: bool = False
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dags_app import attempts
 from dags_app.attempts import AttemptFile, AttemptLogs
 from dags_app.models import DAG
 from dags_app.packs import is_there
-from wms2.api.views import ApiView
+from wms2.api.views import ExtraView
 
 
 class NodeAttemptsSerializer(serializers.Serializer):
@@ -107,7 +107,7 @@ class DagKeptLogsSerializer(serializers.Serializer):
     results = KeptLogsSerializer(many=True)
 
 
-class NodeAttemptsView(ApiView):
+class NodeAttemptsView(ExtraView):
     """All attempts of a node."""
 
     serializer_class = NodeAttemptsSerializer
@@ -119,7 +119,7 @@ class NodeAttemptsView(ApiView):
         return Response(self.get_serializer({"dag_id": dag.pk, "unit": unit, "node": node, "attempts": found}).data)
 
 
-class AttemptReportView(ApiView):
+class AttemptReportView(ExtraView):
     """The report of an attempt."""
 
     serializer_class = AttemptReportSerializer
@@ -131,7 +131,7 @@ class AttemptReportView(ApiView):
         return Response(self.get_serializer(found).data)
 
 
-class AttemptJobAdView(ApiView):
+class AttemptJobAdView(ExtraView):
     """The ads of an attempt."""
 
     serializer_class = AttemptAdsSerializer
@@ -143,7 +143,7 @@ class AttemptJobAdView(ApiView):
         return Response(self.get_serializer(found).data)
 
 
-class AttemptLogsView(ApiView):
+class AttemptLogsView(ExtraView):
     """The packed logs of an attempt."""
 
     serializer_class = AttemptLogsSerializer
@@ -162,7 +162,7 @@ class AttemptLogsView(ApiView):
         return Response(self.get_serializer({**body, "files": files}).data)
 
 
-class AttemptLogView(ApiView):
+class AttemptLogView(ExtraView):
     """One file of an attempt's packed logs."""
 
     @extend_schema(operation_id="attempt_log", responses={(200, "text/plain"): OpenApiTypes.STR})
@@ -174,7 +174,7 @@ class AttemptLogView(ApiView):
         return HttpResponse(files[number].text, content_type="text/plain; charset=utf-8")
 
 
-class AttemptArchiveView(ApiView):
+class AttemptArchiveView(ExtraView):
     """An attempt's packed logs as they are."""
 
     @extend_schema(responses={(200, "application/gzip"): OpenApiTypes.BINARY})
@@ -187,7 +187,7 @@ class AttemptArchiveView(ApiView):
         return HttpResponse(found.archive, content_type="application/gzip", headers={"Content-Disposition": named})
 
 
-class DagKeptLogsView(ApiView):
+class DagKeptLogsView(ExtraView):
     """All packed logs that a DAG keeps."""
 
     serializer_class = DagKeptLogsSerializer

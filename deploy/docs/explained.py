@@ -88,6 +88,16 @@ SETTINGS: dict[str, dict[str, str]] = {
         "feed_readers": "Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a"
         " thread, and a session of the database, beside the four threads for everything else; one more is told 503.",
     },
+    "Rates and load": {
+        "rate_limit_window_seconds": "Calls of one identity (a user; without one, an address) are counted in windows of so"
+        " long, in the broker, for all web processes. Beyond the numbers below it is answered 429 with `Retry-After`.",
+        "rate_limit_submit": "Imports within a window. 0, as for the others: no limit.",
+        "rate_limit_read": "Reads, pages included. Health and metrics are not counted.",
+        "rate_limit_act": "Changes: stop, abort, hold, release and all other verbs, the admin's included.",
+        "rate_limit_streams": "Streams that are begun.",
+        "web_threads": "Threads of each web process. When most of them are busy for some seconds, calls are refused with 503:"
+        " listings of nodes and logs first, then reads, then what starts work; never what stops work, results and health.",
+    },
     "Life cycle": {
         "cycle_seconds": "Pause between two cycles: schedds are asked, and steps that are repeated are repeated.",
         "poll_seconds": "Pause between two polls: requests are admitted, and those that are due are evaluated.",
@@ -101,6 +111,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",
         "timeout_active_seconds": limit("timeout_active_seconds"),
+        "timeout_dispatch_seconds": "An ACTIVE request of whose DAG no job has begun for so long raises an alert, until one has.",
         "timeout_stopping_seconds": "A request that is STOPPING for longer raises an alert, and goes on.",
         "timeout_resubmitting_seconds": "A request that is RESUBMITTING for longer is held.",
         "timeout_validating_seconds": "A request that is VALIDATING_OUTPUTS for longer raises an alert, and goes on.",
@@ -318,7 +329,10 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
             " whoever gets in may stop workers.",
         ),
         "WMS2_BIND": ("127.0.0.1", "Address that the web server and Flower listen on."),
-        "WMS2_WEB_PROCESSES": ("2", "Processes of the web server, each with four threads and one for each of `feed_readers`."),
+        "WMS2_WEB_PROCESSES": (
+            "2",
+            "Processes of the web server, each with `web_threads` threads and one for each of `feed_readers`.",
+        ),
         "WMS2_WORKER_PROCESSES": ("2", "Tasks that one Celery worker runs at the same time, each in a process of its own."),
         "CONDOR_CONFIG": ("HTCondor's own", "The HTCondor configuration of the client; `BIN` in it must hold `condor_dagman`."),
     },

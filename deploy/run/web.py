@@ -11,7 +11,8 @@ import os
 bind = f"{os.environ.get('WMS2_BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 preload_app = True
 workers = int(os.environ.get("WMS2_WEB_PROCESSES", "2"))
-threads = 4 + int(os.environ.get("WMS2_FEED_READERS") or 8)  # readers of the event feed that wait take none of the others'
+# readers of the event feed that wait take none of the others'
+threads = int(os.environ.get("WMS2_WEB_THREADS") or 4) + int(os.environ.get("WMS2_FEED_READERS") or 8)
 worker_class = "gthread"
 control_socket_disable = True
 graceful_timeout = 20

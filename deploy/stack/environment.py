@@ -59,6 +59,9 @@ def without_sourced(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"WMS2_STATE_DIR": str(state.parent)}
 
 
+UNLIMITED = {"WMS2_TROUBLE_LOAD_PER_CPU": "0"} | {f"WMS2_RATE_LIMIT_{name}": "0" for name in ("SUBMIT", "READ", "ACT", "STREAMS")}
+
+
 def base(environment: Mapping[str, str], path: str) -> dict[str, str]:
     """What every service gets: no Python or condor settings of a person, loopback never through a proxy."""
     result = {k: v for k, v in passed_on(environment).items() if not k.startswith(("WMS2_", "PIP_"))}
@@ -82,7 +85,7 @@ def contract(
         "WMS2_ENVIRONMENT": "test" if kind == "test" else "demo",
         "WMS2_STORAGE_CHECKS_ENABLED": str(int(kind != "test")),  # each waits for a job; tests of them turn it on
         # tests run many at a time, on a machine that is busy with them
-        **({"WMS2_TROUBLE_LOAD_PER_CPU": "0"} if kind == "test" else {}),
+        **(UNLIMITED if kind == "test" else {}),
         "WMS2_DEBUG": "0",
         "WMS2_ALLOWED_HOSTS": LOOPBACK,
         "WMS2_STATIC_ROOT": str(directory / "static"),

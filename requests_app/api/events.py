@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from requests_app.models import Request
 from wms2.api.pagination import whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
+from wms2.shedding import Call
 
 MOST, MOST_WAIT_SECONDS = 500, 60
 #: A stream ends after this, and its reader comes back with the last id that it has: a web process can stop, a sign-in be judged.
@@ -67,6 +68,7 @@ class EventsView(ApiView):
 
     serializer_class = EventsSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({"after", "kind", "request", "limit", "wait"})
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.POLL}
 
     @extend_schema(
         parameters=[
@@ -94,6 +96,7 @@ class EventStreamView(ApiView):
 
     renderer_classes = (JSONRenderer, EventStreamRenderer)
     query_params: ClassVar[frozenset[str]] = frozenset({"after", "kind", "request"})
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.STREAM}
 
     @extend_schema(
         parameters=[*_FILTERS, OpenApiParameter("Last-Event-ID", {"type": "integer"}, OpenApiParameter.HEADER)],

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from requests_app.models import InputFile, Request
 from requests_app.selectors.input_files import troubled_input
-from wms2.api.views import ApiView
+from wms2.api.views import ExtraView
 
 
 class WaitingFileSerializer(serializers.ModelSerializer):
@@ -40,7 +40,7 @@ class RequestInputFilesSerializer(serializers.Serializer):
     excluded = ExcludedFileSerializer(many=True)
 
 
-class RequestInputFilesView(ApiView):
+class RequestInputFilesView(ExtraView):
     """What of the input waits, and what was left out."""
 
     serializer_class = RequestInputFilesSerializer

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from dags_app.models import Leftover
 from requests_app.models import Request
 from requests_app.selectors.leftovers import leftovers_by_site, leftovers_of
-from wms2.api.views import ApiView
+from wms2.api.views import ExtraView
 
 MOST = 1000
 
@@ -45,7 +45,7 @@ class RequestLeftoversSerializer(serializers.Serializer):
     units = LeftoverSerializer(many=True)
 
 
-class RequestLeftoversView(ApiView):
+class RequestLeftoversView(ExtraView):
     """Files that nobody needs any more: what was removed, when, by which job, and what could not be."""
 
     serializer_class = RequestLeftoversSerializer

@@ -214,6 +214,18 @@ class TurnSerializer(serializers.Serializer):
     expected_basis = serializers.CharField(help_text="what that rests on, or why it is not known")
 
 
+class RemovingSerializer(serializers.Serializer):
+    """What a stop takes out of a schedd's queue; jobs as the schedd counted them last."""
+
+    schedd = serializers.CharField(source="schedd_name")
+    dag = serializers.UUIDField(source="pk")
+    dagman_cluster_id = serializers.CharField(allow_blank=True)
+    jobs_idle = serializers.IntegerField(source="nodes_idle")
+    jobs_running = serializers.IntegerField(source="nodes_running")
+    jobs_held = serializers.IntegerField(source="nodes_held")
+    unanswered_since = serializers.DateTimeField(allow_null=True, help_text="the schedd is silent: nothing is proved")
+
+
 class RequestSerializer(serializers.Serializer):
     """One request with all that is known of it; made of a ``RequestPicture``."""
 
@@ -231,6 +243,7 @@ class RequestSerializer(serializers.Serializer):
     workflow = WorkflowBriefSerializer(allow_null=True)
     dag = DagBriefSerializer(allow_null=True, help_text="the newest")
     queue = TurnSerializer(source="turn", allow_null=True, help_text="null: not queued, or passed over after a failure")
+    removing = RemovingSerializer(many=True, help_text="while it is being stopped: what is taken out of queues")
     work_units = UnitCountsSerializer(source="units")
     completed_work_units = serializers.IntegerField(source="units.done")
     job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")

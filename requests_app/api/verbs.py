@@ -14,7 +14,7 @@ from rest_framework.response import Response
 import requests_app.verbs  # noqa: F401  declares them
 from dags_app.services.stop import StopMode
 from outputs_app.invalidation import invalidation_progress
-from requests_app.api.serializers import RequestSerializer
+from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed, requests_stored
 from requests_app.services.invalidation import manifest_of
@@ -53,9 +53,10 @@ class StoppedSerializer(serializers.Serializer):
     stop_reason = serializers.CharField()
     mode = serializers.CharField()
     message = serializers.CharField()
+    removing = RemovingSerializer(many=True, help_text="as in the request")
 
 
-def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, str]:
+def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, Any]:
     stopping = row.status == "stopping"
     return {
         "request_name": row.request_name,
@@ -64,6 +65,7 @@ def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, s
         "stop_reason": given["reason"],
         "mode": given["mode"],
         "message": _STOP_MESSAGES[given["mode"]] if stopping else "No DAG runs; the request goes on by itself.",
+        "removing": request_changed(row).removing,
     }
 
 

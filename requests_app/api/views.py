@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,7 +39,8 @@ from requests_app.services.intake import request_receive
 from requests_app.services.verbs import request_change
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of, verb_method
-from wms2.api.views import ApiView, RowsViewSet
+from wms2.api.views import ApiView, ExtraView, RowsViewSet
+from wms2.shedding import Call
 
 PATCHED = "changed over the API, no reason given"
 
@@ -50,6 +52,7 @@ class RequestViewSet(RowsViewSet):
     list_serializer_class = RequestListSerializer
     filterset_class = RequestFilters
     lookup_field = "request_name"
+    calls: ClassVar[Mapping[str, Call]] = {"create": Call.SUBMIT, "retrieve": Call.RESULT, "destroy": Call.STOP}
     versioned: ClassVar[frozenset[str]] = frozenset({"retrieve", "partial_update", "destroy"})
     outside: ClassVar[frozenset[str]] = frozenset({"create"})
     ordering = ("-created_at",)
@@ -112,7 +115,7 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
     )
 
 
-class RequestErrorsView(ApiView):
+class RequestErrorsView(ExtraView):
     """What failed in a request."""
 
     serializer_class = RequestErrorsSerializer
@@ -151,7 +154,7 @@ class WorkflowViewSet(RowsViewSet):
             line["work_units"] = units[line["id"]].as_dict()
 
 
-class WorkflowRoundsView(ApiView):
+class WorkflowRoundsView(ExtraView):
     """The rounds of a workflow: sizes, decisions, measurements."""
 
     serializer_class = WorkflowRoundsSerializer

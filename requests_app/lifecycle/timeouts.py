@@ -1,15 +1,26 @@
-"""Too long in one status: always an alert; SUBMITTED, PLANNING and RESUBMITTING are internal and held with the reason."""
+"""Too long in one status: always an alert; SUBMITTED, PLANNING and RESUBMITTING are internal and held with the reason.
+
+While work advances there is more time first, each time half as much, then a warning (ADR 0095). An extension is a line of the
+request's history that leads from the status to itself. Until the first job of a DAG has begun another, shorter limit holds.
+"""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
+import structlog
+from django.db.models import Q
+
+from dags_app.models import DAG, Leftover, WorkUnit
 from dags_app.selectors import dag_live
-from requests_app.alerts import alert
-from requests_app.lease import Evaluation
+from outputs_app.models import BlockValidation, Effect, EffectState
+from requests_app.alerts import alert, alert_over
+from requests_app.feed import tell
+from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import CHANGEABLE, limit_int
-from requests_app.models import HoldCode, RequestStatus
+from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2 import clock
@@ -17,6 +28,9 @@ from wms2.conf import conf
 from wms2.levels import stretched
 
 S = RequestStatus
+log = structlog.get_logger(__name__)
+#: The alert of a DAG of which no job begins.
+NO_JOB = "slow_dispatch"
 HELD_AFTER = {
     S.SUBMITTED: "timeout_submitted_seconds",
     S.PLANNING: "timeout_planning_seconds",
@@ -31,6 +45,23 @@ ALERT_AFTER = {
     S.REMOVING_FILES: "timeout_removing_seconds",
     S.CLEANING: "timeout_cleaning_seconds",
 }
+
+
+#: What was done while a request is in one of these shows that it advances.
+ADVANCING = (S.ACTIVE, S.STOPPING, S.VALIDATING_OUTPUTS, S.VALIDATED_OUTPUTS, S.REMOVING_FILES, S.CLEANING)
+MOST_EXTENSIONS = 5
+
+
+def more_seconds(base_seconds: float, extensions: Sequence[int], progress: int) -> float:
+    """How much more time there is when a limit has passed: half of the last time, if more has been done than then. Pure.
+
+    Args:
+        extensions: what had been done at each extension so far.
+        progress: what has been done by now.
+    """
+    if len(extensions) >= MOST_EXTENSIONS or progress <= (extensions[-1] if extensions else 0):
+        return 0.0
+    return float(base_seconds / 2 ** len(extensions))
 
 
 def _timeout_seconds(status: RequestStatus) -> float | None:
@@ -49,8 +80,12 @@ def watch_timeout(evaluation: Evaluation) -> None:
     limit = _timeout_seconds(status)
     if limit is None or request.waiting_for.startswith((PARENTS, SIBLINGS)):
         return
+    if status is S.ACTIVE:
+        _watch_dispatch(evaluation, seconds)
     if seconds <= limit:
         evaluation.again_at(request.status_since + timedelta(seconds=limit))
+        return
+    if status in ADVANCING and _extended(evaluation, limit):
         return
     if status in HELD_AFTER:
         alert(
@@ -64,6 +99,61 @@ def watch_timeout(evaluation: Evaluation) -> None:
             leave_planning(evaluation, S.HELD, why, **hold_changes(HoldCode.TIMEOUT, why))
     else:
         alert(request, f"slow_{status.value}", f"{status.label} for {seconds / 86400:.1f} days; waits for: {request.waiting_for}")
+
+
+def _extended(evaluation: Evaluation, limit: float) -> bool:
+    """Whether there is more time: from an extension before, from one now, or until a warning is over."""
+    request, now = evaluation.request, clock.now()
+    here = RequestTransition.objects.filter(request=request, from_status=request.status, to_status=request.status)
+    given = [row.evidence for row in here.filter(at__gte=request.status_since, evidence__has_key="until").order_by("id")]
+    until = datetime.fromisoformat(given[-1]["until"]) if given else now
+    if until > now:
+        evaluation.again_at(until)
+        return True
+    if given and given[-1]["warned"]:
+        return False
+    progress = _done_since(request)
+    granted = more_seconds(limit, [each["done"] for each in given], progress)
+    if not granted and not given:
+        return False
+    until = now + timedelta(seconds=granted or limit / 2**MOST_EXTENSIONS)
+    why = "work advances" if granted else "a warning: nothing more was done, or it was extended often enough"
+    told = f"{why}; more time until {until:%Y-%m-%d %H:%M} UTC: {progress} steps done in this status"
+    evidence = {"until": until.isoformat(), "done": progress, "warned": not granted, "extension": len(given) + 1}
+    with evaluation.fenced():
+        RequestTransition.objects.create(
+            request=request, from_status=request.status, to_status=request.status, actor=ACTOR, reason=told, evidence=evidence
+        )
+        tell("deadline.extended" if granted else "deadline.warned", request, **evidence)
+    log.info("deadline extended" if granted else "deadline warned", why=told)
+    evaluation.written.append(told)
+    evaluation.again_at(until)
+    return True
+
+
+def _done_since(request: Request) -> int:
+    """Work units, registrations, validated blocks and removed leftovers since the request came into its status."""
+    since = request.status_since
+    return (
+        WorkUnit.objects.filter(workflow__request=request, done_at__gte=since).count()
+        + Effect.objects.filter(request=request, state=EffectState.DONE, done_at__gte=since).count()
+        + BlockValidation.objects.filter(block__workflow__request=request, validated_at__gte=since).count()
+        + Leftover.objects.filter(unit__workflow__request=request, settled_at__gte=since).count()
+    )
+
+
+def _watch_dispatch(evaluation: Evaluation, seconds: float) -> None:
+    """A DAG of which no job has begun for too long is told, and that is over with its first one."""
+    request, limit = evaluation.request, stretched(conf().timeout_dispatch_seconds)
+    if seconds <= limit:
+        evaluation.again_at(request.status_since + timedelta(seconds=limit))
+        return
+    begun = Q(nodes_running__gt=0) | Q(nodes_done__gt=0) | Q(nodes_failed__gt=0) | Q(units_done__gt=0)
+    dag = dag_live(request.workflow.pk)
+    if dag is None or DAG.objects.filter(begun, pk=dag.pk).exists():
+        alert_over(evaluation, NO_JOB)
+    else:
+        alert(request, NO_JOB, f"no job has begun for {seconds / 3600:.1f} h; waits for: {request.waiting_for}")
 
 
 def _intent_open(evaluation: Evaluation) -> bool:

@@ -6,8 +6,8 @@ the life cycle. Each part is asked with a short time limit; details of a failure
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import structlog
 from django.db import DatabaseError, connection
@@ -25,6 +25,7 @@ from wms2.api.views import METHODS
 from wms2.celery import broker_answers
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.shedding import Call
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ class PublicView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
     http_method_names = METHODS
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.HEALTH}
 
 
 class LiveView(PublicView):

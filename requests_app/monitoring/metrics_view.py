@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from requests_app.monitoring.metrics import RowsCollector
 from wms2.api.views import METHODS
 from wms2.metrics_files import AllProcesses, directories
+from wms2.shedding import Call
 
 
 def registry() -> CollectorRegistry:
@@ -49,6 +50,7 @@ class MetricsView(APIView):
     """For Prometheus; a token like everywhere (``authorization: {type: Token, credentials: ...}``)."""
 
     content_negotiation_class = AnyAccept
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.HEALTH}
     http_method_names = METHODS
 
     @extend_schema(responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, description="Prometheus text format")})

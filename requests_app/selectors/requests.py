@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
-from dags_app.models import DAG
+from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_last
 from outputs_app.models import OutputDataset
 from outputs_app.selectors import effects_open_counts
@@ -44,6 +44,11 @@ class RequestPicture:
     depends_on: list[str]
     dependents: list[str]
     turn: QueuedRow | None
+
+    @property
+    def removing(self) -> list[DAG]:
+        """What a stop takes out of queues, with its jobs as the schedd counted them last; none once that is proved."""
+        return [self.dag] if self.dag and self.request.status == RequestStatus.STOPPING and self.dag.status in LIVE_DAG else []
 
 
 def requests_stored() -> QuerySet[Request]:

@@ -11,7 +11,7 @@ from requests_app.services.moving import request_move
 from requests_app.services.release import request_release
 from requests_app.services.restart import request_restart
 from requests_app.services.sites import request_set_sites
-from requests_app.services.stopping import request_fail, request_stop
+from requests_app.services.stopping import request_fail, request_force, request_stop
 from requests_app.services.validation import block_validate, request_validate
 from requests_app.services.verbs import (
     request_abort,
@@ -44,6 +44,7 @@ __all__ = [
     "request_fail",
     "request_fetch",
     "request_flush",
+    "request_force",
     "request_group",
     "request_hold",
     "request_import",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dags_app.services.lost_queue import directory_evidence, lost_confirm
 from dags_app.services.stop import StopMode, dag_request_stop
 from outputs_app.blocks import blocks_end
 from outputs_app.invalidation import manifest_ask
@@ -10,6 +11,7 @@ from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.round_files import RoundFiles, round_files_at_rest
+from wms2.errors import FieldRefused, StaleState
 from wms2.locks import Fenced
 from wms2.nudge import RUN_EFFECTS, nudge
 from wms2.verbs import Already
@@ -44,6 +46,44 @@ def stop_refused(request: Request) -> str:
         return ""
     told = f"It is {request.get_status_display()}; no DAG of it runs."
     return Already(told) if request.status in _NOTHING_RUNS else told
+
+
+def request_force(*, request: Request, actor: str, reason: str, confirm: str, insist: bool = False) -> None:
+    """Settle a stop without the proof that its DAG has left the queue: of a schedd that is gone for good. The DAG ends as lost;
+    what of it shows up later is removed as jobs that must not run. A stop to go on becomes one to hold.
+
+    Args:
+        confirm: the request's name, typed.
+        insist: also while the schedd answers.
+
+    Raises:
+        InvalidTransition: it is not being stopped, or no DAG of it is left.
+        FieldRefused: not its name; or the schedd answers, and nobody insists.
+    """
+    dag = live_dag_of(request)
+    found = directory_evidence(dag) if dag is not None else None
+    with acting(request, actor, "request_force", reason, insist=insist):
+        if confirm != request.request_name:
+            raise FieldRefused("confirm", f"type the request's name, {request.request_name}")
+        if not applies(request, force_refused) or dag is None or found is None:
+            return
+        silent = dag.unanswered_since or (dag.schedd.unreachable_since if dag.schedd is not None else None)
+        if silent is None and not insist:
+            raise FieldRefused("insist", f"{dag.schedd_name} answers: the removal there proves itself; insist if it does not")
+        jobs = {"idle": dag.nodes_idle, "running": dag.nodes_running, "held": dag.nodes_held}
+        evidence = {"forced": True, "why": "the end was not proved", "directory": found.as_json(), "jobs": jobs}
+        if not lost_confirm(dag, actor=actor, reason=reason, evidence=evidence):
+            raise StaleState(f"the DAG of {request.request_name} has changed")
+
+
+def force_refused(request: Request) -> str:
+    """Why there is nothing to force; empty if there is."""
+    if request.status != S.STOPPING:
+        return f"It is {request.get_status_display()}; only the end of one that is being stopped can be forced: stop or abort it."
+    dag = live_dag_of(request)
+    if dag is None:
+        return "No DAG of it is left; it arrives by itself."
+    return Already("Its DAG is given up already.") if dag.lost_confirmed_at is not None else ""
 
 
 def request_fail(*, request: Request, actor: str, reason: str) -> None:

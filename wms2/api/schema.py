@@ -28,6 +28,8 @@ _ONCE = OpenApiParameter(
 _ETAG = OpenApiParameter(
     "ETag", str, OpenApiParameter.HEADER, description="version, for If-Match; counts may move under it", response=True
 )
+#: What every client must be ready for; nothing was done then.
+_WAITS = {"429": "Asked too often by this identity", "503": "Too much to do, or something that is needed does not answer"}
 
 
 class ProblemAutoSchema(AutoSchema):
@@ -53,6 +55,9 @@ class ProblemAutoSchema(AutoSchema):
             "description": "A problem: what is wrong, a code to act on, the field, a hint",
             "content": {MEDIA_TYPE: {"schema": problem.ref}},
         }
+        waits = {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}}}
+        for status, told in _WAITS.items():
+            bodies.setdefault(status, {**bodies["default"], **waits, "description": told})
         return bodies
 
 

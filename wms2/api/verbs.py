@@ -24,6 +24,7 @@ from wms2.api.preconditions import if_match, in_one_transaction
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
+from wms2.shedding import Call
 from wms2.verbs import Field, Kind, Verb, arguments, noun_of, nouns, perform
 
 TRIES = 3
@@ -158,6 +159,7 @@ def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = Map
             "versioned": frozenset(verbs if resource.etag is not None else ()),
             "outside": frozenset(method for method, verb in verbs.items() if verb.outside or not resource.locks),
             "query_params": frozenset(parameter.name for parameter in resource.parameters),
+            "calls": {method: Call.STOP for method, verb in verbs.items() if verb.stops},
             "__doc__": next(iter(verbs.values())).does,
             **{method: verb_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
         }

@@ -18,6 +18,7 @@ from wms2.api.pagination import KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
+from wms2.shedding import Call
 
 
 def query_and_body(request: Request) -> Any:
@@ -93,6 +94,12 @@ class ApiView(KnownQueryMixin, GenericAPIView):
 
     pagination_class = None
     filter_backends = ()
+
+
+class ExtraView(ApiView):
+    """One of those that are refused first when there is too much to do: nodes, logs, what explains."""
+
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.EXTRA}
 
 
 class RowsViewSet(KnownQueryMixin, GenericViewSet):

@@ -10,6 +10,7 @@ REST_FRAMEWORK: dict[str, Any] = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["wms2.api.permissions.SignedInReadsOperatorsWrite"],
+    "DEFAULT_THROTTLE_CLASSES": ["wms2.api.rate_limits.RateThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["wms2.api.parsers.StrictJsonParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit
@@ -17,6 +19,7 @@ from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
 from sites_app.models import QueueChange, Schedd, ScheddState
+from tests.support.rest_clients import client_of
 from tests.support.scripted import dagman, documents
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
@@ -392,6 +395,41 @@ def test_requests_that_were_stopping_or_submitting_at_a_dead_schedd_are_settled_
     assert (fresh(stopped).status, fresh(stopped).hold_code) == (S.HELD, HoldCode.QUEUE_LOST)
     assert fresh(aborted).status == S.ABORTED
     assert fresh(submitting).status == S.QUEUED, "it never was at the schedd"
+
+
+@pytest.mark.parametrize(("intent", "arrives"), [("abort", S.ABORTED), ("stop", S.HELD)])
+def test_a_stop_at_a_schedd_that_is_gone_is_forced_and_what_comes_back_is_removed(
+    world: World, intent: str, arrives: RequestStatus
+) -> None:
+    operator = client_of(User.objects.create_superuser("olga"))
+    request, job = started(world)
+    address, word = f"/api/v1/requests/{request.request_name}", {"reason": "burnt down"}
+    force = {**word, "confirm": request.request_name}
+    DAG.objects.update(nodes_running=3, nodes_idle=2)
+    begin = (
+        partial(operator.delete, f"{address}?reason=x") if intent == "abort" else partial(operator.post, f"{address}/stop", word)
+    )
+    assert operator.post(f"{address}/force", force).status_code == 409, "nobody has stopped it"
+    for _ in range(2):
+        (counted,) = begin().json()["removing"]
+        assert (counted["schedd"], counted["jobs_idle"], counted["jobs_running"]) == ("schedd@test", 2, 3)
+    assert operator.post(f"{address}/force", force).json()["field"] == "insist", "its schedd answers"
+    world.schedd.silent = True
+    world.cycle()
+    assert operator.post(f"{address}/force", {**force, "confirm": "other"}).json()["field"] == "confirm"
+    for _ in range(2):
+        assert operator.post(f"{address}/force", force).status_code == 202
+    world.cycle()
+    assert fresh(request).status == arrives
+    dag = DAG.objects.get()
+    assert (dag.status, dag.outcome["confirmation"]["forced"], dag.outcome["confirmation"]["actor"]) == ("removed", True, "olga")
+    assert operator.get(address).json()["removing"] == []
+    world.schedd.silent = False
+    window(world)
+    for _ in range(3):
+        world.cycle()
+    assert not job.live
+    check(world)
 
 
 def test_a_submission_without_an_answer_at_a_schedd_that_died_is_planned_anew(world: World) -> None:

@@ -12,8 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from tests.support.places import ROOT
-from wms2 import idempotency
-from wms2.api import exceptions, preconditions, problems, tokens, views, work
+from wms2 import idempotency, shedding
+from wms2.api import exceptions, preconditions, problems, rate_limits, tokens, views, work
 
 GUIDE = (ROOT / "docs/api.md").read_text()
 
@@ -42,7 +42,7 @@ def test_every_address_and_query_parameter_in_it_exists(paths: dict[str, Any]) -
 def test_every_problem_code_is_explained_and_every_explained_one_exists() -> None:
     source = "".join(
         Path(str(module.__file__)).read_text()
-        for module in (exceptions, idempotency, preconditions, problems, tokens, views, work)
+        for module in (exceptions, idempotency, preconditions, problems, rate_limits, shedding, tokens, views, work)
     )
     ours = set(re.findall(r'Problem\(\d+, "(\w+)"', source)) | set(re.findall(r'code(?:: str)? ?= ?"(\w+)"', source))
     ours |= {"malformed", "not_authenticated", "authentication_failed"}

@@ -1,0 +1,159 @@
+"""How often one identity may do one kind of thing (ADR 0095): counted in the broker by one atomic script, and by its clock.
+
+Whoever is refused is told when a place is free for them: refusals are dealt out over the windows that follow, so many to each
+as it has places. While the broker does not answer nobody is refused; that is counted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+import structlog
+from django.http import HttpRequest, HttpResponse
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from wms2.api.problems import Problem, ProblemError
+from wms2.brake import address_of
+from wms2.conf import conf
+from wms2.kept import redis_url
+from wms2.metrics import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
+from wms2.shedding import call_of, page_told_to_wait
+
+log = structlog.get_logger(__name__)
+#: The broker has so long to answer, and is left alone for so long after it did not.
+_BROKER_SECONDS, _BROKER_PAUSE_SECONDS = 0.5, 5.0
+#: Places are promised for so many windows ahead at most.
+_MOST_WINDOWS = 30
+_SCRIPT = """
+local window, limit, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local kept = redis.call('HMGET', KEYS[1], 'began', 'count', 'owed')
+local began, count, owed = tonumber(kept[1]) or now, tonumber(kept[2]) or 0, tonumber(kept[3]) or 0
+local passed = math.floor((now - began) / window)
+if passed > 0 then
+  began, count, owed = began + passed * window, 0, math.max(0, owed - passed * limit)
+end
+local wait = 0
+if count < limit then
+  count = count + 1
+else
+  owed = math.min(owed + 1, most * limit)
+  wait = began + window * math.ceil(owed / limit) - now
+end
+redis.call('HSET', KEYS[1], 'began', began, 'count', count, 'owed', owed)
+redis.call('PEXPIRE', KEYS[1], window * (1 + math.ceil(owed / limit)))
+return {wait, limit - count, began + window - now}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Seconds to wait, 0: go on; calls left in this window, and seconds until the next one."""
+
+    wait: float
+    left: int
+    window_left: float
+
+
+class RateLimits:
+    """Thread-safe; never raises.
+
+    Args:
+        url: the broker's, in kombu's form.
+        prefix: of the keys; tells installations on one broker apart.
+    """
+
+    def __init__(self, url: str, prefix: str) -> None:
+        client = redis.Redis.from_url(redis_url(url), socket_timeout=_BROKER_SECONDS, socket_connect_timeout=_BROKER_SECONDS)
+        self._script, self._prefix, self._silent_until = client.register_script(_SCRIPT), prefix, 0.0
+
+    def ask(self, rate: str, identity: str, limit: int) -> Answer | None:
+        """Count one call; None while the broker is silent."""
+        if time.monotonic() >= self._silent_until:
+            try:
+                window = int(conf().rate_limit_window_seconds * 1000)
+                said: Any = self._script(keys=[f"{self._prefix}:{rate}:{identity}"], args=[window, limit, _MOST_WINDOWS])
+                return Answer(said[0] / 1000, int(said[1]), said[2] / 1000)
+            except redis.RedisError as error:
+                self._silent_until = time.monotonic() + _BROKER_PAUSE_SECONDS
+                log.warning("rates are not limited, the broker does not answer", error=str(error))
+        RATE_LIMITS_OPEN_TOTAL.inc()
+        return None
+
+
+_limits: RateLimits | None = None
+
+
+def use(limits: RateLimits | None) -> None:
+    """Count there from now on; None: not at all."""
+    global _limits  # noqa: PLW0603
+    _limits = limits
+
+
+class RateThrottle(BaseThrottle):
+    """Of every REST view; its answers tell what is left."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        """Always, or it raises.
+
+        Raises:
+            ProblemError: 429, with the seconds after which the call gets through.
+        """
+        match = request.resolver_match
+        rate = call_of(match.func, str(request.method)).rate if match is not None else ""
+        said = _counted(rate, request.user, request._request)
+        if said is None:
+            return True
+        limit, window = _limit(rate), conf().rate_limit_window_seconds
+        view.headers |= {
+            "RateLimit-Limit": f"{limit}, {limit};w={window:g}",
+            "RateLimit-Remaining": str(said.left),
+            "RateLimit-Reset": str(math.ceil(said.window_left)),
+        }
+        if not said.wait:
+            return True
+        seconds = math.ceil(said.wait)
+        told = f"more than {limit} calls ({rate}) within {window:g} s; again in {seconds} s"
+        problem = Problem(429, "rate_limited", told, hint="Nothing was done. After Retry-After seconds there is a place for it.")
+        raise ProblemError(problem, {"Retry-After": str(seconds)})
+
+
+class PageRateMiddleware:
+    """The same rates for the pages and the admin of whoever is signed in; before that the sign-in has a brake of its own."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Judged once it has a view."""
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        """What REST serves is judged there, since tokens are read there."""
+        if request.path.startswith("/api/") or not request.user.is_authenticated:
+            return None
+        said = _counted(call_of(view, str(request.method)).rate, request.user, request)
+        if said is None or not said.wait:
+            return None
+        return page_told_to_wait(request, 429, "You ask for more than may be asked for at once", math.ceil(said.wait))
+
+
+def _limit(rate: str) -> int:
+    return int(getattr(conf(), f"rate_limit_{rate}")) if rate else 0
+
+
+def _counted(rate: str, user: Any, request: HttpRequest) -> Answer | None:
+    """None: nothing is limited."""
+    if not _limit(rate) or _limits is None:
+        return None
+    said = _limits.ask(rate, f"user-{user.pk}" if user.is_authenticated else f"at-{address_of(request)}", _limit(rate))
+    if said is not None and said.wait:
+        RATE_LIMITED_TOTAL.labels(rate).inc()
+    return said
