@@ -46,6 +46,7 @@ def pools_refresh(pools: Iterable[Pool] | None = None) -> dict[str, str]:
             with transaction.atomic():
                 _schedds_heard(pool, said)
                 _slots_heard(pool, said)
+                _sum_up()
                 jobs = {
                     "jobs_idle": sum(ad.jobs_idle for ad in said.schedds),
                     "jobs_running": sum(ad.jobs_running for ad in said.schedds),
@@ -55,7 +56,6 @@ def pools_refresh(pools: Iterable[Pool] | None = None) -> dict[str, str]:
             log.warning("pool does not answer", pool=pool.name, error=said)
             Pool.objects.filter(pk=pool.pk).update(silent_since=pool.silent_since or now, last_error=said)
         found[pool.name] = "" if isinstance(said, PoolAnswer) else said
-    _sum_up()
     return found
 
 

@@ -62,6 +62,11 @@ def token_dirs() -> list[str]:
     return list(Pool.objects.filter(state=PoolState.ENABLED).exclude(token_dir="").values_list("token_dir", flat=True))
 
 
+def pools_known() -> QuerySet[Pool]:
+    """Pools, in use or not."""
+    return Pool.objects.all()
+
+
 def schedds_known() -> QuerySet[Schedd]:
     """Schedds of all pools."""
     return Schedd.objects.all()

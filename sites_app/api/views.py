@@ -21,7 +21,7 @@ from sites_app.api.serializers import (
     SiteSerializer,
 )
 from sites_app.models import Pool, Site, SiteStatus
-from sites_app.selectors import bans_of, rses_of, schedds_known, sites_shown, sites_stored
+from sites_app.selectors import bans_of, pools_known, rses_of, schedds_known, sites_shown, sites_stored
 from sites_app.services import site_change_status, site_note
 from sites_app.verbs import POOL_ADD
 from wms2.api.preconditions import etag_of
@@ -106,7 +106,7 @@ def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
 class PoolViewSet(RowsViewSet):
     """Pools that WMS2 submits to."""
 
-    queryset = Pool.objects.all()
+    queryset = pools_known()
     serializer_class = PoolSerializer
     list_serializer_class = PoolListSerializer
     filterset_class = PoolFilters
@@ -134,7 +134,7 @@ class ScheddViewSet(RowsViewSet):
     ordering_fields = ("name", "state")
 
 
-POOLS = Resource(Pool, PoolSerializer, Pool.objects.all)
+POOLS = Resource(Pool, PoolSerializer, pools_known)
 #: What was removed, as it was.
 REMOVED_POOL = (PoolListSerializer, lambda pool, made, given: pool)
 REMOVED_SCHEDD = (ScheddLineSerializer, lambda schedd, made, given: schedd)
