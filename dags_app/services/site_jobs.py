@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
+from django.db.models import F, Q, Sum
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.payload.build import build_payload
@@ -66,15 +67,17 @@ class Work:
 
 
 def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob | None:
-    """A new job, to be submitted by ``site_jobs_tend``; None while no schedd takes any.
+    """A new job, to be submitted by ``site_jobs_tend``, where the site has most slots; None while no schedd takes any.
 
     In the caller's transaction.
 
     Raises:
         django.db.IntegrityError: one of this purpose is at the site already, but of harvesting.
     """
-    enabled = Schedd.objects.filter(state=ScheddState.ENABLED).order_by("pk")
-    schedd = next((schedd for schedd in enabled if not schedd.unusable), None)
+    slots = Sum("pool__sites__total_slots", filter=Q(pool__sites__site=site))
+    enabled = Schedd.objects.filter(state=ScheddState.ENABLED).annotate(slots=slots)
+    by_slots = enabled.order_by(F("slots").desc(nulls_last=True), "pk")
+    schedd = next((schedd for schedd in by_slots if not schedd.unusable), None)
     if schedd is None:
         return None
     job = SiteJob(site=site, purpose=purpose, schedd=schedd, items=items)

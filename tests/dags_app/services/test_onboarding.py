@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from dags_app.models import SiteJobPurpose
 from dags_app.planning.canary import ANSWER, OUTER
 from dags_app.services import onboarding
 from dags_app.services.onboarding import onboardings_tend, schedd_check
 from dags_app.services.orphans import orphans_known
+from dags_app.services.site_jobs import site_job_begin
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
 from tests.support.rows import schedd_row
 from wms2.adapters import factory
@@ -226,3 +228,14 @@ def test_a_schedd_in_service_that_fails_stays_and_is_not_enabled_again(queue: Qu
     schedd_check(schedd=schedd, **WHO)
     tended(schedd)
     assert (schedd.state, schedd.onboarded_at) == (ScheddState.ENABLED, None)
+
+
+def test_a_job_at_a_site_goes_where_the_site_has_slots(db: None) -> None:
+    site = Site.objects.create(name="T2_DE_DESY")
+    schedd_row("first@test")
+    there = schedd_row("second@test", pool="second")
+    PoolSite.objects.create(pool=there.pool, site=site, total_slots=4, seen_at=timezone.now())
+    job = site_job_begin(site="T2_DE_DESY", purpose=SiteJobPurpose.REMOVE, items=1)
+    other = site_job_begin(site="T2_US_Purdue", purpose=SiteJobPurpose.REMOVE, items=1)
+    assert job is not None and other is not None
+    assert (job.schedd.name, other.schedd.name) == ("second@test", "first@test")

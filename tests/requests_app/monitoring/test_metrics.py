@@ -17,8 +17,9 @@ from dags_app.models import DAGStatus, Leftover, WorkUnit
 from outputs_app.models import Comparison, DriftState, Effect, EffectKind, EffectState, ProcessingBlock
 from requests_app.models import Lease, ReqMgr2Request, RequestStatus
 from requests_app.selectors.reqmgr2 import POLL
+from sites_app.models import PoolSite, Site
 from tests.support.places import ROOT
-from tests.support.rows import dag_row, drift_row, new_block, request_row, schedd_row, workflow_row
+from tests.support.rows import dag_row, drift_row, new_block, pool_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
 from wms2 import metrics, metrics_files
 from wms2.adapters.caller import observed
@@ -120,11 +121,12 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
     before = ours()
     for _ in range(10):
         dag_row(workflow_row(request_row(S.ACTIVE)))
-    with django_assert_num_queries(22):  # one of them is the database's clock
+    with django_assert_num_queries(23):  # one of them is the database's clock
         assert ours() == before
     labels = {label for _, pairs in before for label, _ in pairs}
     assert labels <= {
         "status",
+        "pool",
         "signal",
         "kind",
         "state",
@@ -204,3 +206,16 @@ def test_a_service_that_is_left_alone_is_shown(reader: APIClient) -> None:
     assert value(found, "wms2_circuit_failures", circuit="dbs:host/DBSReader") == 1
     assert value(found, "wms2_circuit_open", circuit="dbs:host/DBSReader") == 0
     assert value(found, "wms2_circuit_open", circuit="htcondor:schedd@a") == 1
+
+
+def test_pools_tell_slots_and_jobs_as_their_collectors_did(reader: APIClient) -> None:
+    first = pool_row("first", jobs_idle=7, jobs_running=5)
+    pool_row("silent", silent_since=timezone.now())
+    for name, total in (("T1_US_FNAL", 10), ("T2_CH_CERN", 20)):
+        site = Site.objects.create(name=name)
+        PoolSite.objects.create(pool=first, site=site, total_slots=total, running_slots=4, seen_at=timezone.now())
+    found = scrape(reader)
+    assert (value(found, "wms2_pool_up", pool="first"), value(found, "wms2_pool_up", pool="silent")) == (1, 0)
+    slots = [value(found, "wms2_pool_slots", pool="first", state=state) for state in ("running", "free")]
+    jobs = [value(found, "wms2_pool_jobs", pool="first", state=state) for state in ("running", "idle")]
+    assert (slots, jobs) == ([8, 22], [5, 7])
