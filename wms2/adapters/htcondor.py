@@ -198,9 +198,10 @@ class HtcondorAdapter:
         return {"op": "collector_ad", "constraint": ads.of_schedd(self._place.schedd), "projection": ads.SCHEDD_PROJECTION}
 
     def pool(self) -> PoolAnswer:
-        """What the collector says of its schedds, and of the slots per site; no schedd need be named for it."""
+        """What the collector says of its schedds, and of the slots per site; no schedd need be named for it. Tried once: it is
+        asked again every minute."""
         schedds = {"op": "collector_ad", "constraint": "true", "projection": ads.SCHEDD_PROJECTION}
-        found, slots = self._ask([schedds, {"op": "slots", "projection": ads.SLOT_PROJECTION}], "pool")
+        found, slots = self._ask([schedds, {"op": "slots", "projection": ads.SLOT_PROJECTION}], "pool", tries=1)
         return PoolAnswer(tuple(ads.schedd_ad(ad, (ad,)) for ad in found), tuple(ads.site_slots(slots)))
 
     def facts(self) -> ScheddFacts:
