@@ -16,6 +16,7 @@ from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
 from wms2.conf import conf
+from wms2.levels import stretched
 
 log = structlog.get_logger(__name__)
 _STANDING = TypeAdapter(Standing)
@@ -107,7 +108,8 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
     known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word
     before = _STANDING.validate_python({"health": known, "since": row.health_since, **row.health_memory})
     settings = conf()
-    rules = Rules(settings.schedd_max_duty_cycle, settings.schedd_suspicion_seconds, settings.schedd_stalled_seconds)
+    patience = stretched(settings.schedd_suspicion_seconds), stretched(settings.schedd_stalled_seconds)
+    rules = Rules(settings.schedd_max_duty_cycle, *patience)
     after = judge(signals, before, now, rules)
     if after.health != before.health:
         HealthChange.objects.create(

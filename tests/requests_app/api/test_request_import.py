@@ -22,6 +22,7 @@ from sites_app.models import Site
 from tests.support.adapters import adapters_forget
 from tests.support.places import ROOT
 from tests.support.problems import problem
+from tests.support.rows import pool_row
 from tests.support.simulators import Simulators
 from wms2.adapters import factory
 from wms2.errors import ConfigurationError
@@ -99,6 +100,25 @@ def test_urgency_and_priority_may_be_given_beside_the_document(
 ) -> None:
     body = operator.post(URL, {"document": document, "request_name": "olga_urgent", "urgent": True, "priority": 7}).json()
     assert (body["urgent"], body["priority"]) == (True, 7)
+
+
+def test_it_may_name_its_pools_which_a_verb_changes_and_unknown_ones_are_refused_with_those_known(
+    operator: APIClient, services: Simulators, document: dict[str, Any]
+) -> None:
+    pool_row("cern")
+    pool_row("fnal")
+    refused = operator.post(URL, {"document": document, "request_name": "olga_pools", "pools": ["desy"]})
+    assert refused.status_code == 422 and "there is no pool desy; known: cern, fnal" in refused.content.decode()
+    assert not Request.objects.exists()
+    body = operator.post(URL, {"document": document, "request_name": "olga_pools", "pools": ["fnal"]}).json()
+    assert body["overrides"] == {"pools": ["fnal"]}
+    verb = f"{URL}/olga_pools/pools"
+    assert operator.post(verb, {"pools": ["desy"], "reason": "x"}).status_code in (400, 422)
+    answer = operator.post(verb, {"pools": ["cern", "fnal"], "reason": "fnal is full"})
+    assert answer.status_code in (200, 202), answer.content
+    assert Request.objects.get().overrides == {"pools": ["cern", "fnal"]}
+    operator.post(verb, {"pools": [], "reason": "anywhere"})
+    assert Request.objects.get().overrides == {}
 
 
 def test_a_refused_document_names_every_problem_and_stores_nothing(

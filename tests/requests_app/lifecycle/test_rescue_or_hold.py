@@ -175,7 +175,7 @@ def test_a_rescue_goes_to_its_own_schedd_whatever_room_there_is_elsewhere(world:
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="maintenance")
     Schedd.objects.update(max_dagman_slots=12)
-    schedd_row("other@test", pool="scripted", submit_root="/scripted")
+    schedd_row("other@test", pool="scripted")
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "schedd@test"]
 
@@ -184,7 +184,7 @@ def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="the schedd is taken out of service")
     Schedd.objects.update(state=ScheddState.DRAINING)
-    schedd_row("other@test", pool="scripted", submit_root="/scripted")
+    schedd_row("other@test", pool="scripted")
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "other@test"]
     assert run_on(world, request) is S.COMPLETED
