@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +80,11 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
         for silent in (second_pool.frozen, second_pool.cut_off):
             with silent():
                 running.wait(lambda: Schedd.objects.filter(pk=there.pk, unreachable_since__isnull=False).exists(), seconds=60)
-                other = request_import(document=small_request(events=20), request_name=None, actor="tester")
-                running.wait(partial(left_active, other), seconds=120)
-                assert set(DAG.objects.filter(workflow__request=other).values_list("schedd", flat=True)) == {here.pk}
+                others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+                running.wait(lambda: left_active(others[-1]), seconds=120)
+                assert set(DAG.objects.filter(workflow__request=others[-1]).values_list("schedd", flat=True)) == {here.pk}
                 assert status(waiting) == S.ACTIVE, "silence proves nothing"
             running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)
-            others.append(other)
             if status(waiting) != S.ACTIVE:  # it was done as soon as it was seen again
                 break
         second_pool.kill()
@@ -106,9 +104,8 @@ def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_ru
         requests = [request_import(document=small_request(), request_name=None, actor="tester") for _ in range(4)]
         running.wait(lambda: sum(runs_at(request, there) for request in requests) == 2, seconds=120)
         running.wait(lambda: sum(runs_at(request, here) for request in requests) == 1, seconds=60)
-        (queued,) = [request for request in requests if status(request) == S.QUEUED]
-        queued.refresh_from_db()
-        assert f"{here.name}: 1 DAGs with 2 of 2" in queued.waiting_for
+        full = Request.objects.filter(status=S.QUEUED, waiting_for__contains=f"{here.name}: 1 DAGs with 2 of 2")
+        running.wait(full.exists, seconds=60)
         there.refresh_from_db()
         schedd_drain(schedd=there, move=True, at_once=1, **BY)
         progress = drain_progress(there)
