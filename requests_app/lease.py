@@ -200,7 +200,7 @@ def due_now(limit: int) -> list[uuid.UUID]:
 def evaluations_due() -> tuple[int, datetime | None]:
     """How many requests are due and evaluated by nobody, and since when the first has been."""
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT_DUE, {"now": clock.now()})
+        cursor.execute(_COUNT_DUE, {"now": timezone.now()})  # only shown
         number, since = cursor.fetchone()
     return number, since
 

@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 S = PoolState
 #: In which its workers take tasks.
 TAKING = (S.STARTING, S.RUNNING)
+#: For so long a worker that has gone without a word is shown.
+_DEAD_SHOWN = timedelta(days=1)
 #: Heartbeats that a worker may miss.
 _MISSED = 3
 #: Queue -> takes back, by a newer epoch, what these processes have claimed of its work, and says which had any.
@@ -54,10 +56,10 @@ def workers_shown() -> QuerySet[Worker]:
     return Worker.objects.all()
 
 
-def workers_alive(queue: str) -> list[Worker]:
-    """Those of a pool that have told of themselves lately."""
-    since = clock.now() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds)
-    return list(Worker.objects.filter(queues__contains=[queue], heartbeat_at__gte=since))
+def workers_alive(queue: str = "") -> list[Worker]:
+    """Those of a pool, or all, that have told of themselves lately."""
+    since = clock.in_sql() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds)
+    return list(Worker.objects.filter(queues__contains=[queue] if queue else [], heartbeat_at__gte=since))
 
 
 def last_heartbeat_at(queue: str) -> datetime | None:
@@ -136,6 +138,7 @@ def pools_reconcile(fenced: Fenced) -> None:
     now = clock.now()
     with fenced():
         leases_expire()
+        Worker.objects.filter(heartbeat_at__lt=now - _DEAD_SHOWN).delete()
         for pool in WorkerPool.objects.select_for_update(skip_locked=True):
             ours = workers_alive(pool.queue)
             taking = any(pool.queue in worker.takes for worker in ours)

@@ -55,7 +55,8 @@ def rows_expire(leadership: Leadership) -> int:
 def expired(now: datetime) -> list[QuerySet[Any]]:
     """For each table the rows that may go, oldest first, by an index on their time; none of a table that keeps all."""
     ours = conf()
-    found: list[QuerySet[Any]] = []
+    answers = KeptAnswer.objects.filter(at__lt=now - timedelta(hours=ours.keep_answers_hours))
+    found: list[QuerySet[Any]] = [answers.order_by("at")]
     if ours.keep_events_days:
         before = now - timedelta(days=ours.keep_events_days)
         # an alert that stands is told once by the feed (``requests_app.alerts``)
@@ -68,7 +69,6 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         history = DAGHistory.objects.filter(of_ended, created_at__lt=before).exclude(unsettled)
         found.append(history.exclude(event_type=RETURNED).order_by("created_at"))  # each is told once, whenever it comes back
         found.append(FailureSample.objects.filter(of_ended, at__lt=before).order_by("at"))
-    found.append(KeptAnswer.objects.filter(at__lt=now - timedelta(hours=ours.keep_answers_hours)).order_by("at"))
     if ours.keep_audit_days:
         found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
     return found

@@ -234,7 +234,7 @@ def _service() -> Iterator[Metric]:
 
 def _work() -> Iterator[Metric]:
     """What waits for workers, by rows and not by the broker, and who is there to do it."""
-    now = clock.now()
+    now = timezone.now()
     effects = due_effects().aggregate(n=Count("pk"), t=Min("next_attempt_at"))
     waits = {"celery": evaluations_due(), "effects": (effects["n"], effects["t"])}
     pools = list(WorkerPool.objects.all())
@@ -244,7 +244,8 @@ def _work() -> Iterator[Metric]:
     yield _family("wms2_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
     desired = [(pool.queue, float(pool.desired)) for pool in pools]
     yield _family("wms2_pool_workers_desired", "Workers that should be alive", "pool", desired)
-    alive = [(pool.queue, float(len(workers_alive(pool.queue)))) for pool in pools]
+    workers = workers_alive()
+    alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
     yield _family("wms2_pool_workers_alive", "Workers that have told of themselves lately", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
     yield _family("wms2_pool_short_seconds", "Since when fewer are alive than desired; 0: enough are", "pool", short)

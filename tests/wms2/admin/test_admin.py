@@ -181,9 +181,8 @@ def some(built: Scene) -> Scene:
     Limit.objects.create(name="max_active_dags", value=9, reason="test", actor="dan")
     Worker.objects.create(name="celery@a", queues=["celery"], started_at=job.created_at, heartbeat_at=job.created_at)
     lease_take(name="planning", units=1, holder="a plan", process="a:1", ttl_seconds=60)
-    FailingTask.objects.create(
-        name="sites_app.tasks.sync_sites", failures=3, since=job.created_at, last_at=job.created_at, last_error="e"
-    )
+    times = dict.fromkeys(("since", "last_at", "next_at"), job.created_at)
+    FailingTask.objects.create(name="sites_app.tasks.sync_sites", failures=3, last_error="e", **times)
     KeptAnswer.objects.create(identity="olga", key="k", method="POST", path="/", at=job.created_at)
     return built
 
