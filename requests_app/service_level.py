@@ -18,6 +18,8 @@ from django.db.models import Min, QuerySet
 
 from outputs_app.models import Effect, EffectState
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, Event, ServiceLevel
+from sites_app.models import Schedd, ScheddState
+from sites_app.models.health import Health
 from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers
@@ -146,7 +148,14 @@ def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
         "effects": _age(effect, now) / settings.overload_effects_seconds,
         "database": database_seconds() / settings.overload_database_seconds,
         "broker": 0.0 if broker_answers() else 1.0,
+        "schedds": _busy_share(),
     }
+
+
+def _busy_share() -> float:
+    """Of the schedds that may get DAGs, those without headroom: all of them strain, and never close by themselves."""
+    healths = Schedd.objects.filter(state=ScheddState.ENABLED).values_list("health", flat=True)
+    return sum(health == Health.BUSY for health in healths) / max(len(healths), 1)
 
 
 def database_seconds() -> float:

@@ -29,8 +29,6 @@ from wms2.levels import stretched
 
 S = RequestStatus
 log = structlog.get_logger(__name__)
-#: The alert of a DAG of which no job begins.
-NO_JOB = "slow_dispatch"
 HELD_AFTER = {
     S.SUBMITTED: "timeout_submitted_seconds",
     S.PLANNING: "timeout_planning_seconds",
@@ -151,9 +149,9 @@ def _watch_dispatch(evaluation: Evaluation, seconds: float) -> None:
     begun = Q(nodes_running__gt=0) | Q(nodes_done__gt=0) | Q(nodes_failed__gt=0) | Q(units_done__gt=0)
     dag = dag_live(request.workflow.pk)
     if dag is None or DAG.objects.filter(begun, pk=dag.pk).exists():
-        alert_over(evaluation, NO_JOB)
+        alert_over(evaluation, "slow_dispatch")
     else:
-        alert(request, NO_JOB, f"no job has begun for {seconds / 3600:.1f} h; waits for: {request.waiting_for}")
+        alert(request, "slow_dispatch", f"no job has begun for {seconds / 3600:.1f} h; waits for: {request.waiting_for}")
 
 
 def _intent_open(evaluation: Evaluation) -> bool:

@@ -9,7 +9,7 @@ from wms2.levels import Level
 
 SERVICE_LEVEL = "level"
 #: What is measured.
-SIGNALS = ("cycle", "evaluations", "effects", "database", "broker")
+SIGNALS = ("cycle", "evaluations", "effects", "database", "broker", "schedds")
 
 
 class ServiceLevel(models.Model):

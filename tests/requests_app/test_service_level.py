@@ -41,7 +41,7 @@ from wms2.levels import Known, Level
 from wms2.models import AuditEntry
 
 QUEUED = RequestStatus.QUEUED
-CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0}
+CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0, "schedds": 0.0}
 pressures = st.floats(0, 20)
 RANK = {each: number for number, each in enumerate(Level)}
 
@@ -158,6 +158,9 @@ def test_each_signal_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signals(now, 120.0)["cycle"] == 120 / max(conf().cycle_seconds, SHORT_CYCLE_SECONDS)
     monkeypatch.setattr(service_level, "broker_answers", lambda: False)
     assert signals(now, 0.0)["broker"] == 1.0
+    schedd_row(name="one", health="busy")
+    schedd_row(name="two")
+    assert signals(now, 0.0)["schedds"] == 0.5
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -23,6 +24,7 @@ from wms2.audit import audit
 from wms2.errors import NoneFree
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool
 from wms2.resources import lease_beat, lease_release, lease_take, leases_shown, resources_shown
+from wms2.shedding import Call
 from wms2.workers import last_heartbeat_at, pools_shown, workers_alive, workers_shown
 
 #: When somebody who got no lease may ask again.
@@ -165,6 +167,7 @@ class LeaseHeartbeatView(ApiView):
     """Whoever has a lease reports."""
 
     serializer_class = TakenSerializer
+    calls: ClassVar[Mapping[str, Call]] = {"post": Call.HEALTH}
 
     @extend_schema(request=None)
     def post(self, request: Request, token: UUID) -> Response:
@@ -178,6 +181,7 @@ class LeaseReleaseView(ApiView):
     """Whoever has a lease gives it back."""
 
     serializer_class = LeaseSerializer
+    calls: ClassVar[Mapping[str, Call]] = {"post": Call.HEALTH}
 
     @extend_schema(request=None)
     def post(self, request: Request, token: UUID) -> Response:

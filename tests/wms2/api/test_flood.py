@@ -26,7 +26,7 @@ from sites_app.models import Site
 from tests.support.places import ROOT
 from tests.support.rows import request_row
 from tests.support.simulators import Simulators
-from tests.support.stack import _database_url
+from tests.support.stack import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIMIT, WINDOW_SECONDS, TRIES = 10, 4, 6
@@ -36,7 +36,7 @@ class Web:
     """gunicorn, as an installation runs it."""
 
     def __init__(self, place: Path, **settings: str) -> None:
-        environment = {**os.environ, "WMS2_DATABASE_URL": _database_url(), "PORT": "0", "WMS2_WEB_PROCESSES": "2", **settings}
+        environment = {**os.environ, "WMS2_DATABASE_URL": database_url(), "PORT": "0", "WMS2_WEB_PROCESSES": "2", **settings}
         argv = [sys.executable, "-m", "gunicorn", "--config", "python:deploy.run.web", "wms2.wsgi:application"]
         self._log = place / "web.log"
         with self._log.open("w") as stream:
