@@ -24,6 +24,8 @@ from wms2.models import AuditEntry
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
+#: Longer than every limit of a connection to the broker, and than a hint is worth anything (60 s).
+BROKER_SECONDS = 75.0
 CYCLE = "requests_app.tasks.run_lifecycle_cycle"
 #: A schedd that takes connections and says nothing is given up quickly. The grace must be longer than a submission.
 QUICK = {
@@ -56,6 +58,28 @@ def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_el
             running.wait(reached, seconds=120)
             crash()
         running.wait(lambda: all(ended(request) for request in requests), seconds=180)
+    for request in requests:
+        assert_completed_once(request)
+
+
+@fault(
+    "broker away under load",
+    done="nobody reaches Valkey for longer than every limit of a connection, while DAGs run and registrations are due",
+    spec="docs/design/control.md, Truth",
+    afterwards="DAGs run on; workers and beats come back by themselves: COMPLETED once",
+)
+@pytest.mark.alone
+def test_a_broker_that_is_away_for_minutes_costs_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
+    requests = [imported(events=20), imported(events=20)]
+    with celery_worker("one") as running, celery_beat(tmp_path):
+        running.wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=120)
+        with services.valkey_away():
+            requests.append(imported(events=20))
+            stay_away(running, seconds=BROKER_SECONDS)
+            assert not all(ended(request) for request in requests)
+        back = time.monotonic()
+        running.wait(lambda: all(ended(request) for request in requests), seconds=240)
+        print(f"away for {BROKER_SECONDS:g} s; all completed {time.monotonic() - back:.0f} s after it was back")
     for request in requests:
         assert_completed_once(request)
 

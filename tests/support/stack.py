@@ -86,7 +86,7 @@ class Worker:
             try:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                self.kill()
                 self.process.wait()
 
     def pause(self) -> None:
