@@ -13,6 +13,7 @@ from requests_app.api import (
     harvests,
     input_files,
     leftovers,
+    progress,
     service,
     system,
     verbs,
@@ -31,6 +32,7 @@ urlpatterns = [
     path("requests/<name:request_name>/errors", views.RequestErrorsView.as_view(), name="request-errors"),
     path("requests/<name:request_name>/input-files", input_files.RequestInputFilesView.as_view(), name="request-input-files"),
     path("requests/<name:request_name>/leftovers", leftovers.RequestLeftoversView.as_view(), name="request-leftovers"),
+    path("requests/<name:request_name>/progress", progress.RequestProgressView.as_view(), name="request-progress"),
     path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", verbs.RequestInvalidationView.as_view(), name="request-invalidation"),
     path(

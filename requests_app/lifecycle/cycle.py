@@ -26,6 +26,7 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
+from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
 from requests_app.models import EVALUATED, LEADER_LEASE, Lease
@@ -130,6 +131,8 @@ def _cycle(leadership: Leadership) -> None:
         dags_follow(leadership)
     with unless_locked("drains of schedds"):
         drains_go_on(leadership.fenced)
+    with unless_locked("progress"):
+        progress_sample(leadership.fenced)
     swept = sweep(leadership.fenced)
     nudge(RUN_EFFECTS)
     ended = clock.now()

@@ -9,6 +9,7 @@ from requests_app.models.harvest import Harvest, HarvestState
 from requests_app.models.history import Event, EventFeed, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
+from requests_app.models.progress import Progress, ProgressSample
 from requests_app.models.reqmgr2 import ReqMgr2Request
 from requests_app.models.request import (
     AFTER_WORK,
@@ -56,6 +57,8 @@ __all__ = [
     "LumiFate",
     "PileupBlock",
     "PileupDataset",
+    "Progress",
+    "ProgressSample",
     "ReqMgr2Request",
     "Request",
     "RequestGroup",
