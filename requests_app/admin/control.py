@@ -27,7 +27,6 @@ from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
-from wms2.conf import Conf
 
 rows_admin(Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_at")
 
@@ -73,7 +72,6 @@ class LimitAdmin(ReadOnlyAdmin):
             "limits": [
                 {
                     "row": limit,
-                    "description": Conf.model_fields[limit.name].description or "",
                     "url": verb_url(Limit, "change", [limit.name]) if is_operator(request.user) else "",
                 }
                 for limit in config_in_force()
