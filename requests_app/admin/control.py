@@ -20,6 +20,7 @@ from requests_app.models import (
     KeptAccount,
     Lease,
     Limit,
+    Reconciliation,
     ServiceLevel,
 )
 from requests_app.selectors.admission import config_in_force
@@ -40,6 +41,8 @@ rows_admin(
     DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
     search={**BY_REQUEST, "row": "a row's number or a task's name"},
 )  # fmt: skip
+
+rows_admin(Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")
 
 rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
 

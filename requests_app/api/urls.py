@@ -14,6 +14,7 @@ from requests_app.api import (
     input_files,
     leftovers,
     progress,
+    reconcile,
     service,
     system,
     verbs,
@@ -60,5 +61,7 @@ urlpatterns = [
     path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),
     path("service/<name:pk>", service.ServiceLevelView.as_view(), name="service-detail"),
     *service.VERBS,
+    path("lifecycle/reconcile", reconcile.ReconcileView.as_view(), name="lifecycle-reconcile"),
+    path("lifecycle/reconcile/<int:pk>", reconcile.ReconciliationView.as_view(), name="reconciliation"),
     path("status", system.StatusView.as_view(), name="system-status"),
 ]

@@ -1,7 +1,7 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
 from requests_app.models.admission import AdmissionBucket, AdmissionLimit, AdmissionState
-from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
+from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit, Reconciliation
 from requests_app.models.dead_letter import DeadLetter, LetterKind
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
@@ -59,6 +59,7 @@ __all__ = [
     "PileupDataset",
     "Progress",
     "ProgressSample",
+    "Reconciliation",
     "ReqMgr2Request",
     "Request",
     "RequestGroup",

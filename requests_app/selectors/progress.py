@@ -18,4 +18,5 @@ class Course:
 
 def course_of(request: Request) -> Course:
     """Two queries; a month of means and a day of samples at most, 5,760 rows."""
-    return Course(Progress.objects.filter(request=request).first(), request.progress_samples.order_by("at"))
+    samples = ProgressSample.objects.filter(request=request).order_by("at")
+    return Course(Progress.objects.filter(request=request).first(), list(samples))

@@ -57,6 +57,7 @@ from requests_app.models import (
     PileupDataset,
     Progress,
     ProgressSample,
+    Reconciliation,
     ReqMgr2Request,
     Request,
     RequestGroup,
@@ -159,6 +160,7 @@ def some(built: Scene) -> Scene:
     EventFeed.objects.create()
     HealthChange.objects.create(schedd=Schedd.objects.first(), at=dag.created_at, old="healthy", new="busy", reason="full")
     SystemicAlert.objects.create(holds=True, reason="bad at once are 3 of 4 schedds", began_at=dag.created_at)
+    Reconciliation.objects.create(asked_by="olga", reason="test")
     counters = dict.fromkeys(("units", "units_done", "units_failed", "jobs_idle", "jobs_running", "jobs_held"), 1)
     Progress.objects.create(
         request=built.active, at=dag.created_at, first_at=dag.created_at, peak_running=1, job_seconds=1, **counters
