@@ -192,7 +192,7 @@ def _tell(old: Level, new: Level, row: ServiceLevel) -> None:
         actor=ACTOR, action="service_level", target=SERVICE_LEVEL, target_type="service", reason=reason,
         old=old.value, new=new.value, signals=row.signals,
     )  # fmt: skip
-    tell("service.level", **{"from": old.value}, to=new.value, reason=reason)
+    tell("service.level", None, **{"from": old.value}, to=new.value, reason=reason)
     if worse:
         ALERTS_TOTAL.labels(f"service_{new.value}").inc()
     (log.error if worse else log.warning)("the service's level changed", old=old.value, new=new.value, reason=reason)
